@@ -1,4 +1,4 @@
-"""From partial sums to answers; the library's own answers, asked for ties and compared at fit."""
+"""Answers and probabilities from partial sums, and the comparison with the library."""
 
 import warnings
 from typing import Any, NamedTuple
@@ -13,14 +13,14 @@ from skroute.forests._wrapped import prepared
 from skroute.utils._cache import NO_CACHE
 from skroute.utils._compat import _safe_indexing, num_samples
 
-# Distance from the decision of a score that was moved to the side of its answer. It is far below
-# the distances of other scores, and 0 would have no side.
+# Distance from the decision of a score that is moved to the side of its answer. The
+# distances of other scores are far larger. A distance of 0 would have no side.
 TINY = 1e-12
-# A logistic probability is rounded to 1 in double precision where the score is larger than about
-# 36. From this score on it is so close to 1 that libraries differ.
+# A logistic probability is rounded to 1 in double precision where the score is larger
+# than about 36. From this score on it is so close to 1 that libraries differ.
 _SATURATED = 30.0
-# Differences from the library's own probabilities that are rounding: they may be computed in
-# single precision.
+# Differences from the library's own probabilities that are rounding: they may be
+# computed in single precision.
 _RTOL = 1e-4
 _ATOL = 1e-5
 
@@ -49,7 +49,7 @@ class ReadEnsemble(NamedTuple):
     before: tuple = ()
 
     def own_answers(self, X, rows, cache=NO_CACHE):
-        """Return the answers of the ensemble itself, as positions among the classes.
+        """Return the ensemble's own predictions, as positions among the classes.
 
         Parameters
         ----------
@@ -90,10 +90,12 @@ def ties_of(engine, walk):
     ----------
     engine : Engine
     walk : Walk
+        Made by the engine.
 
     Returns
     -------
     ndarray of int
+        Positions of the rows.
     """
     if not engine.rounding:
         return _NO_ROWS
@@ -106,20 +108,35 @@ def ties_of(engine, walk):
 
 
 def _is_tie(engine, scores):
-    """Return True for full scores that the library, adding up in its own way, may decide
-    differently."""
+    """Return True for full scores that the library may decide differently.
+
+    Its order of additions may be another one.
+
+    Parameters
+    ----------
+    engine : Engine
+    scores : ndarray of shape (n_samples, n_outputs)
+
+    Returns
+    -------
+    ndarray of shape (n_samples,), dtype=bool
+    """
     if engine.n_outputs == 1:
         return np.abs(scores[:, 0] - engine.beta) <= engine.rounding
-    tie = leader_and_margin(scores)[1] <= engine.rounding
+    _, margins = leader_and_margin(scores)
+    is_tie = margins <= engine.rounding
     link = engine.link
     if link is not None and link.kind == "ova":
-        second = np.sort(scores, axis=1)[:, -2]
-        tie |= link.slope * second > _SATURATED
-    return tie
+        # The probabilities of two classes are both rounded to 1.
+        second_scores = np.sort(scores, axis=1)[:, -2]
+        is_tie |= link.slope * second_scores > _SATURATED
+    return is_tie
 
 
 def sided(engine, scores, answers):
-    """Return scores on the side of the answer. For one output: distances from the decision.
+    """Return scores on the side of the answer.
+
+    For one output, they are distances from the decision.
 
     Parameters
     ----------
@@ -132,13 +149,15 @@ def sided(engine, scores, answers):
     ndarray of shape (n_samples, n_outputs)
     """
     if engine.n_outputs == 1:
-        scores = scores - engine.beta
-        above = answers[:, None] > 0
-        return np.where((scores > 0) == above, scores, np.where(above, TINY, -TINY))
+        distances = scores - engine.beta
+        is_second_class = answers[:, None] > 0
+        nearest = np.where(is_second_class, TINY, -TINY)
+        return np.where((distances > 0) == is_second_class, distances, nearest)
     other = np.flatnonzero(np.argmax(scores, axis=1) != answers)
     if len(other):
         scores = scores.copy()
-        scores[other, answers[other]] = np.nextafter(scores[other].max(axis=1), np.inf)
+        largest = scores[other].max(axis=1)
+        scores[other, answers[other]] = np.nextafter(largest, np.inf)
     return scores
 
 
@@ -174,14 +193,15 @@ def probabilities(engine, scores, n_evaluated, n_classes):
             return expit(slope * scores)
         return scores
     if kind == "mean":
-        second = 0.5 + shift + scores
+        second_class = 0.5 + shift + scores
     else:
-        second = expit(slope * (scores + shift))
-    return np.concatenate([1.0 - second, second], axis=1)[:, -n_classes:]
+        second_class = expit(slope * (scores + shift))
+    both_classes = np.concatenate([1.0 - second_class, second_class], axis=1)
+    return both_classes[:, -n_classes:]
 
 
 def check_same_answers(ensemble, X):
-    """Compare the members as they are read with the library's own answers to varied rows.
+    """Compare the members, as they are read, with the library on varied rows.
 
     Parameters
     ----------
@@ -207,14 +227,14 @@ def check_same_answers(ensemble, X):
         if len(ties):
             walk.answers[ties] = ensemble.own_answers(rows, ties)
         scores = sided(engine, walk.scores, walk.answers)
-        found = {"labels": classes.take(walk.answers, mode="clip")}
+        answers = {"labels": classes.take(walk.answers, mode="clip")}
         if engine.link is not None:
-            found["probabilities"] = probabilities(
+            answers["probabilities"] = probabilities(
                 engine, scores, walk.n_evaluated, n_classes=len(classes)
             )
-        # A net may be given rows that it cannot read: scores that are not finite are skipped.
-        found["compared"] = np.isfinite(scores).all(axis=1)
-        return found
+        # A net may not be able to read a row that was varied. It is not compared.
+        answers["compared"] = np.isfinite(scores).all(axis=1)
+        return answers
 
     probes = varied_rows(X, unseen=engine.accepts_unseen_categories)
     compare(

@@ -1,13 +1,14 @@
-"""How far to go: calibration on rows that nothing else has looked at."""
+"""Calibration of thresholds on rows that nothing else was learned from."""
 
 from bisect import bisect_right
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from skroute.base import affords, check_affordable
 from skroute.guarantees import fixed_sequence_test
 from skroute.guarantees._means import share_upper_bound
+from skroute.utils._typing import NDArray
 
 
 class Tradeoff(NamedTuple):
@@ -28,25 +29,34 @@ class Tradeoff(NamedTuple):
         Index of the set in use.
     """
 
-    thresholds: Any
-    cost: Any
-    disagreement: Any
+    thresholds: list[NDArray[np.float64]]
+    cost: NDArray[np.float64]
+    disagreement: NDArray[np.float64]
     chosen: int
 
     def __repr__(self):
         return (
-            f"<Tradeoff of {len(self.cost)} sets of thresholds, from {self._described(0)} to "
-            f"{self._described(-1)}; number {self.chosen} is in use: "
-            f"{self._described(self.chosen)}>"
+            f"<Tradeoff of {len(self.cost)} sets of thresholds, from "
+            f"{self._described(0)} to {self._described(-1)}; number {self.chosen} is "
+            f"in use: {self._described(self.chosen)}>"
         )
 
     def _described(self, index):
         """Return the figures of one set of thresholds as text."""
-        return f"cost {self.cost[index]:.4g} and disagreement {self.disagreement[index]:.2%}"
+        cost = f"cost {self.cost[index]:.4g}"
+        return f"{cost} and disagreement {self.disagreement[index]:.2%}"
 
 
 def held_out_share(calibration, X_calibration, guarantee):
-    """Return the share of the rows to hold out, 0 if the caller gives calibration rows."""
+    """Return the share of the rows to hold out, 0 if the caller gives calibration rows.
+
+    Parameters are those of :class:`~skroute.early_exit.QWYCEnsemble` and its ``fit``.
+
+    Raises
+    ------
+    ValueError
+        If a guarantee is wanted and no rows are held out.
+    """
     share = 0.0
     if X_calibration is None and calibration is not None:
         share = float(calibration)
@@ -60,7 +70,7 @@ def held_out_share(calibration, X_calibration, guarantee):
 
 
 def hold_out(n, share, rng, y):
-    """Divide rows into those to fit on and those held out, with the same shares of answers.
+    """Divide rows into those to fit on and those held out, stratified by answer.
 
     Parameters
     ----------
@@ -92,26 +102,31 @@ def hold_out(n, share, rng, y):
     rest = np.delete(order, first_of_answer)
     n_held_out = min(max(1, round(share * n)), n - 1)
     if n_held_out >= len(rest):
+        # Not every answer can keep a row to fit on.
         order = np.concatenate([always_train, rest])
         n_train = n - n_held_out
         return np.sort(order[:n_train]), np.sort(order[n_train:])
-    # A systematic sample of the rows in order of their answers: all rows are equally likely.
+    # A systematic sample of the rows in order of their answers: all rows are equally
+    # likely.
     rest = rest[np.argsort(y[rest], kind="stable")]
-    drawn = (np.arange(n_held_out) + rng.uniform()) * (len(rest) / n_held_out)
+    distance = len(rest) / n_held_out
+    drawn = (np.arange(n_held_out) + rng.uniform()) * distance
+    drawn = np.minimum(drawn.astype(np.intp), len(rest) - 1)
     is_held_out = np.zeros(len(rest), dtype=bool)
-    is_held_out[np.minimum(drawn.astype(np.intp), len(rest) - 1)] = True
+    is_held_out[drawn] = True
     train = np.concatenate([always_train, rest[~is_held_out]])
     return np.sort(train), np.sort(rest[is_held_out])
 
 
-# Added before rounding to whole rows, so that a product such as 0.1 * 30 is not just below 3.
+# Added before rounding to whole rows, so that a product such as 0.1 * 30 is not just
+# below 3.
 _ROUNDING = 1e-9
 # The logarithm of 1 - alpha is taken of shares up to this one only.
 _LARGEST_SHARE = 1 - 1e-12
 
 
 def allowed_wrong(n_samples, alpha, confidence, guarantee):
-    """Return the largest number of wrong answers on calibration rows that `alpha` allows.
+    """Return the largest number of wrong calibration rows that `alpha` allows.
 
     Parameters
     ----------
@@ -145,8 +160,8 @@ def allowed_wrong(n_samples, alpha, confidence, guarantee):
 def fewest_rows(alpha, confidence, guarantee):
     """Return the least number of calibration rows that can show that `alpha` is kept.
 
-    The thresholds are never wrong on them. Parameters are those of :func:`allowed_wrong`. The
-    number is infinite if `alpha` is 0.
+    The thresholds are never wrong on them. Parameters are those of
+    :func:`allowed_wrong`. The number is infinite if `alpha` is 0.
     """
     if alpha <= 0:
         return np.inf
@@ -157,13 +172,14 @@ def fewest_rows(alpha, confidence, guarantee):
 
 
 def last_accepted(n_wrong, allowed):
-    """Return the last policy before the first that makes too many errors, -1 if the first does.
+    """Return the last policy before the first with too many errors, or -1.
 
-    Policies are tested in an order that was fixed beforehand, from the most cautious on. A test
-    counts errors: its p-value is at most its level exactly if the count is at most `allowed`. If
-    the true share of the policy returned is above the limit that belongs to `allowed`, then so is
-    that of the first such policy in the sequence, and that one passed by chance. The limit of a
-    single test thus holds for the whole search.
+    Policies are tested in an order that was fixed beforehand, from the most cautious
+    on. A test counts errors: its p-value is at most its level exactly if the count is
+    at most `allowed`. If the true share of the policy returned is above the limit that
+    belongs to `allowed`, then so is that of the first such policy in the sequence, and
+    that one passed by chance. The limit of a single test thus holds for the whole
+    search.
 
     Parameters
     ----------
@@ -184,10 +200,27 @@ def last_accepted(n_wrong, allowed):
 
 
 def affordable(tradeoff, budget):
-    """Return the index of the policy in use, or of the most faithful one within the budget."""
+    """Return the policy in use, or the most faithful one within the budget.
+
+    Parameters
+    ----------
+    tradeoff : Tradeoff
+    budget : float
+        Mean cost per row.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ValueError
+        If each policy costs more than the budget.
+    """
     cost = tradeoff.cost
     if affords(budget, cost[tradeoff.chosen]):
         return tradeoff.chosen
     check_affordable(budget, float(cost.min()))
-    within = np.flatnonzero(affords(budget, cost))
-    return within[np.argmin(tradeoff.disagreement[within])]
+    affordable_policies = np.flatnonzero(affords(budget, cost))
+    most_faithful = np.argmin(tradeoff.disagreement[affordable_policies])
+    return affordable_policies[most_faithful]

@@ -7,9 +7,12 @@ from skroute.utils._optional import import_optional
 
 __all__ = ["ExitDisplay", "TradeoffDisplay"]
 
+# Largest number of bars of the histogram. More are too narrow to be seen.
+_N_BARS = 50
+
 
 class ExitDisplay:
-    """Plot of how many rows stop after each member, and of the share that has not stopped yet.
+    """Plot of the rows that stop after each member, and of those that go on.
 
     Parameters
     ----------
@@ -62,17 +65,28 @@ class ExitDisplay:
             Fitted.
 
         X : array-like of shape (n_samples, n_features)
+            The rows.
+
         name : str, default=None
+            Name in the legend.
+
         ax : matplotlib Axes, default=None
+            A new one by default.
+
         bar_kwargs, line_kwargs : dict, default=None
+            Passed to ``bar`` and ``plot``.
 
         Returns
         -------
         ExitDisplay
         """
-        style = {"ax": ax, "bar_kwargs": bar_kwargs, "line_kwargs": line_kwargs}
         return cls.from_predictions(
-            estimator.route(X), len(estimator.order_), name=name, **style
+            estimator.route(X),
+            len(estimator.order_),
+            name=name,
+            ax=ax,
+            bar_kwargs=bar_kwargs,
+            line_kwargs=line_kwargs,
         )
 
     @classmethod
@@ -91,10 +105,19 @@ class ExitDisplay:
         Parameters
         ----------
         members : array-like of shape (n_samples,)
+            Number of members evaluated for each row.
+
         n_members : int
+            Size of the ensemble.
+
         name : str, default=None
+            Name in the legend.
+
         ax : matplotlib Axes, default=None
+            A new one by default.
+
         bar_kwargs, line_kwargs : dict, default=None
+            Passed to ``bar`` and ``plot``.
 
         Returns
         -------
@@ -112,6 +135,8 @@ class ExitDisplay:
             A new one by default.
 
         name : str, default=None
+            Name in the legend. By default, that of the display.
+
         bar_kwargs, line_kwargs : dict, default=None
             Passed to ``bar`` and ``plot``.
 
@@ -122,20 +147,27 @@ class ExitDisplay:
         plt = import_optional("matplotlib.pyplot", f"{type(self).__name__}.plot")
         if ax is None:
             _, ax = plt.subplots()
-        name = self.name if name is None else name
-        edges = np.unique(np.round(np.linspace(0, self.n_members, 51)).astype(int))
-        share = np.histogram(self.members, bins=edges + 0.5)[0] / len(self.members)
-        style = {"color": "C0", "alpha": 0.4, "align": "edge", "label": "leave here"}
-        style = validate_style_kwargs(style, bar_kwargs or {})
-        self.bars_ = ax.bar(edges[:-1] + 0.5, share, np.diff(edges), **style)
+        if name is None:
+            name = self.name
+        edges = np.round(np.linspace(0, self.n_members, _N_BARS + 1))
+        edges = np.unique(edges.astype(int))
+        counts, _ = np.histogram(self.members, bins=edges + 0.5)
+        bar_style = validate_style_kwargs(
+            {"color": "C0", "alpha": 0.4, "align": "edge", "label": "leave here"},
+            bar_kwargs or {},
+        )
+        self.bars_ = ax.bar(
+            edges[:-1] + 0.5, counts / len(self.members), np.diff(edges), **bar_style
+        )
         label = f"still undecided (mean {self.members.mean():.1f} of {self.n_members})"
-        label = label if name is None else f"{name}: {label}"
-        style = validate_style_kwargs(
+        if name is not None:
+            label = f"{name}: {label}"
+        line_style = validate_style_kwargs(
             {"color": "C1", "label": label}, line_kwargs or {}
         )
         undecided = np.append(1.0, self.survival)
         (self.line_,) = ax.step(
-            range(self.n_members + 1), undecided, where="post", **style
+            range(self.n_members + 1), undecided, where="post", **line_style
         )
         ax.set(
             xlabel="Members evaluated",
@@ -144,18 +176,19 @@ class ExitDisplay:
             ylim=(0, 1.02),
         )
         ax.legend()
-        self.ax_, self.figure_ = ax, ax.figure
+        self.ax_ = ax
+        self.figure_ = ax.figure
         return self
 
 
 class TradeoffDisplay:
-    """Plot of the number of evaluated members against disagreement with the full ensemble.
+    """Plot of evaluated members against disagreement with the full ensemble.
 
     Parameters
     ----------
     curves : dict from str to (ndarray, ndarray)
         For each name the disagreement and the mean cost of its policies, on rows that
-        chose nothing.
+        no policy was learned from.
 
     Attributes
     ----------
@@ -199,21 +232,25 @@ class TradeoffDisplay:
         return cls(curves).plot(ax=ax, line_kwargs=line_kwargs)
 
     def at(self, name, disagreement):
-        """Mean cost of a curve at a disagreement, interpolated; NaN outside of it.
+        """Return the mean cost of a curve at a disagreement, interpolated.
 
         Parameters
         ----------
         name : str
+            Name of the curve.
+
         disagreement : float
 
         Returns
         -------
         float
+            NaN outside of the curve.
         """
-        share, cost = self.curves[name]
-        by = np.lexsort([cost, share])
-        share, cost = share[by], np.minimum.accumulate(cost[by])
-        return float(np.interp(disagreement, share, cost, left=np.nan, right=np.nan))
+        shares, costs = self.curves[name]
+        order = np.lexsort([costs, shares])
+        shares = shares[order]
+        costs = np.minimum.accumulate(costs[order])
+        return float(np.interp(disagreement, shares, costs, left=np.nan, right=np.nan))
 
     def plot(self, *, ax=None, line_kwargs=None):
         """Plot.
@@ -234,15 +271,18 @@ class TradeoffDisplay:
         if ax is None:
             _, ax = plt.subplots()
         self.lines_ = []
-        styles = [{}] * len(self.curves) if line_kwargs is None else line_kwargs
-        for (name, (share, cost)), given in zip(self.curves.items(), styles):
-            by = np.argsort(share)
-            style = validate_style_kwargs({"marker": ".", "label": name}, given)
-            self.lines_ += ax.plot(100 * share[by], cost[by], **style)
+        if line_kwargs is None:
+            line_kwargs = [{}] * len(self.curves)
+        for name, line_style in zip(self.curves, line_kwargs, strict=False):
+            shares, costs = self.curves[name]
+            order = np.argsort(shares)
+            style = validate_style_kwargs({"marker": ".", "label": name}, line_style)
+            self.lines_ += ax.plot(100 * shares[order], costs[order], **style)
         ax.set(
             xlabel="Answers that differ from the full ensemble (%)",
             ylabel="Mean members evaluated",
         )
         ax.legend()
-        self.ax_, self.figure_ = ax, ax.figure
+        self.ax_ = ax
+        self.figure_ = ax.figure
         return self

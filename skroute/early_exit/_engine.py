@@ -1,4 +1,4 @@
-"""The engine of early exit: what an ensemble must do to be evaluated member by member."""
+"""The engine of early exit: an ensemble that is evaluated member by member."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -18,15 +18,15 @@ class Link(NamedTuple):
     Attributes
     ----------
     kind : {"logistic", "softmax", "ova", "mean"}
-        "mean" divides by the weight of the members that were evaluated. "ova" is logistic for
-        each class, so its probabilities need not add up to one.
+        "mean" divides by the weight of the members that were evaluated. "ova" is
+        logistic for each class, so its probabilities need not add up to one.
 
     slope : float
         Factor of the score.
 
     shift : float
-        For one output only. It is added to the distance from the decision before the link, or to
-        the mean.
+        For one output only. It is added to the distance from the decision before the
+        link, or to the mean.
     """
 
     kind: str
@@ -57,18 +57,18 @@ class Walk(NamedTuple):
 class Engine(ABC):
     """An additive ensemble of two or more classes that is evaluated member by member.
 
-    The full score of a row is `offset` plus what each member adds. For two classes there is one
-    output, and the answer is the second class if the full score is above `beta`. For more classes
-    there is one output for each class, and the answer is the class with the largest score. The
-    first class wins ties.
+    The full score of a row is `offset` plus what each member adds. For two classes
+    there is one output, and the answer is the second class if the full score is above
+    `beta`. For more classes there is one output for each class, and the answer is the
+    class with the largest score. The first class wins ties.
 
-    Rows are those of the ensemble: if it stands at the end of a pipeline, the steps before it are
-    applied already. Members are in the order of evaluation. An engine does not change after it was
-    made.
+    Rows are those of the ensemble: if it stands at the end of a pipeline, the steps
+    before it are applied already. Members are in the order of evaluation. An engine
+    does not change after it was made.
 
-    A subclass writes two properties, `n_members` and `n_outputs`, and four methods,
-    :meth:`reordered`, :meth:`member_scores`, :meth:`walk` and :meth:`timed_calls`. It may replace
-    all others, whose docstrings describe their defaults.
+    A subclass has two properties, `n_members` and `n_outputs`, and four methods,
+    :meth:`reordered`, :meth:`member_scores`, :meth:`walk` and :meth:`timed_calls`. It
+    may replace all others, whose docstrings describe their defaults.
     """
 
     # How scores become answers --------------------------------------------------------
@@ -90,28 +90,29 @@ class Engine(ABC):
 
     @property
     def beta(self) -> float:
-        """Full score of one output above which the answer is the second class. Default: 0."""
+        """Score above which the answer is the second of two classes, 0 if not set."""
         return 0.0
 
     @property
     def rounding(self) -> float:
         """Distance from a tie within which the ensemble itself is asked for its answer.
 
-        The ensemble may add its members in another order or precision, so that it decides a tie
-        differently. The default is 0: it is never asked.
+        The ensemble may add its members in another order or precision, so that it
+        decides a tie differently. The default is 0: it is never asked.
         """
         return 0.0
 
     @property
     def link(self) -> Link | None:
-        """Function from scores to probabilities. The default is None: there are none."""
+        """Function from scores to probabilities, or None, which is the default."""
         return None
 
     @property
     def weights(self) -> NDArray[np.float64]:
         """Weight of each member, of shape (n_members,). The default is 1.
 
-        :meth:`member_scores` contains the weights already. A link of kind "mean" divides by them.
+        :meth:`member_scores` contains the weights already. A link of kind "mean"
+        divides by them.
         """
         return np.ones(self.n_members)
 
@@ -124,16 +125,16 @@ class Engine(ABC):
 
     @property
     def averages_members(self) -> bool:
-        """True if the answer is the mean or the majority of the members. The default is False."""
+        """True if members are averaged or counted. The default is False."""
         return False
 
     @property
     def accepts_unseen_categories(self) -> bool:
-        """True if rows may have categories that the ensemble was not fitted on. Default: True."""
+        """True if rows may have categories that fit did not see. Default: True."""
         return True
 
     def reads_unchecked(self, X: Any) -> bool:
-        """Return True if :meth:`walk` checks these rows by itself. The default is False.
+        """Return True if :meth:`walk` checks these rows by itself. Default: False.
 
         Parameters
         ----------
@@ -143,8 +144,8 @@ class Engine(ABC):
         Returns
         -------
         bool
-            If True, scikit-learn's check of the rows is left out. It takes longer than the
-            evaluation of one row.
+            If True, scikit-learn's check of the rows is left out. It takes longer than
+            the evaluation of one row.
         """
         return False
 
@@ -194,11 +195,12 @@ class Engine(ABC):
     ) -> Walk:
         """Evaluate each row until the thresholds stop it.
 
-        For one output, a row stops after a member if its score is below the lower or above the
-        upper threshold of that position. It is answered with the first or the second class. For
-        several outputs, a row stops if the margin between its two largest scores is above the
-        upper threshold. No threshold is looked at after the last member.
-        :func:`walk_in_turn` does this for members that are functions of rows.
+        For one output, a row stops after a member if its score is below the lower or
+        above the upper threshold of that position. It is answered with the first or the
+        second class. For several outputs, a row stops if the margin between its two
+        largest scores is above the upper threshold. The thresholds of the last member
+        are not used. :func:`walk_in_turn` does this for members that are functions of
+        rows.
 
         Parameters
         ----------
@@ -212,8 +214,8 @@ class Engine(ABC):
             Number of threads, for engines that use threads of their own.
 
         cache : CallCache, default=NO_CACHE
-            Keeps the scores of members, for engines whose members are expensive, while the same
-            rows are walked with other thresholds. The default keeps nothing.
+            Keeps the scores of members, for engines whose members are expensive, while
+            the same rows are walked with other thresholds. The default keeps nothing.
 
         Returns
         -------
@@ -230,7 +232,7 @@ class Engine(ABC):
             Keys are ``0, ..., n_members - 1``.
         """
 
-    # The ensemble's own habits ----------------------------------------------------------
+    # The ensemble's own habits --------------------------------------------------------
 
     def labels(self, classes: NDArray[Any], answers: NDArray[np.int64]) -> NDArray[Any]:
         """Return labels of the type that `predict` of the ensemble returns.
@@ -239,7 +241,8 @@ class Engine(ABC):
         ----------
         classes : ndarray of shape (n_classes,)
         answers : ndarray of shape (n_samples,), dtype=int64
-            Positions among the classes. An ensemble of one class has the answer 1 of two.
+            Positions among the classes. An ensemble of one class has the answer 1 of
+            two.
 
         Returns
         -------
@@ -249,7 +252,7 @@ class Engine(ABC):
         return classes.take(answers, mode="clip")
 
     def rows_for_library(self, X: Any) -> Any:
-        """Return rows that `predict` of the ensemble takes without a warning or another reading.
+        """Return rows that `predict` of the ensemble takes without a warning.
 
         Parameters
         ----------
@@ -292,8 +295,9 @@ def walk_in_turn(evaluate, *, thresholds, beta, walk, release=None):
     Parameters
     ----------
     evaluate : callable
-        ``evaluate(position, rows, scores)`` returns the scores of some rows after the member at a
-        position. `scores`, of shape (n_rows, n_outputs), are those before it.
+        ``evaluate(position, rows, scores)`` returns the scores of some rows after the
+        member at a position. `scores`, of shape (n_rows, n_outputs), are those before
+        it.
 
     thresholds : ndarray of shape (2, n_members)
         As in :meth:`Engine.walk`.
@@ -318,7 +322,9 @@ def walk_in_turn(evaluate, *, thresholds, beta, walk, release=None):
             walk.answers[rows], values = leader_and_margin(scores)
         else:
             values = scores[:, 0]
-            cut = upper[position] if position < last else beta
+            cut = upper[position]
+            if position == last:
+                cut = beta
             walk.answers[rows] = values > cut
         if position == last:
             return
@@ -330,14 +336,14 @@ def walk_in_turn(evaluate, *, thresholds, beta, walk, release=None):
             return
 
 
-# Builders ---------------------------------------------------------------------------
+# Builders -----------------------------------------------------------------------------
 
 # Functions from a fitted ensemble to its engine, by package and class name.
 _BUILDERS: dict[tuple[str, str], Callable[[Any], Engine]] = {}
 
 
 def builds_engine(package, *class_names):
-    """Return a decorator that registers a function from a fitted ensemble to its engine.
+    """Return a decorator that registers a function from an ensemble to its engine.
 
     Parameters
     ----------
@@ -361,7 +367,7 @@ def builds_engine(package, *class_names):
 
 
 def find_builder(ensemble):
-    """Return the function that makes the engine of an ensemble, or None if there is none.
+    """Return the function that makes the engine of an ensemble, or None.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The parameter `estimator` of QWYC: what is fitted of it, and its engine."""
+"""Checks, the fit and the engine of QWYC's parameter `estimator`."""
 
 from reprlib import repr as short_repr
 
@@ -22,11 +22,24 @@ from skroute.forests._partial_sums import partial_sums
 from skroute.forests._wrapped import take_apart
 from skroute.utils._compat import num_samples
 
+# Bound on the rounding of a sum, in units in the last place of the largest sum, as for
+# the sums of forests.
+_ROUNDING_UNITS = 16
+
 # Fitting ------------------------------------------------------------------------------
 
 
 def fittable_models(estimator):
-    """Return what may be fitted of the parameter `estimator`, by name: it, or its members."""
+    """Return the models of the parameter `estimator` by name: itself, or its members.
+
+    Parameters
+    ----------
+    estimator : object, list or tuple
+
+    Returns
+    -------
+    dict from str to object
+    """
     if isinstance(estimator, (list, tuple)):
         return {f"member_{i}": member for i, member in enumerate(estimator)}
     return {"estimator": estimator}
@@ -46,7 +59,7 @@ def fit_models(estimator, X, y, params):
     Parameters
     ----------
     estimator : estimator, booster or list of members
-        What is frozen is not fitted.
+        Frozen models are not fitted.
 
     X : indexable
         Training rows.
@@ -73,25 +86,45 @@ def fit_models(estimator, X, y, params):
 
 
 def offers_proba(estimator):
-    """Return True if what is not fitted yet will have probabilities."""
+    """Return True if an ensemble that is not fitted yet will have probabilities.
+
+    Parameters
+    ----------
+    estimator : estimator, booster or list of members
+    """
     if isinstance(estimator, (list, tuple)):
         return all(hasattr(member, "predict_proba") for member in estimator)
     return getattr(unfrozen(estimator), "voting", "soft") != "hard"
 
 
 def takes_nan(model):
-    """Return True if a pipeline's first step, or an ensemble behind its threshold, reads NaN."""
+    """Return True if a pipeline, or an ensemble behind its threshold, reads NaN."""
     ensemble, before, cut = take_apart(model)
-    return bool(before) or (cut is not None and get_tags(ensemble).input_tags.allow_nan)
+    if before:
+        # The steps of the pipeline refuse NaN by themselves if they do not read it.
+        return True
+    if cut is None:
+        return False
+    return get_tags(ensemble).input_tags.allow_nan
 
 
 def check_ensemble(estimator):
-    """Raise an error, before any fit, if an ensemble is not known to add up its members' scores.
+    """Raise an error if an ensemble is not known to add up its members' scores.
 
-    Others have members as well (stacking, one against the rest), and combine them otherwise.
+    Other ensembles (stacking, one against the rest) combine their members otherwise.
+
+    Parameters
+    ----------
+    estimator : object
+        An ensemble, fitted or not, perhaps behind the steps of a pipeline.
+
+    Raises
+    ------
+    TypeError
     """
     ensemble, _, cut = take_apart(estimator)
-    # Boosters themselves say, once they are read, whether they classify.
+    # A raw booster has no methods of an estimator. Its reader checks that it
+    # classifies.
     classifies = hasattr(type(ensemble), "predict_proba") or not hasattr(
         ensemble, "fit"
     )
@@ -107,9 +140,10 @@ def check_ensemble(estimator):
     else:
         advice = ""
     raise TypeError(
-        "estimator must be an ensemble of LightGBM, XGBoost, CatBoost or scikit-learn (boosting, "
-        "forests, bagging, AdaBoost, voting) or a Pipeline that ends in one, a net with "
-        "exits (MultiExitClassifier), or a list of members with scores, got "
+        "estimator must be an ensemble of LightGBM, XGBoost, CatBoost or scikit-learn "
+        "(boosting, forests, bagging, AdaBoost, voting) or a Pipeline that ends in "
+        "one, a net with exits (MultiExitClassifier), or a list of members with "
+        "scores, got "
         f"{short_repr(estimator)}. {advice}".rstrip()
     )
 
@@ -118,7 +152,7 @@ def check_ensemble(estimator):
 
 
 def engine_of(fitted, y=None, known_classes=None):
-    """Return the engine and the classes of a fitted ensemble, or of a list of fitted members.
+    """Return the engine and the classes of a fitted ensemble, or of fitted members.
 
     Parameters
     ----------
@@ -126,10 +160,10 @@ def engine_of(fitted, y=None, known_classes=None):
         From :func:`fit_models`.
 
     y : array-like, default=None
-        Labels. Their classes are taken if the ensemble does not know its own.
+        Labels. Their classes are taken if the ensemble has no classes.
 
     known_classes : ndarray, default=None
-        Classes of an earlier fit, which are taken if there is no `y`.
+        Classes of an earlier fit, which are taken if there are no labels.
 
     Returns
     -------
@@ -149,22 +183,26 @@ def engine_of(fitted, y=None, known_classes=None):
     classes = np.unique(y)
     if len(classes) != n_classes:
         raise ValueError(
-            f"The booster has {n_classes} classes, y has {len(classes)}: {classes!r}. Give "
-            "rows of each class, or use optimize(X)."
+            f"The booster has {n_classes} classes, y has {len(classes)}: {classes!r}. "
+            "Give rows of each class, or use optimize(X)."
         )
     return engine, classes
 
 
 def _classes_of_members(members, y, known_classes):
-    """Return all classes that the members, the labels and an earlier fit have, sorted."""
-    all_classes = [getattr(member, "classes_", None) for member in members]
-    all_classes.append(None if y is None else np.unique(y))
-    all_classes.append(known_classes)
-    all_classes = [classes for classes in all_classes if classes is not None]
+    """Return all classes of the members, the labels and an earlier fit, sorted."""
+    all_classes = []
+    for member in members:
+        if getattr(member, "classes_", None) is not None:
+            all_classes.append(member.classes_)
+    if y is not None:
+        all_classes.append(np.unique(y))
+    if known_classes is not None:
+        all_classes.append(known_classes)
     if not all_classes:
         raise ValueError(
-            "The members do not know their classes; call fit with labels, or use members "
-            "with classes_."
+            "The members do not know their classes; call fit with labels, or use "
+            "members with classes_."
         )
     return np.unique(np.concatenate(all_classes))
 
@@ -182,13 +220,14 @@ def ensemble_engine(estimator):
     Parameters
     ----------
     estimator : object
-        A fitted ensemble, perhaps behind the steps of a pipeline, which the engine leaves out.
+        A fitted ensemble, perhaps behind the steps of a pipeline, which the engine
+        leaves out.
 
     Returns
     -------
     engine : Engine
     classes : ndarray of shape (n_classes,) or None
-        None if the ensemble does not know its labels (a booster).
+        None if the ensemble has no labels, as a raw booster.
     """
     ensemble, _, cut = take_apart(estimator)
     if has_exits(ensemble) and cut is None:
@@ -199,13 +238,13 @@ def ensemble_engine(estimator):
         return _forest_engine(forest, cut, type(ensemble).__name__), forest.classes
     if cut is not None:
         raise ValueError(
-            "A moved threshold is read around ensembles of trees only, which is not what "
-            f"{short_repr(ensemble)} is."
+            "A moved threshold is read around ensembles of trees only, which is not "
+            f"what {short_repr(ensemble)} is."
         )
     check_ensemble(ensemble)
     build = find_builder(ensemble)
     if build is None:
-        # A net that will have exits once it is fitted.
+        # `check_ensemble` accepts a net that will have exits once it is fitted.
         raise NotFittedError(
             f"The {type(ensemble).__name__} is not fitted; call fit first."
         )
@@ -213,24 +252,40 @@ def ensemble_engine(estimator):
 
 
 def _forest_engine(forest, cut, name):
-    """Return the engine of a forest as a reader gives it, with its threshold moved by `cut`."""
+    """Return the engine of a forest.
+
+    Parameters
+    ----------
+    forest : Forest
+        Made by a reader.
+
+    cut : Cut or None
+        Moves the threshold of the decision. None leaves it.
+
+    name : str
+        Class of the ensemble, for errors.
+
+    Returns
+    -------
+    ForestEngine
+    """
     from skroute.early_exit._forest_engine import ForestEngine
 
     classes = forest.classes
     if classes is not None and len(classes) < 2 and forest.answer_rule.kind != "mean":
         raise ValueError(
-            f"This {name} was fitted to rows of one class, which is its answer to every row: "
-            "nothing is to be evaluated."
+            f"This {name} was fitted to rows of one class, which is its answer to "
+            "every row: nothing is to be evaluated."
         )
     return ForestEngine(partial_sums(forest.with_cut(cut), name))
 
 
-# Ensembles of scikit-learn whose members are no trees -----------------------------------
+# Ensembles of scikit-learn whose members are not trees --------------------------------
 
 
 @builds_engine("sklearn", "VotingClassifier")
 def _voting_engine(voting):
-    """Return the engine of a vote: the members that are not dropped, with their weights."""
+    """Return the engine of a vote, with the members that are not dropped."""
     members = list(voting.estimators_)
     weights = np.ones(len(members))
     if voting.weights is not None:
@@ -247,9 +302,10 @@ def _voting_engine(voting):
 
 @builds_engine("sklearn", "BaggingClassifier", "ForestClassifier")
 def _bagging_engine(bagging):
-    """Return the engine of bagging: probabilities are averaged if all members have them.
+    """Return the engine of bagging, which averages probabilities if all have them.
 
-    Members are of any kind. If they are trees, the reader of forests has found them before.
+    Members are of any kind. If they are trees, the reader of forests has found them
+    before.
     """
     members = list(bagging.estimators_)
     have_proba = all(hasattr(member, "predict_proba") for member in members)
@@ -269,10 +325,28 @@ def _bagging_engine(bagging):
 
 
 def _averaging_engine(ensemble, members, *, weights, method, link, columns=None):
-    """Return the engine of members that are averaged or counted, asked by one method."""
+    """Return the engine of members that are averaged or counted.
+
+    Parameters
+    ----------
+    ensemble : estimator
+        Its classes are the answers.
+
+    members : list
+        Fitted estimators, which answer with positions of the classes.
+
+    weights, link, columns
+        As for :class:`MemberEngine`.
+
+    method : {"predict", "predict_proba"}
+        Method by which the members are asked.
+
+    Returns
+    -------
+    MemberEngine
+    """
     return MemberEngine(
         members,
-        # Members answer with positions of the classes.
         np.arange(len(ensemble.classes_)),
         weights,
         columns=columns,
@@ -285,7 +359,7 @@ def _averaging_engine(ensemble, members, *, weights, method, link, columns=None)
 
 @builds_engine("sklearn", "AdaBoostClassifier")
 def _adaboost_engine(adaboost):
-    """Return the engine of AdaBoost: members vote with their labels and are weighted."""
+    """Return the engine of AdaBoost, whose members have weighted votes."""
     members = list(adaboost.estimators_)
     n_classes = len(adaboost.classes_)
     weights = (
@@ -309,6 +383,6 @@ def _adaboost_engine(adaboost):
 
 
 def _rounding_of(weights):
-    """Return how far sums of weighted answers in another order may be apart."""
-    # 16 units in the last place of the largest sum.
-    return 16 * np.finfo(np.float64).eps * (np.abs(weights).sum() + 1.0)
+    """Return the largest difference between sums in another order."""
+    largest_sum = np.abs(weights).sum() + 1.0
+    return _ROUNDING_UNITS * np.finfo(np.float64).eps * largest_sum

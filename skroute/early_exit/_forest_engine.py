@@ -12,7 +12,7 @@ from skroute.forests._kernels import add_leaves
 from skroute.forests._rows import are_plain, rows_of
 from skroute.utils._cache import NO_CACHE
 
-# With fewer rows than this a walk from the root to a leaf is faster.
+# With fewer rows than this, a walk from the root to a leaf is faster than bit vectors.
 _FEWEST_ROWS = 512
 # Positions at which a stage ends, and rows are binned again. Few rows stop later on.
 _STAGE_ENDS = (10, 40, 160)
@@ -33,7 +33,8 @@ class ForestEngine(Engine):
 
     def __init__(self, forest):
         self.forest = forest
-        # What each call asks for is computed once: a row takes a few microseconds in all.
+        # Attributes that each call reads are computed once. A row takes a few
+        # microseconds.
         self._n_members = forest.n_members
         self._n_outputs = forest.n_outputs
         self._rounding = forest.rounding
@@ -114,12 +115,18 @@ class ForestEngine(Engine):
         return walk
 
     def _walk_part(self, X, thresholds, walk, start, stop):
-        """Walk the rows ``start:stop``."""
+        """Walk the rows ``start:stop`` and write their results into `walk`."""
         forest = self.forest
         if stop - start < _FEWEST_ROWS or not self._layouts:
-            trees = tuple(forest.trees)
             walk_rows(
-                X, start, stop, trees, forest.offset, thresholds, self.beta, *walk
+                X,
+                start,
+                stop,
+                tuple(forest.trees),
+                forest.offset,
+                thresholds,
+                self.beta,
+                *walk,
             )
             return
         walk.scores[start:stop] = forest.offset
@@ -137,7 +144,7 @@ class ForestEngine(Engine):
 
     @cached_property
     def _layouts(self):
-        """Bit vectors of the members of each stage, or None if a tree has too many leaves."""
+        """Bit vectors of each stage, None if a tree does not fit into them."""
         ends = [end for end in _STAGE_ENDS if end < self.n_members]
         ends.append(self.n_members)
         layouts = []
@@ -153,9 +160,9 @@ class ForestEngine(Engine):
 
     def __getstate__(self):
         # The layouts are made again when they are needed.
-        return {
-            name: value for name, value in self.__dict__.items() if name != "_layouts"
-        }
+        state = self.__dict__.copy()
+        state.pop("_layouts", None)
+        return state
 
     def timed_calls(self):
         calls = {}

@@ -1,4 +1,4 @@
-"""Order, thresholds and how far to go with them: what QWYC learns from rows."""
+"""Learning the order and the thresholds of QWYC, and choosing among the thresholds."""
 
 from collections.abc import Mapping
 from numbers import Real
@@ -32,55 +32,60 @@ from skroute.utils._compat import num_samples
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import warn
 
-# A warning is given if more than this share of an answer's rows may be answered otherwise. The
-# documentation of the parameter `alpha` names it.
+# A warning is given if more than this share of an answer's rows may be answered
+# otherwise. The documentation of the parameter `alpha` names it.
 MOST_OF_AN_ANSWER = 0.1
 
-# Thresholds and votes are compared on this share of the rows to learn from. The documentation of
-# the parameter `stopping` names it.
+# Thresholds and votes are compared on this share of the rows to learn from. The
+# documentation of the parameter `stopping` names it.
 COMPARED_ON = 1 / 3
-# With fewer rows than this, thresholds are taken without a comparison: it would be noise.
+# With fewer rows than this, thresholds are taken without a comparison: it would be
+# noise.
 FEWEST_TO_COMPARE = 100
 
-# Policies between "never leave early" and the most hurried, fixed before calibration. The
-# grids are fine enough that neighbours differ by about a tenth in disagreement.
+# Policies between "never leave early" and the most hurried, fixed before calibration.
+# The grids are fine enough that neighbours differ by about a tenth in disagreement.
 N_POLICIES = 40
 # Price of a wrong answer, in evaluations of the full ensemble.
 PRICES = np.geomspace(256.0, 0.5, N_POLICIES)
-# The same for votes. Their errors are counted by a law, not by rows, so higher prices make a
-# difference.
+# The same for votes. Their errors are counted by a law, not by rows, so higher prices
+# make a difference.
 VOTE_PRICES = np.geomspace(65536.0, 0.5, N_POLICIES)
-# More cautious policies, for rows on which the first price is wrong too often: thresholds are moved
-# outwards by these multiples of the deviation of what is still to come.
+# More cautious policies, for rows on which the first price is wrong too often:
+# thresholds are moved outwards by these multiples of the deviation of what is still to
+# come.
 WIDER = np.geomspace(3.0, 0.02, 16)
 
-# The four values of the order search and of the fit were chosen on splits of the training rows of
-# Adult, Covertype and Letter.
-# Errors that the order search may make at least: their number is known to about a tenth,
-# 1 / sqrt(80).
+# The four values of the order search and of the fit were chosen on splits of the
+# training rows of Adult, Covertype and Letter. Errors that the order search may make at
+# least: their number is known to about a tenth, 1 / sqrt(80).
 SEARCH_ERRORS = 80
-# Share of what alpha allows that the order search may use: thresholds are fitted again once the
-# order is known.
+# Share of what alpha allows that the order search may use: thresholds are fitted again
+# once the order is known.
 SEARCH_SHARE = 1 / 3
-# Members are compared by the mean over 2 * 10 + 1 numbers of errors: at one number alone, a single
-# row decides between them.
+# Members are compared by the mean over 2 * 10 + 1 numbers of errors: at one number
+# alone, a single row decides between them.
 SEARCH_SPREAD = 10
-# Doubt about the full ensemble's answer while thresholds are fitted, in deviations of its score:
-# a threshold then depends on all rows near a tie, and decided rows stay decided.
+# Doubt about the full ensemble's answer while thresholds are fitted, in deviations of
+# its score: a threshold then depends on all rows near a tie, and decided rows stay
+# decided.
 SOFTNESS = 0.01
-# Largest share of the rows that the order search may answer otherwise, if SEARCH_ERRORS is more.
+# Largest share of the rows that the order search may answer otherwise, if SEARCH_ERRORS
+# is more.
 MOST_SEARCH_ERRORS = 0.05
-# Least number of errors that one answer counts as allowed, so that no weight is infinite.
+# Least number of errors that one answer counts as allowed, so that no weight is
+# infinite.
 LEAST_ALLOWED = 1e-3
 
 
 class ExitOptions(NamedTuple):
-    """What is learned, by the parameters of QWYC.
+    """The parameters of QWYC that learning depends on.
 
     Attributes
     ----------
     alpha : float or ndarray of shape (n_answers,)
-        Share of all rows, or of the rows of each answer, that may be answered otherwise.
+        Share of all rows, or of the rows of each answer, that may be answered
+        otherwise.
 
     order : ndarray of shape (n_members,), dtype=int64, or "qwyc"
         A permutation, or the search of Algorithm 1.
@@ -92,7 +97,7 @@ class ExitOptions(NamedTuple):
         Which thresholds there are.
 
     never_leave : bool
-        True if no row may stop early, so that there are no thresholds to learn.
+        True if no row may stop early, so that no thresholds are learned.
 
     n_jobs : int or None
         Threads of the order search.
@@ -105,6 +110,48 @@ class ExitOptions(NamedTuple):
     use_hi: bool = True
     never_leave: bool = False
     n_jobs: int | None = None
+
+
+class ScoredRows(NamedTuple):
+    """The scores of the members on rows, and how a sum of scores becomes an answer.
+
+    Attributes
+    ----------
+    scores : ndarray of shape (n_members, n_samples, n_outputs)
+        What each member adds.
+
+    offset : ndarray of shape (n_outputs,)
+        Score before any member.
+
+    beta : float
+        Full score of one output above which the answer is the second class.
+    """
+
+    scores: NDArray
+    offset: NDArray[np.float64]
+    beta: float
+
+    @property
+    def n_rows(self):
+        """Number of rows."""
+        return self.scores.shape[1]
+
+    @property
+    def n_answers(self):
+        """Number of answers that are possible."""
+        return max(2, self.scores.shape[2])
+
+    def taken(self, rows):
+        """Return some of the rows, by their positions."""
+        return self._replace(scores=self.scores[:, rows])
+
+    def answers(self):
+        """Return the answers of :func:`full_answers`."""
+        return full_answers(self.scores, self.offset, self.beta)
+
+    def values_and_bad(self, order):
+        """Return the arrays of :func:`running_values`."""
+        return running_values(self.scores, order, self.offset, self.beta)
 
 
 class Learned(NamedTuple):
@@ -129,7 +176,7 @@ class Learned(NamedTuple):
 
 
 class Promise(NamedTuple):
-    """What held-out rows are to show.
+    """The bound that the chosen thresholds must meet on held-out rows.
 
     Attributes
     ----------
@@ -145,7 +192,7 @@ class Promise(NamedTuple):
 
 
 class Calibrated(NamedTuple):
-    """What sets of thresholds do on rows, and which one is in use.
+    """The results of sets of thresholds on rows, and the one in use.
 
     Attributes
     ----------
@@ -153,14 +200,17 @@ class Calibrated(NamedTuple):
         Cost and disagreement of all sets.
 
     bounds : ndarray of shape (1,) or (n_answers,)
-        Upper bounds of the disagreement, of all rows or of the rows of each answer, as `alpha`
-        is; NaN where no rows were kept for it.
+        Upper bounds of the disagreement, of all rows or of the rows of each answer, as
+        `alpha` is; NaN where no rows were kept for it.
 
     staged_disagreement : ndarray of shape (n_members,)
         Share of rows that left with another answer, up to each position.
 
-    wrong, n_rows : ndarray of shape (n_answers,), dtype=int64
-        By the full ensemble's answer, rows that got another one, and all rows.
+    wrong : ndarray of shape (n_answers,), dtype=int64
+        Number of rows with each answer of the full ensemble that got another answer.
+
+    n_rows : ndarray of shape (n_answers,), dtype=int64
+        Number of rows with each answer of the full ensemble.
     """
 
     tradeoff: Tradeoff
@@ -194,7 +244,7 @@ class Exits(NamedTuple):
 
 
 def order_of(order, engine, rng):
-    """Return the parameter `order` as a permutation, or "qwyc" if it is to be searched for."""
+    """Return the parameter `order` as a permutation, or "qwyc" for the search."""
     n_members = engine.n_members
     natural = np.arange(n_members)
     is_name = isinstance(order, str)
@@ -208,8 +258,9 @@ def order_of(order, engine, rng):
         is_random = is_name and order == "random"
         if is_random or not np.array_equal(permutation, natural):
             raise ValueError(
-                f"order={order!r} is not possible: each exit goes on from the one before it, so "
-                'that the exits of a net have one order, which "qwyc" and "natural" are.'
+                f"order={order!r} is not possible: each exit goes on from the one "
+                "before it, so that the exits of a net have one order, which "
+                '"qwyc" and "natural" are.'
             )
     if engine.has_fixed_order or not is_name or order == "natural":
         return permutation.astype(np.int64)
@@ -219,10 +270,10 @@ def order_of(order, engine, rng):
 
 
 def shares_of(alpha, classes):
-    """Return the parameter `alpha` as a number, or as an array with a share for each class.
+    """Return the parameter `alpha` as a number, or as an array of class shares.
 
-    The array has the dtype float64, and two entries if there is one class. A ValueError is raised
-    if a label has no share, or a share no label or no sense.
+    The array has the dtype float64, and two entries if there is one class. A ValueError
+    is raised if a label has no share, or a share no label or no sense.
     """
     if not isinstance(alpha, Mapping):
         return float(alpha)
@@ -232,11 +283,11 @@ def shares_of(alpha, classes):
     if missing or unknown:
         raise ValueError(
             f"alpha must have a share for each class {labels!r} and for nothing else: "
-            f"{missing!r} have none, {unknown!r} are no classes. The same share for all is "
-            "dict.fromkeys(classes, share)."
+            f"{missing!r} have none, {unknown!r} are no classes. The same share for "
+            "all is dict.fromkeys(classes, share)."
         )
     shares = [alpha[label] for label in labels]
-    for label, share in zip(labels, shares):
+    for label, share in zip(labels, shares, strict=True):
         if (
             not isinstance(share, Real)
             or isinstance(share, bool)
@@ -251,7 +302,7 @@ def shares_of(alpha, classes):
 
 
 def stopping_of(engine, mode, stopping, order):
-    """Return the parameter `stopping`, "auto" only if there is something to choose from."""
+    """Return the parameter `stopping`, "auto" only if votes are possible."""
     if engine.n_outputs > 1 and mode == "negative":
         raise ValueError(
             "mode='negative' needs two classes: there is no negative class among "
@@ -260,8 +311,9 @@ def stopping_of(engine, mode, stopping, order):
     members_count_alike = engine.averages_members and np.ptp(engine.weights) == 0
     if stopping == "votes" and not members_count_alike:
         raise ValueError(
-            "stopping='votes' needs members that count alike, as those of a forest or of bagging, "
-            "and not of boosting or with weights. Use stopping='auto' or 'thresholds'."
+            "stopping='votes' needs members that count alike, as those of a forest or "
+            "of bagging, and not of boosting or with weights. Use stopping='auto' or "
+            "'thresholds'."
         )
     order_is_free = isinstance(order, str) and order == "qwyc"
     if stopping == "auto" and not (order_is_free and members_count_alike):
@@ -272,19 +324,13 @@ def stopping_of(engine, mode, stopping, order):
 # Learning -----------------------------------------------------------------------------
 
 
-def learn(scores, offset, beta, costs, options, on_position=None):
+def learn(sample, costs, options, on_position=None):
     """Learn order and thresholds from the scores of the members on rows.
 
     Parameters
     ----------
-    scores : ndarray of shape (n_members, n_samples, n_outputs)
-        What each member adds.
-
-    offset : ndarray of shape (n_outputs,)
-        Score before any member.
-
-    beta : float
-        Decision of one output.
+    sample : ScoredRows
+        The rows to learn from.
 
     costs : ndarray of shape (n_members,)
         In the ensemble's own order.
@@ -299,48 +345,110 @@ def learn(scores, offset, beta, costs, options, on_position=None):
     -------
     Learned
     """
-    errors = _allowed_errors(scores, offset, beta, options.alpha)
+    errors = _allowed_errors(sample, options.alpha)
     order = options.order
-    if isinstance(order, str) and options.stopping == "votes":
-        # Members that count alike differ in nothing but their cost.
-        order = np.argsort(costs, kind="stable")
-    elif isinstance(order, str):
-        enough = min(SEARCH_ERRORS / scores.shape[1], MOST_SEARCH_ERRORS)
-        order, _, _ = qwyc_order(
-            scores,
-            offset,
-            beta,
-            costs,
-            max(errors.share * SEARCH_SHARE, enough),
-            use_lo=options.use_lo,
-            use_hi=options.use_hi,
-            spread=SEARCH_SPREAD,
-            n_jobs=options.n_jobs,
-            on_position=on_position,
-        )
-    values, bad = running_values(scores, order, offset, beta)
+    if isinstance(order, str):
+        order = _learn_order(sample, costs, options, errors.share, on_position)
+    values, bad = sample.values_and_bad(order)
     policies = [never(len(values))]
-    if options.never_leave:
-        return Learned(order, policies, values, bad)
-    sides = {"use_lo": options.use_lo, "use_hi": options.use_hi}
-    if options.stopping == "votes":
-        prices = costs.sum() * VOTE_PRICES
-        path = vote_path(scores[order], offset, beta, costs[order], prices, **sides)
-    else:
-        # A margin of several classes has no doubt: the class that is second may become first.
-        wrong = doubtful(values, bad, beta, SOFTNESS) if options.use_lo else bad
-        prices = costs.sum() * PRICES
-        path = lagrangian_path(
-            values, wrong, costs[order], prices, weights=errors.weights, **sides
+    if not options.never_leave:
+        path = _learn_thresholds(
+            sample,
+            order=order,
+            values=values,
+            bad=bad,
+            costs=costs,
+            options=options,
+            weights=errors.weights,
         )
-    lo, hi = path[0]
-    policies += widened(values, lo, hi, WIDER)
-    policies += path
+        most_cautious_lo, most_cautious_hi = path[0]
+        policies += widened(values, most_cautious_lo, most_cautious_hi, WIDER)
+        policies += path
     return Learned(order, policies, values, bad)
 
 
+def _learn_order(sample, costs, options, share, on_position):
+    """Return the order of the members.
+
+    Parameters
+    ----------
+    sample, costs, options, on_position
+        As for :func:`learn`.
+
+    share : float
+        Share of the rows that may be answered otherwise.
+
+    Returns
+    -------
+    ndarray of shape (n_members,), dtype=int64
+    """
+    if options.stopping == "votes":
+        # Members that count alike differ in nothing but their cost.
+        return np.argsort(costs, kind="stable")
+    enough = min(SEARCH_ERRORS / sample.n_rows, MOST_SEARCH_ERRORS)
+    order, _, _ = qwyc_order(
+        sample.scores,
+        sample.offset,
+        sample.beta,
+        costs,
+        max(share * SEARCH_SHARE, enough),
+        use_lo=options.use_lo,
+        use_hi=options.use_hi,
+        spread=SEARCH_SPREAD,
+        n_jobs=options.n_jobs,
+        on_position=on_position,
+    )
+    return order
+
+
+def _learn_thresholds(sample, *, order, values, bad, costs, options, weights):
+    """Return thresholds from cautious to hurried.
+
+    Parameters
+    ----------
+    sample, options
+        As for :func:`learn`.
+
+    order, values, bad
+        As in :class:`Learned`.
+
+    costs : ndarray of shape (n_members,)
+        In the ensemble's own order.
+
+    weights : ndarray of shape (2, n_samples) or None
+        As for :func:`lagrangian_path`.
+
+    Returns
+    -------
+    list of (lo, hi)
+    """
+    if options.stopping == "votes":
+        return vote_path(
+            sample.scores[order],
+            sample.offset,
+            sample.beta,
+            costs[order],
+            costs.sum() * VOTE_PRICES,
+            use_lo=options.use_lo,
+            use_hi=options.use_hi,
+        )
+    wrong = bad
+    if options.use_lo:
+        # A margin of several classes has no doubt: the second class may become first.
+        wrong = doubtful(values, bad, sample.beta, SOFTNESS)
+    return lagrangian_path(
+        values,
+        wrong,
+        costs[order],
+        costs.sum() * PRICES,
+        use_lo=options.use_lo,
+        use_hi=options.use_hi,
+        weights=weights,
+    )
+
+
 class _AllowedErrors(NamedTuple):
-    """How many rows may be answered otherwise, and what each of them counts for.
+    """The rows that may be answered otherwise.
 
     Attributes
     ----------
@@ -348,29 +456,41 @@ class _AllowedErrors(NamedTuple):
         Share of all rows.
 
     weights : ndarray of shape (2, n_samples) or None
-        As for :func:`lagrangian_path`.
+        Number of errors that each row counts for, as for :func:`lagrangian_path`.
     """
 
     share: float
     weights: NDArray[np.float64] | None
 
 
-def _allowed_errors(scores, offset, beta, alpha):
-    """Return the errors that `alpha` allows on rows with these scores."""
+def _allowed_errors(sample, alpha):
+    """Return the errors that `alpha` allows on these rows.
+
+    Parameters
+    ----------
+    sample : ScoredRows
+    alpha : float or ndarray of shape (n_answers,)
+        As in :class:`ExitOptions`.
+
+    Returns
+    -------
+    _AllowedErrors
+    """
     if np.ndim(alpha) == 0:
         return _AllowedErrors(float(alpha), None)
-    answers = full_answers(scores, offset, beta)
+    answers = sample.answers()
     share = float(alpha[answers].mean())
     if not share:
         return _AllowedErrors(share, None)
     # Errors that are allowed less often count for more. On average they count as one.
-    allowed = np.maximum(
-        alpha * np.bincount(answers, minlength=len(alpha)), LEAST_ALLOWED
-    )
+    n_rows_of_answer = np.bincount(answers, minlength=len(alpha))
+    allowed = np.maximum(alpha * n_rows_of_answer, LEAST_ALLOWED)
     weight = share * len(answers) / (allowed * np.count_nonzero(alpha))
-    if scores.shape[2] == 1:
-        # A row that leaves above wrongly is one of the first class, below of the second.
-        weights = np.repeat(weight[[0, -1]][:, None], len(answers), axis=1)
+    if sample.scores.shape[2] == 1:
+        # A row that leaves above wrongly is one of the first class, below of the
+        # second.
+        first_and_second = weight[[0, -1]]
+        weights = np.repeat(first_and_second[:, None], len(answers), axis=1)
     else:
         weights = np.stack([weight[answers], weight[answers]])
     return _AllowedErrors(share, weights)
@@ -419,8 +539,8 @@ def calibrate(
     cost_so_far = np.cumsum(costs)
     cost = np.empty(len(policies))
     disagreement = np.empty(len(policies))
-    # Rows that these thresholds or more cautious ones answer otherwise: the count grows from
-    # one to the next, as conformal risk control needs.
+    # Rows that these thresholds or more cautious ones answer otherwise: the count grows
+    # from one to the next, as conformal risk control needs.
     n_ever_wrong = np.empty((len(policies), n_answers), dtype=np.int64)
     ever_wrong = np.zeros(len(answers), dtype=bool)
     for i, policy in enumerate(policies):
@@ -444,7 +564,19 @@ def calibrate(
 
 
 def _choose(n_wrong, n_rows, alpha, promise, labels):
-    """Return the index of the thresholds in use, and the bounds of :class:`Calibrated`."""
+    """Return the index of the thresholds in use, and the bounds of :class:`Calibrated`.
+
+    Parameters
+    ----------
+    n_wrong : ndarray of shape (n_policies, n_answers), dtype=int64
+        Rows that each policy or a more cautious one answers otherwise, by answer.
+
+    n_rows : ndarray of shape (n_answers,), dtype=int64
+        All rows by answer.
+
+    alpha, promise, labels
+        As for :func:`calibrate`.
+    """
     shares = np.atleast_1d(alpha)
     if np.ndim(alpha) == 0:
         n_wrong = n_wrong.sum(axis=1, keepdims=True)
@@ -455,22 +587,19 @@ def _choose(n_wrong, n_rows, alpha, promise, labels):
         return max(0, chosen), np.full(len(shares), np.nan)
     # Bounds of several answers hold at the same time.
     confidence = 1 - (1 - promise.confidence) / len(shares)
-    allowed = np.array(
-        [
-            allowed_wrong(n, share, confidence, promise.guarantee)
-            for n, share in zip(n_rows, shares)
-        ]
-    )
+    allowed = np.empty(len(shares), dtype=np.int64)
+    for i, share in enumerate(shares):
+        allowed[i] = allowed_wrong(n_rows[i], share, confidence, promise.guarantee)
     # The first thresholds never leave early and are never wrong.
     chosen = max(0, last_accepted(n_wrong, allowed))
     if chosen == 0:
         if len(n_wrong) > 1:
             _warn_of_no_exit(alpha, n_rows, promise.guarantee, confidence, labels)
         return chosen, np.zeros(len(shares))
-    bounds = [
-        share_upper_bound(k, n, confidence=confidence) for k, n in zip(allowed, n_rows)
-    ]
-    return chosen, np.array(bounds)
+    bounds = np.empty(len(shares))
+    for i, n_allowed in enumerate(allowed):
+        bounds[i] = share_upper_bound(n_allowed, n_rows[i], confidence=confidence)
+    return chosen, bounds
 
 
 # Both together ------------------------------------------------------------------------
@@ -528,24 +657,12 @@ def learn_exits(
     -------
     Exits
     """
-    n_rows = num_samples(X)
-    offset = engine.offset
-    beta = engine.beta
-    with note_failure("the ensemble", n_rows, "scoring members"):
-        scores = engine.member_scores(X)
-    held_out_scores = None
-    if X_calibration is not None:
-        held_out_scores = engine.member_scores(X_calibration)
-    else:
-        train, held_out = hold_out(
-            n_rows, share, rng, full_answers(scores, offset, beta)
-        )
-        if held_out is not None:
-            held_out_scores = scores[:, held_out]
-            scores = scores[:, train]
+    sample, calibration_sample = _score_rows(
+        engine, X=X, X_calibration=X_calibration, share=share, rng=rng
+    )
     if options.stopping == "auto":
         with task.step("thresholds or votes"):
-            stopping = better_stopping(options, scores, offset, beta, costs, rng)
+            stopping = better_stopping(options, sample, costs, rng)
         options = options._replace(stopping=stopping)
     n_positions = engine.n_members - 1 if isinstance(options.order, str) else 0
     with task.step("order and thresholds", n_positions) as step:
@@ -554,20 +671,21 @@ def learn_exits(
             with step.step("position"):
                 pass
 
-        learned = learn(scores, offset, beta, costs, options, on_position)
-    if held_out_scores is None:
+        learned = learn(sample, costs, options, on_position)
+    if calibration_sample is None:
         promise = None
-        held_out_scores = scores
-        values, bad = learned.values, learned.bad
+        calibration_sample = sample
+        values = learned.values
+        bad = learned.bad
     else:
         promise = Promise(confidence, guarantee)
-        values, bad = running_values(held_out_scores, learned.order, offset, beta)
+        values, bad = calibration_sample.values_and_bad(learned.order)
     calibrated = calibrate(
         learned.policies,
         values,
         bad,
-        answers=full_answers(held_out_scores, offset, beta),
-        n_answers=max(2, engine.n_outputs),
+        answers=calibration_sample.answers(),
+        n_answers=calibration_sample.n_answers,
         costs=costs[learned.order],
         alpha=options.alpha,
         promise=promise,
@@ -576,16 +694,42 @@ def learn_exits(
     return Exits(learned.order, options.stopping, calibrated)
 
 
-def better_stopping(options, scores, offset, beta, costs, rng):
+def _score_rows(engine, *, X, X_calibration, share, rng):
+    """Score the rows to learn from and those to calibrate on.
+
+    Parameters are those of :func:`learn_exits`.
+
+    Returns
+    -------
+    sample : ScoredRows
+        The rows to learn from.
+
+    calibration_sample : ScoredRows or None
+        The rows to calibrate on. None if no rows are held out.
+    """
+    n_rows = num_samples(X)
+    with note_failure("the ensemble", n_rows, "scoring members"):
+        scores = engine.member_scores(X)
+    sample = ScoredRows(scores, engine.offset, engine.beta)
+    if X_calibration is not None:
+        calibration_scores = engine.member_scores(X_calibration)
+        return sample, sample._replace(scores=calibration_scores)
+    train, held_out = hold_out(n_rows, share, rng, sample.answers())
+    if held_out is None:
+        return sample, None
+    return sample.taken(train), sample.taken(held_out)
+
+
+def better_stopping(options, sample, costs, rng):
     """Return the stopping that costs less on rows that it was not learned from.
 
     Parameters
     ----------
     options : ExitOptions
-        Whose `stopping` is "auto".
+        Its `stopping` is "auto".
 
-    scores, offset, beta, costs
-        As in :func:`learn`.
+    sample, costs
+        As for :func:`learn`.
 
     rng : RandomState
         Draws the rows that are compared on.
@@ -594,25 +738,27 @@ def better_stopping(options, scores, offset, beta, costs, rng):
     -------
     {"thresholds", "votes"}
     """
-    n_rows = scores.shape[1]
-    if options.never_leave or n_rows < FEWEST_TO_COMPARE:
+    if options.never_leave or sample.n_rows < FEWEST_TO_COMPARE:
         return "thresholds"
-    answers = full_answers(scores, offset, beta)
-    train, held_out = hold_out(n_rows, COMPARED_ON, rng, answers)
+    answers = sample.answers()
+    train, held_out = hold_out(sample.n_rows, COMPARED_ON, rng, answers)
+    train_sample = sample.taken(train)
+    held_out_sample = sample.taken(held_out)
     costs_of_stopping = {}
     for stopping in ("thresholds", "votes"):
         candidate = options._replace(stopping=stopping)
-        learned = learn(scores[:, train], offset, beta, costs, candidate)
-        values, bad = running_values(scores[:, held_out], learned.order, offset, beta)
-        tradeoff = calibrate(
+        learned = learn(train_sample, costs, candidate)
+        values, bad = held_out_sample.values_and_bad(learned.order)
+        calibrated = calibrate(
             learned.policies,
             values,
             bad,
             answers=answers[held_out],
-            n_answers=max(2, scores.shape[2]),
+            n_answers=sample.n_answers,
             costs=costs[learned.order],
             alpha=options.alpha,
-        ).tradeoff
+        )
+        tradeoff = calibrated.tradeoff
         costs_of_stopping[stopping] = tradeoff.cost[tradeoff.chosen]
     return min(costs_of_stopping, key=costs_of_stopping.get)
 
@@ -621,10 +767,23 @@ def better_stopping(options, scores, offset, beta, costs, rng):
 
 
 def _warn_of_no_exit(alpha, n_rows, guarantee, confidence, labels):
-    """Warn that no thresholds keep `alpha`, with the number of rows that would be needed."""
-    shares = np.atleast_1d(alpha)
+    """Warn that no thresholds keep `alpha`, with the number of rows that are needed.
+
+    Parameters
+    ----------
+    alpha : float or ndarray of shape (n_answers,)
+    n_rows : ndarray of shape (1,) or (n_answers,)
+        Calibration rows, of all answers or of each, as `alpha` is.
+
+    guarantee, confidence
+        As in :class:`Promise`, for each answer.
+
+    labels : list
+        The classes.
+    """
     reason = ""
     if np.ndim(alpha):
+        shares = alpha
         hardest = int(np.argmin(n_rows * shares))
         # An ensemble of one class answers with the last of two.
         label = labels[max(0, hardest - len(shares) + len(labels))]
@@ -635,14 +794,14 @@ def _warn_of_no_exit(alpha, n_rows, guarantee, confidence, labels):
                 f"{shares[hardest]:g} may change: that takes {needed} rows at least."
             )
         reason = (
-            f" The full ensemble gives {n_rows[hardest]} of them the answer {label!r}, of which "
-            f"{limit}"
+            f" The full ensemble gives {n_rows[hardest]} of them the answer {label!r}, "
+            f"of which {limit}"
         )
-        alpha = dict(zip(labels, shares[-len(labels) :].tolist()))
+        alpha = dict(zip(labels, shares[-len(labels) :].tolist(), strict=True))
     warn(
-        f"No early exit keeps alpha={alpha!r} on {n_rows.sum()} "
-        f"calibration rows: every member is evaluated on every row.{reason} Give more rows, hold "
-        "out a larger share of them, give rows that the ensemble was not fitted on, or raise "
+        f"No early exit keeps alpha={alpha!r} on {n_rows.sum()} calibration rows: "
+        f"every member is evaluated on every row.{reason} Give more rows, hold out a "
+        "larger share of them, give rows that the ensemble was not fitted on, or raise "
         "alpha."
     )
 
@@ -669,14 +828,17 @@ class _RareAnswer(NamedTuple):
 def warn_of_rare_answers(alpha, calibrated, labels, confidence):
     """Warn if many rows of a rare answer may be answered otherwise.
 
-    There is no warning about an answer if the calibration rows show that few of its rows are.
+    There is no warning about an answer if the calibration rows show that few of its
+    rows are.
     """
     if np.ndim(alpha) or not calibrated.tradeoff.chosen:
         return
     n_all_rows = calibrated.n_rows.sum()
     is_held_out = not np.isnan(calibrated.bounds[0])
     rare_answers = []
-    for label, n_wrong, n_rows in zip(labels, calibrated.wrong, calibrated.n_rows):
+    for label, n_wrong, n_rows in zip(
+        labels, calibrated.wrong, calibrated.n_rows, strict=False
+    ):
         share = min(1.0, alpha * n_all_rows / n_rows) if n_rows else 0.0
         if share <= MOST_OF_AN_ANSWER:
             continue
@@ -692,8 +854,9 @@ def warn_of_rare_answers(alpha, calibrated, labels, confidence):
     if len(rare_answers) > 1:
         more = f" {len(rare_answers) - 1} more classes are alike."
     warn(
-        f"alpha={alpha!r} is a share of all rows: of the rows that the full ensemble answers "
-        f"with {rarest.label!r}, {rarest.n_rows} of {n_all_rows}, it is {rarest.share:.0%}, and "
-        f"{rarest.n_wrong} of these {rarest.n_rows} got another answer.{more} Give a share for "
-        "each answer, alpha=dict.fromkeys(classes, share), to keep those of rare classes."
+        f"alpha={alpha!r} is a share of all rows: of the rows that the full ensemble "
+        f"answers with {rarest.label!r}, {rarest.n_rows} of {n_all_rows}, it is "
+        f"{rarest.share:.0%}, and {rarest.n_wrong} of these {rarest.n_rows} got "
+        f"another answer.{more} Give a share for each answer, "
+        "alpha=dict.fromkeys(classes, share), to keep those of rare classes."
     )

@@ -1,4 +1,4 @@
-"""Engines whose members are models that are asked one after another, or exits of a net."""
+"""Engines whose members are models, or the exits of a net."""
 
 from copy import copy
 from functools import partial
@@ -13,7 +13,9 @@ from skroute.utils._validation import check_probabilities
 
 
 class MemberEngine(Engine):
-    """The engine whose members are models with scores, asked for the undecided rows only.
+    """The engine whose members are models with scores.
+
+    A member is evaluated for the undecided rows only.
 
     Parameters
     ----------
@@ -21,8 +23,8 @@ class MemberEngine(Engine):
         Fitted estimators, or callables of rows that return scores.
 
     classes : ndarray of shape (n_classes,)
-        Sorted labels of the scores' columns. Members with labels of their own are put in
-        this order.
+        Sorted labels of the scores' columns. Members with labels of their own are put
+        in this order.
 
     weights : ndarray of shape (n_members,), default=None
         None is 1 for each.
@@ -106,19 +108,19 @@ class MemberEngine(Engine):
         return self._averages_members
 
     def _check_classes(self, t):
-        """Raise an error if the scores of a member cannot be added to those of the others."""
+        """Raise an error if the scores of a member cannot be added to the others."""
         labels = getattr(self.members[t], "classes_", None)
         method = self.methods[t]
         if labels is None or method not in ("predict_proba", "decision_function"):
             return
-        unknown = not np.isin(labels, self.classes).all()
-        if unknown or (
-            method == "decision_function" and len(labels) < len(self.classes)
-        ):
+        has_other_classes = not np.isin(labels, self.classes).all()
+        # Missing probabilities are 0. Missing scores have no value.
+        lacks_scores = method == "decision_function" and len(labels) < len(self.classes)
+        if has_other_classes or lacks_scores:
             raise ValueError(
                 f"Member {t} knows the classes {list(labels)!r}, the ensemble "
-                f"{list(self.classes)!r}: its {method} cannot be added. Fit all members "
-                "on the same labels."
+                f"{list(self.classes)!r}: its {method} cannot be added. Fit all "
+                "members on the same labels."
             )
 
     def reordered(self, order):
@@ -148,10 +150,16 @@ class MemberEngine(Engine):
         method = self.methods[t]
         n_rows = num_samples(X)
         with note_failure(f"member {t}", n_rows, method):
-            rows = X if self.columns is None else np.asarray(X)[:, self.columns[t]]
-            call = member if method == "call" else getattr(member, method)
-            dtype = None if method == "predict" else np.float64
-            answer = np.asarray(call(rows), dtype=dtype)
+            rows = X
+            if self.columns is not None:
+                rows = np.asarray(X)[:, self.columns[t]]
+            if method == "call":
+                answer = np.asarray(member(rows), dtype=np.float64)
+            elif method == "predict":
+                # Labels are of any type.
+                answer = np.asarray(member.predict(rows))
+            else:
+                answer = np.asarray(getattr(member, method)(rows), dtype=np.float64)
             scores = self._aligned(member, method, answer).reshape(n_rows, -1)
             if scores.shape[1] != self.n_outputs:
                 raise ValueError(
@@ -161,26 +169,69 @@ class MemberEngine(Engine):
         return scores * self._weights[t]
 
     def _aligned(self, member, method, answer):
-        """Return the answer of a member as scores with the columns of the ensemble."""
+        """Return the answer of a member as scores with the columns of the ensemble.
+
+        Parameters
+        ----------
+        member : object
+        method : str
+            By which the member was asked.
+
+        answer : ndarray of shape (n_rows,) or (n_rows, n_columns)
+
+        Returns
+        -------
+        ndarray of shape (n_rows,) or (n_rows, n_outputs)
+        """
         if method == "predict":
             return self._votes(answer)
         labels = np.asarray(getattr(member, "classes_", self.classes))
         if method == "predict_proba":
             return self._centred(member, labels, answer)
-        if method == "decision_function" and not np.array_equal(labels, self.classes):
-            order = np.argsort(labels)
-            return -answer if self.n_outputs == 1 else answer[:, order]
-        return answer
+        has_same_order = np.array_equal(labels, self.classes)
+        if method != "decision_function" or has_same_order:
+            return answer
+        if self.n_outputs == 1:
+            # The score is that of the other class.
+            return -answer
+        return answer[:, np.argsort(labels)]
 
     def _votes(self, labels):
-        """Return the scores of votes: distances from even chances, or a vote for each class."""
+        """Return the scores of votes.
+
+        For two classes, they are distances from even chances. For more, there is a vote
+        for each class.
+
+        Parameters
+        ----------
+        labels : ndarray of shape (n_rows,)
+
+        Returns
+        -------
+        ndarray of shape (n_rows,) or (n_rows, n_outputs)
+        """
         hits = labels[:, None] == self.classes[None, :]
         if self.n_outputs == 1:
             return hits[:, -1] - 0.5
         return np.where(hits, 1.0, self.missed_vote)
 
     def _centred(self, member, labels, proba):
-        """Return the scores of probabilities: for two classes, distances from even chances."""
+        """Return the scores of probabilities.
+
+        For two classes, they are distances from even chances.
+
+        Parameters
+        ----------
+        member : object
+        labels : ndarray of shape (n_columns,)
+            Classes of the columns.
+
+        proba : ndarray of shape (n_rows, n_columns)
+
+        Returns
+        -------
+        ndarray of shape (n_rows,) or (n_rows, n_outputs)
+        """
         if proba.ndim == 2:
             # A model that overflows gives NaN. Scores of NaN stop no row.
             finite = np.isfinite(proba).all(axis=1)
@@ -189,7 +240,9 @@ class MemberEngine(Engine):
             aligned = np.zeros((len(proba), len(self.classes)))
             aligned[:, np.searchsorted(self.classes, labels)] = proba
             proba = aligned
-        return proba[:, -1] - 0.5 if self.n_outputs == 1 else proba
+        if self.n_outputs == 1:
+            return proba[:, -1] - 0.5
+        return proba
 
     def member_scores(self, X):
         scores = np.empty(
@@ -202,12 +255,13 @@ class MemberEngine(Engine):
     def walk(self, X, thresholds, n_jobs=None, cache=NO_CACHE):
         n_rows = num_samples(X)
 
-        def ask(t, rows):
+        def score_new_rows(t, rows):
             cache.count_rows(f"member {t}", len(rows))
             return self.score(t, _safe_indexing(X, rows))
 
         def add(t, rows, scores):
-            return scores + cache.get_or_compute_rows(t, rows, n_rows, partial(ask, t))
+            score_member = partial(score_new_rows, t)
+            return scores + cache.get_or_compute_rows(t, rows, n_rows, score_member)
 
         walk = start_walk(self, n_rows)
         walk_in_turn(add, thresholds=thresholds, beta=self.beta, walk=walk)
@@ -218,16 +272,25 @@ class MemberEngine(Engine):
 
 
 def n_outputs_of(classes):
-    """Return the number of scores of a row: one for two classes, else one for each class."""
+    """Return the number of scores: one for two classes, else one for each class."""
     return 1 if len(classes) <= 2 else len(classes)
 
 
 def response_of(member):
-    """Return how a member is asked: "decision_function", "predict_proba", or "call"."""
+    """Return the method by which a member is asked.
+
+    Parameters
+    ----------
+    member : object
+
+    Returns
+    -------
+    {"decision_function", "predict_proba", "call"}
+        "call" for a function of rows.
+    """
     if hasattr(member, "predict_proba") or hasattr(member, "decision_function"):
-        return check_response_method(
-            member, ["decision_function", "predict_proba"]
-        ).__name__
+        method = check_response_method(member, ["decision_function", "predict_proba"])
+        return method.__name__
     if callable(member):
         return "call"
     raise TypeError(
@@ -236,18 +299,20 @@ def response_of(member):
     )
 
 
-# Nets with exits ---------------------------------------------------------------------
+# Nets with exits ----------------------------------------------------------------------
 
-# Rows whose hidden states are held at the same time, if the net has no `eval_batch_size`.
+# Rows whose hidden states are in memory at the same time, if the net has no
+# `eval_batch_size`.
 _BLOCK = 1024
 
 
 def has_exits(estimator):
-    """Return True if a fitted estimator is evaluated exit by exit, as MultiExitClassifier is.
+    """Return True if a fitted estimator has exits, as MultiExitClassifier has.
 
-    It has ``n_exits_``; ``start(X)``, which returns a run with ``logits(exit, rows)`` and
-    ``release(rows)``, for rows that will not go on; and ``stage_call(exit, previous)``. Its
-    ``eval_batch_size``, if it has one, is the number of rows that are evaluated together.
+    It has ``n_exits_``, ``start(X)`` and ``stage_call(exit, previous)``. ``start``
+    returns a run with ``logits(exit, rows)`` and ``release(rows)``, for rows that will
+    not go on. Its ``eval_batch_size``, if it has one, is the number of rows that are
+    evaluated together.
     """
     return hasattr(estimator, "n_exits_") and may_exit(estimator)
 
@@ -260,10 +325,11 @@ def may_exit(estimator):
 class ExitEngine(Engine):
     """The engine whose members are the exits of a net.
 
-    Each exit goes on from where the one before it stopped, and its score replaces that of the exit
-    before. As members of a sum, the first one adds the scores of the first exit, and member `k`
-    the difference between the scores of exits `k` and `k - 1`. The partial sum is thus the score
-    of the last exit evaluated, and the full sum is that of the net.
+    Each exit goes on from where the one before it stopped, and its score replaces that
+    of the exit before. As members of a sum, the first one adds the scores of the first
+    exit, and member `k` the difference between the scores of exits `k` and `k - 1`. The
+    partial sum is thus the score of the last exit evaluated, and the full sum is that
+    of the net.
 
     Parameters
     ----------
@@ -281,7 +347,9 @@ class ExitEngine(Engine):
     @property
     def n_outputs(self):
         n_classes = len(self.net.classes_)
-        return 1 if n_classes == 2 else n_classes
+        if n_classes == 2:
+            return 1
+        return n_classes
 
     @property
     def link(self):
@@ -292,16 +360,22 @@ class ExitEngine(Engine):
         return True
 
     def reordered(self, order):
-        # There is one order.
+        # Exits have one order.
         return self
 
     def _score(self, run, exit, rows=None):
-        """Return the scores of rows at an exit; the margin of the second class for two classes."""
+        """Return the scores of rows at an exit, of shape (n_rows, n_outputs).
+
+        For two classes, the score is the margin of the second one. `rows` are positions
+        in the block of the run. None is all of them.
+        """
         logits = run.logits(exit, rows)
-        return logits[:, 1:] - logits[:, :1] if self.n_outputs == 1 else logits
+        if self.n_outputs == 1:
+            return logits[:, 1:] - logits[:, :1]
+        return logits
 
     def _blocks(self, X):
-        """Yield the slice of each block of rows, and a run through the net with these rows."""
+        """Yield the slice of each block of rows, and a run of the net on them."""
         size = getattr(self.net, "eval_batch_size", _BLOCK)
         for start in range(0, num_samples(X), size):
             block = slice(start, start + size)
@@ -318,18 +392,22 @@ class ExitEngine(Engine):
         return added
 
     def walk(self, X, thresholds, n_jobs=None, cache=NO_CACHE):
-        # Threads are those of the net's library, and hidden states are too large to be kept.
+        # Threads are those of the net's library, and hidden states are too large to be
+        # kept.
         walk = start_walk(self, num_samples(X))
         for block, run in self._blocks(X):
 
             def go_on(k, rows, scores, run=run):
                 return self._score(run, k, rows)
 
+            block_walk = Walk(
+                walk.scores[block], walk.n_evaluated[block], walk.answers[block]
+            )
             walk_in_turn(
                 go_on,
                 thresholds=thresholds,
                 beta=self.beta,
-                walk=Walk._make(array[block] for array in walk),
+                walk=block_walk,
                 release=run.release,
             )
         return walk

@@ -1,4 +1,4 @@
-"""The optimised ensemble as a file of plain arrays, and what answers from such a file."""
+"""Export of an optimised ensemble as plain arrays, and answers from such a file."""
 
 import os
 from collections.abc import Mapping
@@ -25,14 +25,22 @@ from skroute.utils._validation import read_only
 
 __all__ = ["PortableEnsemble", "export_ensemble"]
 
+# Written into each file, and compared when it is read.
 FORMAT = "skroute-early-exit"
+# Files of other versions are refused.
 VERSION = 1
 
+# Entries that are fields of the trees of a forest. The nodes have an entry for each of
+# their fields, and `special` is computed from them.
 _ARRAYS = tuple(name for name in Trees._fields if name not in ("nodes", "special"))
 # Entries that are fields of the rules of a forest.
 _OF_READING = ("dtype", "finite", "cast")
 _OF_PARTIAL_SUMS = ("link", "slope", "shift", "beta")
 _OF_COLUMNS = ("reads_negative_codes",)
+# Entries that are arrays with one dimension.
+_VECTORS = ("lo", "hi", "offset", *(NODE.names or ()))
+# Entries that must not be NaN.
+_NOT_NAN = ("lo", "hi", "offset", "threshold", "values", "beta", "slope", "shift")
 # Allowed values of some of these entries.
 _ALLOWED = {
     "finite": (True, False, "allow-nan"),
@@ -59,8 +67,9 @@ def export_ensemble(estimator, path):
     Raises
     ------
     ValueError
-        If it is no QWYCEnsemble, the members are not trees, the labels are neither numbers nor
-        strings, the source library encodes categories by itself, or the ending is another one.
+        If it is not a QWYCEnsemble, the members are not trees, the labels are neither
+        numbers nor strings, the source library encodes categories by itself, or `path`
+        has another ending.
 
     See Also
     --------
@@ -81,8 +90,8 @@ def export_ensemble(estimator, path):
     """
     if not isinstance(estimator, QWYCEnsemble):
         raise ValueError(
-            "estimator must be a QWYCEnsemble, whose order and thresholds the file holds, got "
-            f"{type(estimator).__name__}. Others, such as FastForest, are "
+            "estimator must be a QWYCEnsemble, whose order and thresholds the file "
+            f"holds, got {type(estimator).__name__}. Others, such as FastForest, are "
             "pickled, or made anew from the library's model."
         )
     check_is_fitted(estimator)
@@ -92,90 +101,115 @@ def export_ensemble(estimator, path):
         if estimator._before:
             evaluated_by = "a pipeline"
         raise ValueError(
-            "Only trees without a pipeline before them can be exported; this ensemble is "
-            f"evaluated by {evaluated_by!r}."
+            "Only trees without a pipeline before them can be exported; this ensemble "
+            f"is evaluated by {evaluated_by!r}."
         )
     if forest.read_rule.columns.keeps_categories:
         raise ValueError(
-            "This ensemble encodes categories of its own before it reads them, which plain "
-            "arrays cannot hold; train it on encoded columns to export it."
+            "This ensemble encodes categories of its own before it reads them, which "
+            "plain arrays cannot hold; train it on encoded columns to export it."
         )
-    content = {name: getattr(forest.trees, name) for name in _ARRAYS}
-    content |= {"offset": forest.offset, "n_features": forest.n_features}
-    content |= {name: getattr(forest.read_rule, name) for name in _OF_READING}
-    content |= {name: getattr(forest.read_rule.columns, name) for name in _OF_COLUMNS}
-    content |= {name: getattr(forest.partial_rule, name) for name in _OF_PARTIAL_SUMS}
-    for name in NODE.names:
-        content[name] = np.ascontiguousarray(forest.trees.nodes[name])
-    lo, hi = estimator.thresholds_.T
-    # Labels of strings may be objects, which only a pickle holds.
-    classes = np.asarray(estimator.classes_.tolist())
-    content |= {"lo": lo, "hi": hi, "order": estimator.order_, "classes": classes}
-    # A share for each class in their order, or one number.
-    content |= {"format": FORMAT, "version": VERSION}
-    content["alpha"] = shares_of(estimator.alpha, estimator.classes_)
     path = os.fspath(path)
     if not path.endswith(".npz"):
         raise ValueError(f"path must end in '.npz', got {path!r}.")
-    np.savez_compressed(path, **content)
+    lo, hi = estimator.thresholds_.T
+    entries = {
+        "format": FORMAT,
+        "version": VERSION,
+        "lo": lo,
+        "hi": hi,
+        "order": estimator.order_,
+        # Labels of strings may be objects, which only a pickle can contain.
+        "classes": np.asarray(estimator.classes_.tolist()),
+        # A share for each class in their order, or one number.
+        "alpha": shares_of(estimator.alpha, estimator.classes_),
+    }
+    np.savez_compressed(path, **_entries_of_forest(forest), **entries)
+
+
+def _entries_of_forest(forest):
+    """Return the entries of a file that describe a forest, by name."""
+    entries = {"offset": forest.offset, "n_features": forest.n_features}
+    for name in NODE.names:
+        entries[name] = np.ascontiguousarray(forest.trees.nodes[name])
+    for name in _ARRAYS:
+        entries[name] = getattr(forest.trees, name)
+    for name in _OF_READING:
+        entries[name] = getattr(forest.read_rule, name)
+    for name in _OF_COLUMNS:
+        entries[name] = getattr(forest.read_rule.columns, name)
+    for name in _OF_PARTIAL_SUMS:
+        entries[name] = getattr(forest.partial_rule, name)
+    return entries
 
 
 def load_exported(path):
-    """Arrays and numbers by name that :func:`export_ensemble` wrote; a ValueError if the file is of
-    another format or version, or damaged."""
+    """Return the arrays and numbers of a file of :func:`export_ensemble`, by name.
+
+    Parameters
+    ----------
+    path : str or path-like
+
+    Returns
+    -------
+    dict from str to object
+
+    Raises
+    ------
+    ValueError
+        If the file is of another format or version, or damaged.
+    """
     path = os.fspath(path)
+    content = {}
     try:
         with np.load(path, allow_pickle=False) as file:
-            content = {
-                key: value.item() if value.ndim == 0 else value
-                for key, value in file.items()
-            }
+            for name, value in file.items():
+                # Numbers and strings were written as arrays without a dimension.
+                content[name] = value.item() if value.ndim == 0 else value
     except ValueError as error:
         raise ValueError(
             f"path={path!r} is not an exported ensemble: it holds no plain arrays."
         ) from error
     if content.get("format") != FORMAT or content.get("version") != VERSION:
         raise ValueError(
-            f"{path!r} is not an exported early-exit ensemble of version {VERSION}: format "
-            f"{short_repr(content.get('format'))}, version {short_repr(content.get('version'))}."
+            f"{path!r} is not an exported early-exit ensemble of version {VERSION}: "
+            f"format {short_repr(content.get('format'))}, version "
+            f"{short_repr(content.get('version'))}."
         )
     forest_of(content)
     return content
 
 
 def forest_of(exported):
-    """The forest, checked, of what a file holds."""
-    if not isinstance(exported, Mapping):
-        raise TypeError(
-            "exported must be a dict of arrays, got "
-            f"{type(exported).__name__}. PortableEnsemble.load(path) reads a file."
-        )
-    if missing := [name for name in _NEEDED if name not in exported]:
-        raise ValueError(
-            f"exported has no entry for {missing!r}; it must be what PortableEnsemble.load reads."
-        )
-    for name in ("lo", "hi", "offset", *NODE.names):
-        if not isinstance(exported[name], np.ndarray) or exported[name].ndim != 1:
-            raise ValueError(
-                f"The entry {name!r} of an exported ensemble must be an array."
-            )
-    for name in ("lo", "hi", "offset", "threshold", "values", "beta", "slope", "shift"):
-        if np.isnan(np.asarray(exported.get(name, 0.0), dtype=np.float64)).any():
-            raise ValueError(
-                f"The entry {name!r} of an exported ensemble must not be NaN."
-            )
-    if len({len(exported[name]) for name in NODE.names}) > 1:
-        raise ValueError(
-            "The arrays of the nodes of an exported ensemble differ in length."
-        )
+    """Return the forest of the entries of a file, which are checked.
+
+    Parameters
+    ----------
+    exported : dict
+        From :func:`load_exported`.
+
+    Returns
+    -------
+    Forest
+
+    Raises
+    ------
+    TypeError
+        If it is not a dict.
+
+    ValueError
+        If an entry is missing or damaged.
+    """
+    _check_entries(exported)
     nodes = np.empty(len(exported["child"]), dtype=NODE)
     for name in NODE.names:
         nodes[name] = exported[name]
-    trees = Trees(nodes, *(exported[name] for name in _ARRAYS))
+    trees = Trees(nodes=nodes, **_fields(exported, _ARRAYS))
     for name, allowed in _ALLOWED.items():
         if name in exported and exported[name] not in allowed:
             raise ValueError(
-                f"The entry {name!r} of an exported ensemble must be one of {allowed!r}."
+                f"The entry {name!r} of an exported ensemble must be one of "
+                f"{allowed!r}."
             )
     offset = exported["offset"]
     n_features = exported["n_features"]
@@ -189,13 +223,46 @@ def forest_of(exported):
         partial_rule=PartialRule(**_fields(exported, _OF_PARTIAL_SUMS)),
     )
     checked((exported["lo"], exported["hi"]), forest.n_members)
-    if len(exported["classes"]) not in (
-        (1, 2) if forest.n_outputs == 1 else (forest.n_outputs,)
-    ):
+    possible_n_classes = [forest.n_outputs]
+    if forest.n_outputs == 1:
+        possible_n_classes = [1, 2]
+    if len(exported["classes"]) not in possible_n_classes:
         raise ValueError(
             "The classes of an exported ensemble are not as many as its scores."
         )
     return forest
+
+
+def _check_entries(exported):
+    """Raise an error if entries are missing, or are not arrays of numbers.
+
+    Parameters and errors are those of :func:`forest_of`.
+    """
+    if not isinstance(exported, Mapping):
+        raise TypeError(
+            "exported must be a dict of arrays, got "
+            f"{type(exported).__name__}. PortableEnsemble.load(path) reads a file."
+        )
+    missing = [name for name in _NEEDED if name not in exported]
+    if missing:
+        raise ValueError(
+            f"exported has no entry for {missing!r}; it must be what "
+            "PortableEnsemble.load reads."
+        )
+    for name in _VECTORS:
+        if not isinstance(exported[name], np.ndarray) or exported[name].ndim != 1:
+            raise ValueError(
+                f"The entry {name!r} of an exported ensemble must be an array."
+            )
+    for name in _NOT_NAN:
+        if np.isnan(np.asarray(exported.get(name, 0.0), dtype=np.float64)).any():
+            raise ValueError(
+                f"The entry {name!r} of an exported ensemble must not be NaN."
+            )
+    if len({len(exported[name]) for name in NODE.names}) > 1:
+        raise ValueError(
+            "The arrays of the nodes of an exported ensemble differ in length."
+        )
 
 
 def _fields(exported, names):
@@ -204,15 +271,17 @@ def _fields(exported, names):
 
 
 class PortableEnsemble:
-    """An early-exit ensemble from a data file without pickle, evaluated by compiled code.
+    """An early-exit ensemble from a data file without pickle.
 
-    :func:`export_ensemble` writes such a file. Reading it takes no code from it, and neither the
-    library that grew the trees nor the estimator that learned the thresholds.
+    It is evaluated by compiled code.
+
+    :func:`export_ensemble` writes such a file. No code is read from it. Neither the
+    library that grew the trees nor the estimator that learned the thresholds is needed.
 
     Parameters
     ----------
     exported : dict
-        The arrays of a file of :func:`export_ensemble`; :meth:`load` reads one.
+        The arrays of a file of :func:`export_ensemble`. :meth:`load` reads such a file.
 
     n_jobs : int, default=None
         Threads for batches of rows.
@@ -227,8 +296,8 @@ class PortableEnsemble:
 
     Notes
     -----
-    A full score that is a tie but for rounding is decided by its own sum, where
-    :class:`QWYCEnsemble` asks the library. Answers are the same otherwise.
+    A full score that is a tie but for rounding is decided by its own sum. For such a
+    row :class:`QWYCEnsemble` asks the library. All other answers are the same.
 
     Examples
     --------
@@ -281,15 +350,16 @@ class PortableEnsemble:
         return cls(load_exported(path), n_jobs=n_jobs)
 
     def _walk(self, X):
+        """Evaluate rows until the thresholds stop them."""
         if issparse(X):
             raise TypeError(
-                "X is sparse, and the file does not say what its library reads where there is no "
-                "entry: give a dense array."
+                "X is sparse, and the file does not say what its library reads where "
+                "there is no entry: give a dense array."
             )
         return self._engine.walk(X, self._thresholds, self.n_jobs)
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """Labels.
+        """Return the labels of rows.
 
         Parameters
         ----------
@@ -303,7 +373,7 @@ class PortableEnsemble:
         return self.predict_routed(X).y_pred
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
-        """Probabilities, from the members that were evaluated.
+        """Return probabilities, from the members that were evaluated.
 
         Parameters
         ----------
@@ -328,7 +398,7 @@ class PortableEnsemble:
         return probabilities(self._engine, scores, walk.n_evaluated, len(self.classes_))
 
     def predict_routed(self, X: ArrayLike) -> Routed:
-        """Labels, and how many members each row took.
+        """Return labels, and the number of members that each row took.
 
         Parameters
         ----------

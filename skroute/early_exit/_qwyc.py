@@ -75,66 +75,73 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
     Parameters
     ----------
     estimator : estimator, booster or list of members
-        The ensemble: a classifier of LightGBM, XGBoost or CatBoost, GradientBoosting,
-        HistGradientBoosting, RandomForest, ExtraTrees, Bagging, AdaBoost or Voting
-        of scikit-learn, also at the end of a Pipeline, and with a threshold moved by
-        FixedThresholdClassifier or TunedThresholdClassifierCV, at which exits then decide; a
-        raw LightGBM or XGBoost booster, which is never refitted; a deep net with
-        exits, :class:`~skroute.members.MultiExitClassifier`, in whose own order the exits
-        are evaluated; or a list of
-        members whose scores are added: estimators with ``decision_function`` or
-        ``predict_proba``, or functions of rows, which do not know their classes and need
-        :meth:`fit`. Wrap what is fitted in :class:`~sklearn.frozen.FrozenEstimator`.
+        The ensemble is one of these:
+
+        - a classifier of LightGBM, XGBoost or CatBoost, or GradientBoosting,
+          HistGradientBoosting, RandomForest, ExtraTrees, Bagging, AdaBoost or Voting of
+          scikit-learn. It may stand at the end of a Pipeline. Its threshold may be
+          moved by FixedThresholdClassifier or TunedThresholdClassifierCV, and exits
+          decide at the moved threshold;
+        - a raw LightGBM or XGBoost booster, which is never refitted;
+        - a deep net with exits, :class:`~skroute.members.MultiExitClassifier`. Its
+          exits are evaluated in their own order;
+        - a list of members whose scores are added: estimators with
+          ``decision_function`` or ``predict_proba``, or functions of rows. Functions
+          have no classes and need :meth:`fit`.
+
+        Wrap a fitted ensemble in :class:`~sklearn.frozen.FrozenEstimator`.
 
     alpha : float or mapping from class label to float, default=0.005
         Share of rows that may be answered differently from the full ensemble. A larger
-        value evaluates fewer members. A number says nothing about a rare class, all rows
-        of which may be among them; fit warns where that is more than a tenth of a class.
-        A mapping has a share for each class: of the rows to which the full ensemble gives
-        that answer. ``dict.fromkeys(classes, 0.01)`` keeps 99 % of each answer.
+        value evaluates fewer members. A number does not limit the share of a rare
+        class, and all of its rows may be among them. `fit` warns if that is more than a
+        tenth of a class. A mapping has a share for each class, of the rows to which the
+        full ensemble gives that answer. ``dict.fromkeys(classes, 0.01)`` keeps 99 % of
+        each answer.
 
     mode : {"both", "negative"}, default="both"
-        Which answers may come early. "negative" filters and scores: rows of the second
-        class are always evaluated in full, so that their scores can rank them. Two
-        classes only.
+        Answers that may come early. "negative" filters and scores: rows of the second
+        class are always evaluated in full, so that their scores can rank them. It needs
+        two classes.
 
-    order : {"qwyc", "natural", "random"} or array-like of shape (n_members,), default="qwyc"
-        Order of evaluation: Algorithm 1, the ensemble's own, a random one, or the permutation
-        given.
+    order : {"qwyc", "natural", "random"} or array-like of int, default="qwyc"
+        Order of evaluation: Algorithm 1, the ensemble's own, a random one, or a
+        permutation.
 
     stopping : {"auto", "thresholds", "votes"}, default="auto"
-        QWYC's thresholds per position, or the optimal stopping of a vote [2]_, for members that
-        count alike, which needs no order search. "auto" takes votes where
-        they cost less than thresholds on a third of the rows to learn from, which neither has
-        seen, for forests, bagging and voting in the order "qwyc"; thresholds otherwise.
+        QWYC's thresholds per position, or the optimal stopping of a vote [2]_ [3]_.
+        Votes are for members that count alike, and need no order search. "auto"
+        compares the two on a third of the rows to learn from, which neither was learned
+        from, and takes votes if they cost less. It does so for forests, bagging and
+        voting in the order "qwyc", and takes thresholds otherwise.
 
     calibration : float or None, default=0.25
-        Share of the rows that is held out, from fitting the ensemble too, to decide how
-        hurried the thresholds may be; ``disagreement_bound_`` needs such rows. None decides
-        on the rows that the thresholds are fitted on, which is optimistic.
+        Share of the rows that is held out to choose among thresholds. The ensemble is
+        not fitted on these rows either. ``disagreement_bound_`` needs such rows. None
+        chooses on the rows that the thresholds are fitted on, which is optimistic.
 
     confidence : float, default=0.95
         Confidence of ``disagreement_bound_``.
 
     guarantee : bool, default=False
-        Whether the upper bound meets `alpha` (True), or the expected disagreement does
-        (False). True evaluates more members and needs held-out rows.
+        If True, the upper bound meets `alpha`. If False, the expected disagreement
+        does. True evaluates more members and needs held-out rows.
 
     costs : None, "time", mapping or array-like of shape (n_members,), default=None
-        Cost of evaluating each member. None counts members; "time" measures seconds per
+        Cost of evaluating each member. None counts members. "time" measures seconds per
         row. A mapping has the positions of the members as keys.
 
     budget : float, default=None
-        Mean cost per row, in the unit of `costs`. Where the thresholds that meet `alpha`
-        cost more on the calibration rows, more hurried ones are used and `alpha` is no
-        longer met. None is unlimited.
+        Mean cost per row, in the unit of `costs`. If the thresholds that meet `alpha`
+        cost more on the calibration rows, more hurried ones are used, which do not meet
+        `alpha`. None is unlimited.
 
     n_jobs : int, default=None
         Threads for the order search and for batches of rows.
 
     random_state : int, RandomState instance or None, default=None
-        Determines the calibration rows and the random order. Pass an int for the same result at
-        every fit.
+        Determines the calibration rows and the random order. Pass an int for the same
+        result at every fit.
 
     Attributes
     ----------
@@ -148,11 +155,11 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         Members in order of evaluation.
 
     stopping_ : {"thresholds", "votes"}
-        What is used, which ``stopping="auto"`` chose.
+        The stopping in use, which ``stopping="auto"`` chose.
 
     thresholds_ : ndarray of shape (n_members, 2), dtype=float64
-        Lower and upper threshold of each position, of the partial sum (two classes) or of
-        the margin between the two leading classes; infinite where no row leaves.
+        Lower and upper threshold of each position, of the partial sum (two classes) or
+        of the margin between the two leading classes. Infinite if no row leaves.
 
     costs_ : ndarray of shape (n_members,), dtype=float64
         Cost of each member, in the ensemble's own order.
@@ -161,14 +168,14 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         Share of the calibration rows answered differently from the full ensemble.
 
     disagreement_bound_ : float
-        Upper bound on the expected share: holds with probability `confidence` over the
-        draw of the calibration rows, the choice among thresholds included. NaN without
-        held-out rows. Where `alpha` is a mapping it is the largest of `class_disagreement_bound_`,
-        which the share of all rows is below too.
+        Upper bound on the expected share. It holds with probability `confidence` over
+        the draw of the calibration rows, the choice among thresholds included. NaN
+        without held-out rows. If `alpha` is a mapping, it is the largest of
+        `class_disagreement_bound_`, which bounds the share of all rows too.
 
     class_disagreement_ : ndarray of shape (n_classes,), dtype=float64
-        The same share among the rows to which the full ensemble gives each answer; NaN
-        where it gave none.
+        The same share among the rows to which the full ensemble gives each answer. NaN
+        if there is no such row.
 
     class_disagreement_bound_ : ndarray of shape (n_classes,), dtype=float64
         Upper bounds of these shares, which hold together with probability `confidence`.
@@ -179,9 +186,10 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         position.
 
     tradeoff_ : Tradeoff
-        Named tuple of what was considered, from cautious to hurried: ``thresholds``, and
-        ``cost`` and ``disagreement`` of each on the calibration rows; ``chosen`` is the one
-        in use. It prints as one line.
+        Named tuple of the sets of thresholds that were compared, from cautious to
+        hurried: ``thresholds``, and ``cost`` and ``disagreement`` of each on the
+        calibration rows. ``chosen`` is the index of the one in use. It prints as one
+        line.
 
     min_budget_ : float
         The smallest of these costs.
@@ -190,10 +198,10 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         Number of members evaluated: ``choices_[k]`` is ``str(k)``.
 
     n_features_in_ : int
-        Number of features seen during fit, where the ensemble knows it.
+        Number of features seen during fit, if the ensemble has it.
 
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features seen during fit, where the ensemble knows them.
+        Names of features seen during fit, if the ensemble has them.
 
     See Also
     --------
@@ -202,18 +210,19 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
 
     Notes
     -----
-    Deep trees know the rows that they were fitted on by heart, and thresholds fitted on
-    such rows stop too early elsewhere; calibration then falls back to cautious ones. For
-    a bagged forest, fit it first, and pass ``FrozenEstimator(forest)`` and rows that it
+    Deep trees overfit the rows that they were fitted on. Thresholds fitted on such rows
+    stop too early on others, and calibration then falls back to cautious ones. For a
+    bagged forest, fit it first, and pass ``FrozenEstimator(forest)`` and rows that it
     has not seen.
 
-    What is fitted is compared with the library's own ``predict`` on rows that are varied
-    (missing values, unseen categories, extreme values); an ensemble that is read wrongly is
-    refused. Where the full score is a tie but for rounding, the library is asked.
+    The members as they are read are compared with the library's own ``predict`` on rows
+    that are varied (missing values, unseen categories, extreme values). An ensemble
+    that is read wrongly is refused. If the full score is a tie but for rounding, the
+    library is asked.
 
-    The bound rests on a fixed sequence of tests: thresholds are ordered from cautious to
-    hurried without the calibration rows, and the last one before the first that makes
-    too many errors on them is taken.
+    The bound rests on a fixed sequence of tests: thresholds are ordered from cautious
+    to hurried without the calibration rows, and the last one before the first that
+    makes too many errors on them is taken.
 
     References
     ----------
@@ -236,7 +245,8 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
     >>> quick = QWYCEnsemble(gb, alpha=0.01, random_state=0).fit(X[:2000], y[:2000])
     >>> bool(quick.predict_cost(X[2000:]).mean() < 50)  # of 100 trees
     True
-    >>> bool((quick.predict(X[2000:]) != quick.estimator_.predict(X[2000:])).mean() <= 0.02)
+    >>> full_answers = quick.estimator_.predict(X[2000:])
+    >>> bool((quick.predict(X[2000:]) != full_answers).mean() <= 0.02)
     True
     """
 
@@ -284,7 +294,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    # Fitting ----------------------------------------------------------------------
+    # Fitting --------------------------------------------------------------------------
 
     def fit(self, X, y, X_calibration=None, **fit_params):
         """Fit the ensemble, unless it is frozen, and optimise its evaluation.
@@ -297,13 +307,15 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         y : array-like of shape (n_samples,)
             Labels.
 
-        X_calibration : {array-like, dataframe} of shape (n_calibration, n_features), default=None
-            Calibration rows, without labels; none of `X` is held out then.
+        X_calibration : {array-like, dataframe}, default=None
+            Calibration rows, of shape (n_calibration, n_features), without labels. With
+            them, none of `X` is held out.
 
         **fit_params : dict
             Passed to the ``fit`` of the ensemble through metadata routing. Without it,
-            `sample_weight` alone is passed on, an array-like of shape (n_samples,), to the
-            ensemble or to each member of a list. The order and the thresholds count each row once.
+            `sample_weight` alone is passed on, an array-like of shape (n_samples,), to
+            the ensemble or to each member of a list. The order and the thresholds count
+            each row once.
 
         Returns
         -------
@@ -315,27 +327,28 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return self._run_fit(self._fit, X, y, params)
 
     def _fit(self, X, y, *, task, X_calibration=None, **fit_params):
+        """Fit the ensemble on rows that are not held out, and learn its evaluation."""
         check_estimator(self.estimator)
         routed = self._routed(fit_params)
         rows, labels = indexable(check_rows(self, X, reset=True), on_host(y))
         check_classification_targets(labels)
         labels = column_or_1d(labels, warn=True)
-        n = len(labels)
+        n_rows = len(labels)
         share = held_out_share(self.calibration, X_calibration, self.guarantee)
         rng = check_random_state(self.random_state)
-        train, held_out = hold_out(n, share, rng, labels)
+        train, held_out = hold_out(n_rows, share, rng, labels)
         if held_out is not None:
-            X_calibration, rows = (
-                _safe_indexing(rows, held_out),
-                _safe_indexing(rows, train),
-            )
+            X_calibration = _safe_indexing(rows, held_out)
+            rows = _safe_indexing(rows, train)
 
         def params_of(name):
-            check_weights(routed[name]["fit"], n)
+            check_weights(routed[name]["fit"], n_rows)
             return check_method_params(labels, routed[name]["fit"], indices=train)
 
-        several = isinstance(self.estimator, (list, tuple))
-        with task.step("fit members" if several else "fit ensemble"):
+        step_name = "fit ensemble"
+        if isinstance(self.estimator, (list, tuple)):
+            step_name = "fit members"
+        with task.step(step_name):
             fitted = fit_models(self.estimator, rows, labels[train], params_of)
         engine, classes = engine_of(fitted, labels)
         self._learn(
@@ -350,14 +363,28 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         )
 
     def _routed(self, params):
-        """Return the metadata for `fit` of each model; without routing, the weights for each."""
+        """Return the metadata for `fit` of each model, weights alone without routing.
+
+        Parameters
+        ----------
+        params : dict
+            Metadata of a call of `fit`.
+
+        Returns
+        -------
+        dict from str to dict
+            ``routed[name]["fit"]`` are the metadata of a model of
+            :func:`fittable_models`.
+        """
         if routing_enabled():
             return self._route_metadata(params)
         models = fittable_models(self.estimator)
         routed = {name: {"fit": {}} for name in models}
-        fitted_here = [name for name, model in models.items() if not is_frozen(model)]
-        # Where none is, the error says so.
-        for name in fitted_here or models:
+        takes_weights = [name for name in models if not is_frozen(models[name])]
+        if not takes_weights:
+            # The first frozen model refuses weights with an error.
+            takes_weights = list(models)
+        for name in takes_weights:
             routed[name]["fit"] = weights_alone(models[name], params, self)
         return routed
 
@@ -372,8 +399,9 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             Rows as they will be predicted. The ensemble is the one of an earlier
             :meth:`fit`, or a frozen one.
 
-        X_calibration : {array-like, dataframe} of shape (n_calibration, n_features), default=None
-            Calibration rows; none of `X` is held out then.
+        X_calibration : {array-like, dataframe}, default=None
+            Calibration rows, of shape (n_calibration, n_features). With them, none of
+            `X` is held out.
 
         Returns
         -------
@@ -384,21 +412,26 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return self._run_fit(self._optimize, X, None, params, name="optimize")
 
     def _optimize(self, X, y, *, task, X_calibration):
-        models = fittable_models(self.estimator).values()
+        """Learn the evaluation of an ensemble that is frozen or fitted."""
+        models = list(fittable_models(self.estimator).values())
+        known_classes = None
         if all(map(is_frozen, models)):
             check_estimator(self.estimator)
-            fitted = [unfrozen(model) for model in models]
-            fitted = fitted if isinstance(self.estimator, (list, tuple)) else fitted[0]
-            # A booster of its own does not know the labels that an earlier fit has seen.
-            fitted_before = vars(self).get("estimator_") is fitted
-            known_classes = self.classes_ if fitted_before else None
+            if isinstance(self.estimator, (list, tuple)):
+                fitted = [unfrozen(model) for model in models]
+            else:
+                fitted = unfrozen(models[0])
+            if vars(self).get("estimator_") is fitted:
+                # A raw booster has no labels. An earlier fit has seen them.
+                known_classes = self.classes_
         elif hasattr(self, "estimator_"):
             fitted = self.estimator_
             known_classes = self.classes_
         else:
             raise ValueError(
                 "optimize needs a fitted ensemble: call fit first, or pass "
-                f"FrozenEstimator(ensemble), got estimator={short_repr(self.estimator)}."
+                "FrozenEstimator(ensemble), got "
+                f"estimator={short_repr(self.estimator)}."
             )
         X = check_rows(self, X, reset=True)
         share = held_out_share(self.calibration, X_calibration, self.guarantee)
@@ -471,7 +504,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         warn_of_rare_answers(alpha, calibrated, labels, self.confidence)
 
     def _set_class_disagreements(self, calibrated, bounds_by_class):
-        """Set the disagreement of each class and its bound, NaN if there is none by class."""
+        """Set the disagreement of each class and its bound, NaN if there is none."""
         with np.errstate(invalid="ignore"):
             disagreement = calibrated.wrong / calibrated.n_rows
         bounds = np.full(len(disagreement), np.nan)
@@ -485,20 +518,20 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
     def __setstate__(self, state):
         super().__setstate__(state)
         if "tradeoff_" in state:
-            found = [
-                checked(pair, len(self.order_)) for pair in self.tradeoff_.thresholds
-            ]
-            self.tradeoff_ = self.tradeoff_._replace(thresholds=found)
+            thresholds = []
+            for pair in self.tradeoff_.thresholds:
+                thresholds.append(checked(pair, len(self.order_)))
+            self.tradeoff_ = self.tradeoff_._replace(thresholds=thresholds)
 
-    # Prediction -------------------------------------------------------------------
+    # Prediction -----------------------------------------------------------------------
 
     def decision_function(
         self, X: ArrayLike, budget: float | None = None
     ) -> np.ndarray:
-        """Scores of the members that were evaluated.
+        """Return the scores of the members that were evaluated.
 
-        A score is partial where the row left early: the sum so far, moved to the side of
-        the answer where it is on the other one.
+        The score of a row that left early is partial. It is the sum so far, moved to
+        the side of the answer if it is on the other one.
 
         Parameters
         ----------
@@ -516,19 +549,20 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return self.respond(X, self.make_call(budget), "decision_function").y_pred
 
     def _offers_proba(self):
+        """Return True if rows have probabilities, or raise an AttributeError."""
         if hasattr(self, "choices_"):
-            known = self._engine.link is not None
+            has_proba = self._engine.link is not None
         else:
-            known = offers_proba(self.estimator)
-        if not known:
+            has_proba = offers_proba(self.estimator)
+        if not has_proba:
             raise AttributeError(
                 "The scores of the members have no known link to probabilities."
             )
         return True
 
     def _check_rows(self, X):
-        # Scikit-learn's checks of one row take ten times as long as its trees. Names of columns
-        # that fit saw are compared all the same.
+        # Scikit-learn's checks of one row take ten times as long as its trees. They are
+        # needed to compare the names of columns that `fit` saw.
         has_names = hasattr(self, "feature_names_in_")
         if not has_names and not self._before and self._engine.reads_unchecked(X):
             return X
@@ -538,9 +572,10 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return self.tradeoff_.cost.min()
 
     def _plan(self, X, call):
-        thresholds = self.tradeoff_.thresholds[affordable(self.tradeoff_, call.budget)]
-        walk = self._walk(X, thresholds)
-        return Plan(walk.n_evaluated, self._cost_of_count[walk.n_evaluated], state=walk)
+        index = affordable(self.tradeoff_, call.budget)
+        walk = self._walk(X, self.tradeoff_.thresholds[index])
+        costs = self._cost_of_count[walk.n_evaluated]
+        return Plan(walk.n_evaluated, costs, state=walk)
 
     def _walk(self, X, thresholds):
         """Evaluate rows, with the steps of a pipeline before them, until they stop."""
@@ -556,7 +591,9 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             return self._engine.labels(self.classes_, answers)
         scores = sided(self._engine, walk.scores, answers)
         if response == "decision_function":
-            return scores[:, 0] if self._engine.n_outputs == 1 else scores
+            if self._engine.n_outputs == 1:
+                return scores[:, 0]
+            return scores
         n_classes = len(self.classes_)
         return probabilities(self._engine, scores, walk.n_evaluated, n_classes)
 
@@ -571,7 +608,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return walk.answers
 
     def tradeoff(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Disagreement and cost of each candidate set of thresholds, on other rows.
+        """Return disagreement and cost of each set of thresholds, on other rows.
 
         Parameters
         ----------
@@ -602,27 +639,25 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             cost[i] = self._cost_of_count[walk.n_evaluated].mean()
         return disagreement, cost
 
-    # scikit-learn -------------------------------------------------------------------
+    # scikit-learn ---------------------------------------------------------------------
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         models = fittable_models(self.estimator).values()
-        members = [
-            model for model in models if hasattr(unfrozen(model), "__sklearn_tags__")
-        ]
-        # A raw booster, and a function, say themselves what they take.
+        members = []
+        for model in models:
+            if hasattr(unfrozen(model), "__sklearn_tags__"):
+                members.append(model)
+        # A raw booster and a function have no tags, and check rows by themselves.
         tags.input_tags.allow_nan = True
         if members:
             inherit_member_tags(tags, members)
             tags.input_tags.allow_nan |= all(map(takes_nan, models))
-            tags.classifier_tags.multi_class = all(
-                (kind := get_tags(member).classifier_tags) is None or kind.multi_class
-                for member in members
-            )
+            tags.classifier_tags.multi_class = all(map(_takes_many_classes, members))
         return tags
 
     def get_metadata_routing(self):
-        """Metadata routing of this object: see the scikit-learn user guide.
+        """Return the metadata routing of this object: see the scikit-learn user guide.
 
         Returns
         -------
@@ -641,8 +676,26 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return VisualBlock("parallel", list(models.values()), names=names)
 
 
+def _takes_many_classes(member):
+    """Return True unless a member's tags are those of a classifier of two classes."""
+    classifier_tags = get_tags(member).classifier_tags
+    return classifier_tags is None or classifier_tags.multi_class
+
+
 def _member_costs(costs, engine, X):
-    """Return the parameter `costs` as an array, in the ensemble's own order."""
+    """Return the parameter `costs` as an array, in the ensemble's own order.
+
+    Parameters
+    ----------
+    costs : None, "time", mapping or array-like
+    engine : Engine
+    X : indexable
+        Rows on which time is measured.
+
+    Returns
+    -------
+    ndarray of shape (n_members,), dtype=float64
+    """
     if costs is None:
         return np.ones(engine.n_members)
     if isinstance(costs, str):

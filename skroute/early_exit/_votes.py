@@ -1,22 +1,73 @@
 """When a vote is settled: optimal stopping of members that count alike."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from skroute.early_exit._algorithms import leader_and_margin
+from skroute.utils._typing import NDArray
 
-# Rows whose votes say how far apart two members are, as a share of all: the closest ones.
+# Share of the rows, those closest to the decision, on which the deviation of a vote is
+# measured.
 _NEAR = 0.1
-# Deviation of the numbers of votes around those that were seen, as a share of the members.
+# Least number of these rows: the deviation of fewer would be noise.
+_FEWEST_NEAR = 50
+# Standard deviation by which the observed numbers of votes are smoothed, as a share of
+# the members.
 _SPREAD = 0.01
+# Number of these deviations at which the smoothing kernel ends.
+_REACH = 4
+
+
+# The backward pass --------------------------------------------------------------------
+
+
+class _States(NamedTuple):
+    """The states of a vote after `t` members: ``k = 0, ..., t`` votes for the answer.
+
+    Attributes
+    ----------
+    weight : ndarray of shape (t + 1,)
+        Weight of the rows that pass through each state.
+
+    negative_weight : ndarray of shape (t + 1,)
+        Weight of those for which the positive answer is wrong.
+    """
+
+    weight: NDArray[np.float64]
+    negative_weight: NDArray[np.float64]
+
+
+class _Step(NamedTuple):
+    """The states after `t` members and the vote that follows.
+
+    Attributes
+    ----------
+    states : _States
+        After `t` members.
+
+    up : ndarray of shape (t + 1,)
+        Chance that the next vote is for the answer.
+
+    wrong : ndarray of shape (t + 1,)
+        Chance that the positive answer is wrong.
+    """
+
+    states: _States
+    up: NDArray[np.float64]
+    wrong: NDArray[np.float64]
 
 
 def optimal_stopping(law, negative, costs, prices, use_lo=True, use_hi=True):
-    """Where to stop counting votes: minimal mean cost plus price times wrong answers.
+    """Return the numbers of votes at which counting stops.
 
-    Votes are drawn one after the other, without replacement, from as many as there are
-    members. What has been counted, `k` of `t`, says all about what is to come, so that the
-    linear program of Kalman and Moscovich (2026) over the mass that stops at, or goes on from,
-    each state ``(t, k)`` is solved for a price of its constraint by one backward pass.
+    They have the least mean cost plus price times wrong answers.
+
+    Votes are drawn one after another, without replacement. The state ``(t, k)``, `k`
+    votes of `t` members, determines the law of the votes that follow. The linear
+    program of Kalman and Moscovich (2026) has a variable for the mass that stops at
+    each state or goes on. For a given price of its constraint, one backward induction
+    solves it.
 
     Parameters
     ----------
@@ -24,119 +75,242 @@ def optimal_stopping(law, negative, costs, prices, use_lo=True, use_hi=True):
         Weight of rows with 0, ..., `n_members` votes in all.
 
     negative : ndarray of shape (n_members + 1,)
-        Share of them for which answering positive is wrong; negative is for the others.
+        Share of these rows for which the positive answer is wrong. The negative answer
+        is wrong for the others.
 
     costs : ndarray of shape (n_members,)
         In evaluation order.
 
     prices : ndarray of shape (n_prices,)
-        Of a wrong answer, in units of cost.
+        Prices of a wrong answer, in units of cost.
 
     use_lo, use_hi : bool, default=True
-        Which answers may come early.
+        Which answers may come early, negative and positive.
 
     Returns
     -------
     below, above : ndarray of shape (n_prices, n_members), dtype=int64
-        After member `r` a row with at most ``below[:, r]`` votes, or at least ``above[:, r]``,
-        stops; -1 and ``n_members + 1`` where none does.
+        After member `r`, a row with at most ``below[:, r]`` or at least ``above[:, r]``
+        votes stops. They are -1 and more than ``r + 1`` if no row does.
     """
-    n_members, prices = len(law) - 1, np.asarray(prices, dtype=np.float64)[:, None]
+    n_members = len(law) - 1
+    prices = np.asarray(prices, dtype=np.float64)[:, None]
     below = np.full((len(prices), n_members), -1)
     above = np.full((len(prices), n_members), n_members + 1)
-    weight, against = law.astype(np.float64), law * negative
+    states = _States(law.astype(np.float64), law * negative)
+    # Least expected cost from each state on, by price and number of votes.
     to_go = np.zeros((len(prices), n_members + 1))
     for t in range(n_members - 1, 0, -1):
-        # The last of t + 1 votes drawn is for or against by their shares.
-        k = np.arange(t + 1)
-        won, lost = (
-            weight[1:] * ((k + 1) / (t + 1)),
-            weight[:-1] * ((t + 1 - k) / (t + 1)),
-        )
-        against = against[:-1] * ((t + 1 - k) / (t + 1)) + against[1:] * (
-            (k + 1) / (t + 1)
-        )
-        weight = won + lost
-        seen = weight > 0
-        up = np.divide(won, weight, out=k / t, where=seen)
-        wrong = np.divide(against, weight, out=(2.0 * k <= t).astype(float), where=seen)
-        to_go = costs[t] + to_go[:, :-1] * (1.0 - up) + to_go[:, 1:] * up
+        step = _one_vote_back(states, t)
+        states = step.states
+        # The next vote leads to the state (t + 1, k) or (t + 1, k + 1).
+        to_go = costs[t] + to_go[:, :-1] * (1.0 - step.up) + to_go[:, 1:] * step.up
+        cost_of_negative = prices * (1.0 - step.wrong)
+        cost_of_positive = prices * step.wrong
         if use_lo:
-            stop = prices * (1.0 - wrong)
-            stays = stop > to_go
-            below[:, t - 1] = (
-                np.where(stays.any(axis=1), np.argmax(stays, axis=1), t + 1) - 1
-            )
+            below[:, t - 1] = _last_before_going_on(cost_of_negative > to_go)
         if use_hi:
-            gain = prices * wrong
-            stays = (gain > to_go)[:, ::-1]
-            above[:, t - 1] = np.where(
-                stays.any(axis=1), t + 1 - np.argmax(stays, axis=1), 0
-            )
-            stop = np.minimum(stop, gain) if use_lo else gain
-        stops = (k <= below[:, t - 1 : t]) | (k >= above[:, t - 1 : t])
-        to_go = np.where(stops, stop, to_go)
+            goes_on_from_most = (cost_of_positive > to_go)[:, ::-1]
+            above[:, t - 1] = t - _last_before_going_on(goes_on_from_most)
+        if use_lo and use_hi:
+            cost_of_stopping = np.minimum(cost_of_negative, cost_of_positive)
+        elif use_lo:
+            cost_of_stopping = cost_of_negative
+        else:
+            cost_of_stopping = cost_of_positive
+        k = np.arange(t + 1)
+        stops_below = k <= below[:, t - 1 : t]
+        stops_above = k >= above[:, t - 1 : t]
+        to_go = np.where(stops_below | stops_above, cost_of_stopping, to_go)
     return below, above
 
 
-def vote_path(scores, offset, beta, costs, prices, use_lo=True, use_hi=True):
-    """Thresholds of partial sums by :func:`optimal_stopping`, for each price: a list of (lo, hi).
+def _one_vote_back(states, t):
+    """Return the step from the states after `t` members to those after ``t + 1``.
 
-    A soft vote drifts as a hard one of the weight that has its deviation. With several
-    classes the votes are those for the leading class less those for the second one. `scores`, of
-    shape (n_members, n_samples, n_outputs), and `costs` are in evaluation order.
+    Parameters
+    ----------
+    states : _States
+        After ``t + 1`` members.
+
+    t : int
+
+    Returns
+    -------
+    _Step
     """
-    n_members, one = len(scores), scores.shape[2] == 1
+    k = np.arange(t + 1)
+    # Each of the t + 1 votes of a row is equally likely to be the last.
+    last_was_for = (k + 1) / (t + 1)
+    last_was_against = (t + 1 - k) / (t + 1)
+    weight_up = states.weight[1:] * last_was_for
+    weight_down = states.weight[:-1] * last_was_against
+    weight = weight_up + weight_down
+    negative_weight = (
+        states.negative_weight[:-1] * last_was_against
+        + states.negative_weight[1:] * last_was_for
+    )
+    # A state without rows is judged by the votes so far.
+    up = k / t
+    wrong = (2 * k <= t).astype(np.float64)
+    has_rows = weight > 0
+    np.divide(weight_up, weight, out=up, where=has_rows)
+    np.divide(negative_weight, weight, out=wrong, where=has_rows)
+    return _Step(_States(weight, negative_weight), up, wrong)
+
+
+def _last_before_going_on(goes_on):
+    """Return the position before the first True of each row, or else the last one.
+
+    Parameters
+    ----------
+    goes_on : ndarray of shape (n_prices, n_states), dtype=bool
+
+    Returns
+    -------
+    ndarray of shape (n_prices,), dtype=int64
+        -1 if the first entry is True.
+    """
+    n_states = goes_on.shape[1]
+    first = np.where(goes_on.any(axis=1), np.argmax(goes_on, axis=1), n_states)
+    return first - 1
+
+
+# Thresholds of partial sums -----------------------------------------------------------
+
+
+def vote_path(scores, offset, beta, costs, prices, use_lo=True, use_hi=True):
+    """Return thresholds of partial sums by :func:`optimal_stopping`, for each price.
+
+    Soft votes are approximated by hard votes with the same standard deviation. With
+    several classes, the votes are those for the leading class less those for the second
+    one.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_members, n_samples, n_outputs)
+        What each member adds, in evaluation order.
+
+    offset : ndarray of shape (n_outputs,)
+        Score before any member.
+
+    beta : float
+        Full score of one output above which the answer is positive.
+
+    costs, prices, use_lo, use_hi
+        As for :func:`optimal_stopping`. With several classes there is only an upper
+        threshold, and `use_lo` and `use_hi` are not used.
+
+    Returns
+    -------
+    list of (lo, hi)
+        For each price, arrays of shape (n_members,).
+    """
+    n_members = len(scores)
+    has_one_output = scores.shape[2] == 1
     votes = _votes(scores, offset, beta)
-    total = votes.sum(axis=0, dtype=np.float64)
-    near = np.argsort(np.abs(total), kind="stable")[: max(50, int(_NEAR * len(total)))]
-    weight = float(np.sqrt(votes[:, near].var(axis=0, dtype=np.float64).mean())) or 1.0
-    law = _law(total / weight, n_members)
-    k = np.arange(n_members + 1)
-    negative = (2 * k <= n_members).astype(np.float64)
-    if not one:
+    margins = votes.sum(axis=0, dtype=np.float64)
+    vote_size = _vote_size(votes, margins)
+    law = _law(margins / vote_size, n_members)
+    n_votes = np.arange(n_members + 1)
+    negative = (2 * n_votes <= n_members).astype(np.float64)
+    if has_one_output:
+        # The partial sum of a row whose votes are divided equally.
+        start = offset[0]
+        tied_sums = start + np.arange(1, n_members + 1) * ((beta - start) / n_members)
+    else:
         # Either of two classes may lead.
         law = law + law[::-1]
-        negative[2 * k == n_members] = 0.5
-    sides = (use_lo, use_hi) if one else (True, True)
-    below, above = optimal_stopping(law, negative, costs, prices, *sides)
+        negative[2 * n_votes == n_members] = 0.5
+        use_lo = True
+        use_hi = True
+        tied_sums = np.zeros(n_members)
+    below, above = optimal_stopping(law, negative, costs, prices, use_lo, use_hi)
     t = np.arange(1, n_members + 1)
-    center = (
-        offset[0] + t * ((beta - offset[0]) / n_members) if one else np.zeros(n_members)
-    )
-    # Halfway between two numbers of votes.
-    lo = np.where(below >= 0, center + weight * (2 * below + 1 - t), -np.inf)
-    hi = np.where(above <= t, center + weight * (2 * above - 1 - t), np.inf)
-    # With all members there is nothing to stop.
-    lo[:, -1], hi[:, -1] = -np.inf, np.inf
-    return [
-        (low if one else np.full(n_members, -np.inf), high) for low, high in zip(lo, hi)
-    ]
+    # Thresholds lie halfway between two numbers of votes, each of which moves the sum
+    # by two vote sizes.
+    lower_sums = tied_sums + vote_size * (2 * below + 1 - t)
+    upper_sums = tied_sums + vote_size * (2 * above - 1 - t)
+    lo = np.where(below >= 0, lower_sums, -np.inf)
+    hi = np.where(above <= t, upper_sums, np.inf)
+    # After the last member there is nothing to stop.
+    lo[:, -1] = -np.inf
+    hi[:, -1] = np.inf
+    if not has_one_output:
+        # Margins have no lower threshold.
+        lo[:] = -np.inf
+    return list(zip(lo, hi, strict=True))
 
 
 def _votes(scores, offset, beta):
-    """What each member adds to the distance from the decision: (n_members, n_samples)."""
+    """Return what each member adds to the distance from the decision.
+
+    Parameters are those of :func:`vote_path`.
+
+    Returns
+    -------
+    ndarray of shape (n_members, n_samples)
+    """
     if scores.shape[2] == 1:
         return scores[:, :, 0] - (beta - offset[0]) / len(scores)
-    total = offset + scores.sum(axis=0, dtype=np.float64)
-    rows, leader = np.arange(len(total)), leader_and_margin(total)[0]
-    total[rows, leader] = -np.inf
-    return scores[:, rows, leader] - scores[:, rows, np.argmax(total, axis=1)]
+    totals = offset + scores.sum(axis=0, dtype=np.float64)
+    rows = np.arange(len(totals))
+    leader, _ = leader_and_margin(totals)
+    totals[rows, leader] = -np.inf
+    second = np.argmax(totals, axis=1)
+    return scores[:, rows, leader] - scores[:, rows, second]
 
 
-def _law(total, n_members):
-    """Share of rows by number of votes, of which `total` is the margin in votes."""
-    votes = np.clip(np.rint(0.5 * (n_members + total)), 0, n_members).astype(np.int64)
-    # A tie is answered negative.
+def _vote_size(votes, margins):
+    """Return the size of a hard vote with the deviation of these votes.
+
+    Parameters
+    ----------
+    votes : ndarray of shape (n_members, n_samples)
+    margins : ndarray of shape (n_samples,)
+        Sums of the votes of each row.
+
+    Returns
+    -------
+    float
+        1 if all votes of each row are equal.
+    """
+    n_near = max(_FEWEST_NEAR, int(_NEAR * len(margins)))
+    near = np.argsort(np.abs(margins), kind="stable")[:n_near]
+    variance = votes[:, near].var(axis=0, dtype=np.float64).mean()
+    deviation = float(np.sqrt(variance))
+    if deviation == 0:
+        return 1.0
+    return deviation
+
+
+def _law(margins, n_members):
+    """Return the smoothed share of rows by number of votes.
+
+    Parameters
+    ----------
+    margins : ndarray of shape (n_samples,)
+        Votes for the positive answer less those for the negative one.
+
+    n_members : int
+
+    Returns
+    -------
+    ndarray of shape (n_members + 1,)
+    """
+    votes = np.rint(0.5 * (n_members + margins))
+    votes = np.clip(votes, 0, n_members).astype(np.int64)
+    # The number of votes is on the side of the answer. A tie is answered negative.
     half = n_members // 2
-    votes = np.where(total > 0, np.maximum(votes, half + 1), np.minimum(votes, half))
+    votes = np.where(margins > 0, np.maximum(votes, half + 1), np.minimum(votes, half))
     count = np.bincount(votes, minlength=n_members + 1).astype(np.float64)
-    # One row more may be anywhere.
+    # One more row has any number of votes with the same chance.
     count += 1.0 / len(count)
     deviation = _SPREAD * n_members
-    reach = min(int(np.ceil(4 * deviation)), n_members)
-    kernel = np.exp(-0.5 * (np.arange(-reach, reach + 1) / deviation) ** 2)
-    smooth = np.convolve(
-        np.pad(count, reach, mode="reflect"), kernel / kernel.sum(), "valid"
-    )
+    reach = min(int(np.ceil(_REACH * deviation)), n_members)
+    distances = np.arange(-reach, reach + 1) / deviation
+    kernel = np.exp(-0.5 * distances**2)
+    kernel = kernel / kernel.sum()
+    padded = np.pad(count, reach, mode="reflect")
+    smooth = np.convolve(padded, kernel, mode="valid")
     return smooth / smooth.sum()

@@ -4,7 +4,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from skroute.early_exit._algorithms import leader_and_margin, qwyc_order, tails
+from skroute.early_exit._algorithms import qwyc_order, tails_of
 from skroute.forests._trees import (
     CATEGORICAL,
     FEATURE_MASK,
@@ -16,36 +16,40 @@ from skroute.forests._trees import (
 
 def most_decided(values, bad, k, use_lo=True, use_hi=True):
     """Rows that the thresholds of Algorithm 2 decide with at most 0, ..., `k` wrong."""
-    ordered, top, bottom, above, below = tails(values, bad, k, use_lo, use_hi)
+    tails = tails_of(values, bad, k, use_lo=use_lo, use_hi=use_hi)
     if not use_lo:
-        return above
+        return tails.n_above
     if not use_hi:
-        return below
+        return tails.n_below
     best = np.empty(k + 1, dtype=np.int64)
     for errors in range(k + 1):
-        meet = top[: errors + 1] < bottom[errors::-1]
-        both = above[: errors + 1] + below[errors::-1]
-        best[errors] = len(ordered) if meet.any() else both.max()
+        # Entry `j` has `j` errors above, and below the others.
+        upper_limits = tails.upper_limits[: errors + 1]
+        lower_limits = tails.lower_limits[errors::-1]
+        if (upper_limits < lower_limits).any():
+            best[errors] = len(values)
+        else:
+            n_decided = tails.n_above[: errors + 1] + tails.n_below[errors::-1]
+            best[errors] = n_decided.max()
     return best
 
 
 def qwyc_order_reference(
     scores, offset, beta, costs, alpha, use_lo=True, use_hi=True, spread=0
 ):
-    """Numpy twin of :func:`qwyc_order`: each candidate's values are sorted anew."""
+    """Numpy twin of :func:`qwyc_order`: the values of each candidate are sorted."""
 
-    def scan(
-        scores, candidates, active, g, target, first, last, use_lo, use_hi, decided
+    def count_decided(
+        scores, candidates, undecided, fewest_errors, most_errors, use_lo, use_hi
     ):
-        for c, t in enumerate(candidates):
-            total = g + scores[t, active]
-            v, bad = total[:, 0], target
-            if total.shape[1] > 1:
-                leader, v = leader_and_margin(total)
-                bad = leader != target
-            decided[c] = most_decided(v, bad, last, use_lo, use_hi)[first:].sum()
+        n_decided = np.empty(len(candidates), dtype=np.int64)
+        for c, member in enumerate(candidates):
+            values, bad = undecided.after(scores[member]).values_and_bad()
+            counts = most_decided(values, bad, most_errors, use_lo, use_hi)
+            n_decided[c] = counts[fewest_errors:].sum()
+        return n_decided
 
-    with patch("skroute.early_exit._kernels.scan", scan):
+    with patch("skroute.early_exit._kernels.count_decided", count_decided):
         return qwyc_order(scores, offset, beta, costs, alpha, use_lo, use_hi, spread)
 
 

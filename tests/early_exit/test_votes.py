@@ -15,7 +15,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from skroute.early_exit import QWYCEnsemble
-from skroute.early_exit._learning import ExitOptions, better_stopping
+from skroute.early_exit._learning import ExitOptions, ScoredRows, better_stopping
 from skroute.early_exit._votes import optimal_stopping, vote_path
 
 
@@ -260,8 +260,8 @@ def test_what_costs_less_is_taken(better):
         # One member knows what the others will say: an order finds it.
         scores[77] = np.where(scores.sum(axis=0) > 0, 2.0, -2.0)
     options = ExitOptions(alpha=0.01, stopping="auto")
-    given = scores[:, :, None].astype(np.float32), np.zeros(1), 0.0, np.ones(101)
-    assert better_stopping(options, *given, rng) == better
+    sample = ScoredRows(scores[:, :, None].astype(np.float32), np.zeros(1), 0.0)
+    assert better_stopping(options, sample, np.ones(101), rng) == better
 
 
 @pytest.mark.slow

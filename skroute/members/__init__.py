@@ -1,4 +1,4 @@
-"""Models that are not estimators: logs of answers, services behind a function, nets with exits."""
+"""Models that are logs of answers, functions of a service, or nets with exits."""
 
 from skroute.members._callable import CallableClassifier
 from skroute.members._multi_exit import MultiExitClassifier

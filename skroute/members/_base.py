@@ -1,4 +1,4 @@
-"""What models share that answer without having learned anything from `fit`."""
+"""The base of models that `fit` does not train, and checks of their labels."""
 
 import reprlib
 from collections.abc import Hashable
@@ -18,13 +18,14 @@ from skroute.utils._validation import refuse_missing
 class MemberClassifier(
     VersionedPickleMixin, CheckedScoreMixin, ClassifierMixin, BaseEstimator
 ):
-    """A classifier whose answers come from elsewhere: `fit` checks and learns nothing.
+    """A classifier whose answers come from elsewhere. `fit` checks and learns nothing.
 
-    The tag ``requires_fit`` is False, ``classes_`` is known from the parameters, and a router
-    asks it directly instead of cross-validating what cannot overfit.
+    The tag ``requires_fit`` is False, and ``classes_`` follows from the parameters. A
+    router uses its answers to training rows directly, without cross-validation.
     """
 
-    # True if `predict` is computed from `predict_proba`. None if the rows of `fit` show it.
+    # True if `predict` is computed from `predict_proba`. None if the rows of `fit` show
+    # it.
     _predicts_best_score: bool | None = None
 
     def __sklearn_tags__(self):
@@ -37,12 +38,12 @@ class MemberClassifier(
         return True
 
     def __sklearn_clone__(self):
-        # The default deep-copies logs and clients, once per fold and member.
+        # The default would copy logs and clients once per fold and member.
         return type(self)(**self.get_params(deep=False))
 
 
 def checked_labels(X, y, *, several=False):
-    """Labels, one for each row; an indicator matrix where there may be `several` in a row."""
+    """Return validated labels, as an indicator matrix if a row may have `several`."""
     check_rows_match(X=X, y=y)
     refuse_missing(y=y)
     y = on_host(y)
@@ -54,7 +55,7 @@ def checked_labels(X, y, *, several=False):
 
 
 def check_classes(classes):
-    """Labels as an array, as they come; at least one, and none twice."""
+    """Return labels as an array, in their order. They must be different."""
     labels = np.asarray(classes)
     if labels.ndim != 1 or not 0 < len(np.unique(labels)) == len(labels):
         raise ValueError(
@@ -65,6 +66,22 @@ def check_classes(classes):
 
 
 def places_of(keys, place_of):
-    """The place of each key; -1 of one that has none, also of what could not be a key."""
-    found = (place_of.get(key, -1) if isinstance(key, Hashable) else -1 for key in keys)
-    return np.fromiter(found, dtype=np.int64, count=len(keys))
+    """Return the place of each key, -1 for an unknown one.
+
+    Parameters
+    ----------
+    keys : list
+        Values that may not be hashable. Such a value is unknown.
+
+    place_of : dict from object to int
+        Places.
+
+    Returns
+    -------
+    ndarray of shape (n_keys,), dtype=int64
+    """
+    places = np.full(len(keys), -1, dtype=np.int64)
+    for position, key in enumerate(keys):
+        if isinstance(key, Hashable):
+            places[position] = place_of.get(key, -1)
+    return places

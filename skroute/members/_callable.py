@@ -31,26 +31,26 @@ from skroute.utils._validation import (
     with_sum_one,
 )
 
-# Counts are of all threads. One lock for all models: it is held for a microsecond.
+# Lock of the counts of all models. It is held for a microsecond.
 _COUNTING = threading.Lock()
 
 
 class CallStatistics(NamedTuple):
-    """What a :class:`CallableClassifier` has asked for, read at one moment.
+    """Counts of a :class:`CallableClassifier` at one moment.
 
     Attributes
     ----------
     n_calls : int
-        Calls of the function, failed ones included.
+        Number of calls of the function, failed ones included.
 
     n_failed : int
-        Calls that raised or answered with something unusable.
+        Number of calls that raised an error or returned an invalid answer.
 
     n_rows : int
-        Rows answered.
+        Number of answered rows.
 
     spent : float
-        Cost of the rows answered. A failed call spends nothing.
+        Cost of the answered rows. A failed call costs nothing.
     """
 
     n_calls: int
@@ -60,29 +60,31 @@ class CallStatistics(NamedTuple):
 
 
 class CallableClassifier(MemberClassifier):
-    """Classifier that gets labels from a function, such as the client of a prediction service.
+    """Classifier that gets its answers from a function.
+
+    The function can be the client of a prediction service.
 
     Parameters
     ----------
     function : callable
-        Called with a batch of rows of X, of its type; returns one label per row or, with
-        ``returns="proba"``, one row of probabilities. To be pickled it must be importable: a
-        module's function or an object, no lambda.
+        Called with a batch of rows of X, in the type of X. Returns one label per row
+        or, with ``returns="proba"``, one row of probabilities. A pickle needs an
+        importable function or object, not a lambda.
 
     classes : array-like of shape (n_classes,)
-        The labels that it can answer; with ``returns="proba"`` in the order of the
-        columns. Any other answer is an error.
+        The labels that the function can return. With ``returns="proba"``, in the order
+        of the columns. Any other answer is an error.
 
     returns : {"label", "proba"}, default="label"
-        What the function returns.
+        Kind of the answers.
 
     batch_size : int, default=None
-        Rows per call. None asks for all rows in one call. Larger batches need fewer
-        calls, and lose more rows when one fails.
+        Rows per call. None sends all rows in one call. Larger batches need fewer calls,
+        and lose more rows if one fails.
 
     cost : float or callable, default=0.0
-        Cost of a row, or a function of the rows of a call that returns that of each. It is
-        counted (see `statistics`); what a router plans with are the router's `costs`.
+        Cost of a row, or a function of the rows of a call that returns the cost of
+        each. It is counted (see `statistics`). A router plans with its own `costs`.
 
     Attributes
     ----------
@@ -91,19 +93,20 @@ class CallableClassifier(MemberClassifier):
 
     See Also
     --------
-    RecordedClassifier : Looks answers up instead of asking.
+    RecordedClassifier : Returns recorded answers.
 
     Notes
     -----
-    `fit` learns nothing and calls nothing. A clone starts to count at 0; wrap the model in
-    :class:`~sklearn.frozen.FrozenEstimator` to keep one count.
+    `fit` learns nothing and does not call the function. A clone starts to count at 0.
+    Wrap the model in :class:`~sklearn.frozen.FrozenEstimator` to keep one count.
 
-    Timeouts and retries are the client's business, or that of a library:
-    ``tenacity.retry(stop=tenacity.stop_after_attempt(3))(function)`` is a function too.
+    Timeouts and retries belong into the client, or a library adds them:
+    ``tenacity.retry(stop=tenacity.stop_after_attempt(3))(function)`` is a function,
+    too.
 
-    When a call fails, no further calls are made, and the exception gets a note and two
-    attributes: ``rows``, the positions in X of the rows that the failed call lost, and
-    ``answers``, what the rows before them were answered.
+    If a call fails, no further calls are made. The exception gets a note and two
+    attributes: ``rows``, the positions in X of the rows of the failed call, and
+    ``answers``, the answers to the rows before them.
 
     Examples
     --------
@@ -111,7 +114,9 @@ class CallableClassifier(MemberClassifier):
     >>> from skroute.members import CallableClassifier
     >>> def service(rows):
     ...     return ["long" if len(row) > 3 else "short" for row in rows]
-    >>> model = CallableClassifier(service, classes=["short", "long"], batch_size=2, cost=0.5)
+    >>> model = CallableClassifier(
+    ...     service, classes=["short", "long"], batch_size=2, cost=0.5
+    ... )
     >>> model.predict(["a", "abcd", "ab"])
     array(['short', 'long', 'short'], dtype='<U5')
     >>> model.statistics()
@@ -149,21 +154,21 @@ class CallableClassifier(MemberClassifier):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        # Rows go to the function as they are; what it takes is its own affair.
+        # The function gets the rows as they are.
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
         return tags
 
     def fit(self, X: Any, y: Any = None) -> "CallableClassifier":
-        """Check the parameters; nothing is learned, and the function is not called.
+        """Check the parameters. Nothing is learned, and the function is not called.
 
         Parameters
         ----------
         X : indexable of n_samples rows
-            Whatever the function takes.
+            Rows that the function takes.
 
         y : array-like of shape (n_samples,), default=None
-            Labels; checked to be some, and not used.
+            Labels. They are checked and not used.
 
         Returns
         -------
@@ -183,32 +188,30 @@ class CallableClassifier(MemberClassifier):
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Labels of the rows.
+        """Return the label of each row.
 
         Parameters
         ----------
         X : indexable of n_samples rows
-            Whatever the function takes: array, frame, list of texts.
+            Rows that the function takes: array, frame, list of texts.
 
         Returns
         -------
         ndarray of shape (n_samples,)
         """
         answers = self._ask(X)
-        return (
-            self.classes_[answers.argmax(axis=1)]
-            if self.returns == "proba"
-            else answers
-        )
+        if self.returns == "label":
+            return answers
+        return self.classes_[answers.argmax(axis=1)]
 
     @available_if(lambda model: model.returns == "proba")
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Probabilities of the rows.
+        """Return the class probabilities of each row.
 
         Parameters
         ----------
         X : indexable of n_samples rows
-            Whatever the function takes: array, frame, list of texts.
+            Rows that the function takes: array, frame, list of texts.
 
         Returns
         -------
@@ -218,7 +221,7 @@ class CallableClassifier(MemberClassifier):
         return self._ask(X)
 
     def statistics(self) -> CallStatistics:
-        """Calls, rows and money so far, counted over all threads.
+        """Return the counts so far, over all threads.
 
         Returns
         -------
@@ -228,48 +231,50 @@ class CallableClassifier(MemberClassifier):
         return self._count()
 
     def _count(self, **amounts):
-        # Not begun in the constructor, which stores parameters only; changed in place, since a
-        # call sets no attribute.
+        """Add amounts to the counts, by name. Return the counts."""
+        # The constructor stores parameters only, so that the first call creates the
+        # counts.
+        no_counts = CallStatistics(0, 0, 0, 0.0)._asdict()
         with _COUNTING:
-            counts = self.__dict__.setdefault(
-                "_counts", CallStatistics(0, 0, 0, 0.0)._asdict()
-            )
+            counts = self.__dict__.setdefault("_counts", no_counts)
             for name, amount in amounts.items():
                 counts[name] += amount
             return CallStatistics(**counts)
 
     def _ask(self, X):
+        """Return the answers to all rows, batch by batch."""
         self._validate_params()
         X = check_rows(self, X, reset=False)
         n = num_samples(X)
-        none = (
-            self.classes_[:0]
-            if self.returns == "label"
-            else np.empty((0, len(self.classes_)))
-        )
-        answers = [none]
+        if self.returns == "label":
+            no_answers = self.classes_[:0]
+        else:
+            no_answers = np.empty((0, len(self.classes_)))
+        answers = [no_answers]
         for batch in gen_batches(n, self.batch_size or n):
             rows = np.arange(batch.start, batch.stop)
             try:
                 answers.append(self._ask_once(_safe_indexing(X, rows), len(rows)))
             except Exception as error:
-                error.rows, error.answers = rows, np.concatenate(answers)
+                error.rows = rows
+                error.answers = np.concatenate(answers)
                 error.add_note(
-                    f"The call lost rows {rows[0]} to {rows[-1]} of {n}; the {rows[0]} before were "
-                    f"answered, the {n - 1 - rows[-1]} after were not asked about."
+                    f"The call lost rows {rows[0]} to {rows[-1]} of {n}; the {rows[0]} "
+                    f"before were answered, the {n - 1 - rows[-1]} after were not "
+                    "asked about."
                 )
                 raise
         return np.concatenate(answers)
 
     def _ask_once(self, batch, n_rows):
-        """One batch."""
+        """Call the function with one batch. Return its validated answers."""
         self._count(n_calls=1)
         try:
             answer = self._check(self.function(batch), n_rows)
         except Exception:
             self._count(n_failed=1)
             raise
-        # The service has answered, whatever is found out of its cost.
+        # The rows are answered, also if the function of the cost fails.
         self._count(n_rows=n_rows)
         cost = self.cost(batch) if callable(self.cost) else self.cost
         cost = check_numbers(cost, "cost", low=0.0)
@@ -277,38 +282,46 @@ class CallableClassifier(MemberClassifier):
         return answer
 
     def _check(self, answer, n_rows):
-        """Labels, or probabilities in the order of ``classes_``; anything else is an error."""
+        """Return labels, or probabilities in the order of ``classes_``.
+
+        Any other answer of the function raises a ValueError.
+        """
         refuse_masked(**{"what function returns": answer})
-        answer, known, proba = (
-            np.asarray(answer),
-            self.classes_,
-            self.returns == "proba",
-        )
-        shape = (n_rows, len(known)) if proba else (n_rows,)
-        if answer.shape != shape or (proba and answer.dtype.kind not in "fiu"):
-            what = "probabilities" if proba else "one label per row"
+        answer = np.asarray(answer)
+        if self.returns == "proba":
+            shape = (n_rows, len(self.classes_))
+            expected = "probabilities"
+            is_valid = answer.shape == shape and answer.dtype.kind in "fiu"
+        else:
+            shape = (n_rows,)
+            expected = "one label per row"
+            is_valid = answer.shape == shape
+        if not is_valid:
             raise ValueError(
-                f"function must return {what}, of shape {shape}, got shape {answer.shape} and "
-                f"dtype {answer.dtype}."
+                f"function must return {expected}, of shape {shape}, got shape "
+                f"{answer.shape} and dtype {answer.dtype}."
             )
-        if proba:
+        if self.returns == "proba":
             check_numbers(answer, "probabilities of function")
             proba = answer.astype(np.float64)
             check_probabilities(proba, type(self).__name__, method="function")
             return with_sum_one(proba)[:, np.argsort(self.classes)]
-        at = places_of(
-            answer.tolist(), {label: k for k, label in enumerate(known.tolist())}
-        )
-        if (strange := at < 0).any():
-            # What a service says may hold what it was asked: its words are not shown.
-            first = answer[strange].tolist()[0]
-            what = (
-                f"a text of {len(first)} characters"
-                if isinstance(first, str)
-                else repr(first)
-            )
+        return self._check_labels(answer)
+
+    def _check_labels(self, labels):
+        """Return labels in the type of ``classes_``. Refuse new ones."""
+        classes = self.classes_
+        position_of_class = {label: k for k, label in enumerate(classes.tolist())}
+        positions = places_of(labels.tolist(), position_of_class)
+        is_unknown = positions < 0
+        if is_unknown.any():
+            # An answer may contain the private text of the request, so it is not shown.
+            first = labels[is_unknown].tolist()[0]
+            shown = repr(first)
+            if isinstance(first, str):
+                shown = f"a text of {len(first)} characters"
             raise ValueError(
-                f"function answered {what} for row {int(np.argmax(strange))} of its call, which "
-                f"is not in classes: {known.tolist()!r}."
+                f"function answered {shown} for row {int(np.argmax(is_unknown))} of "
+                f"its call, which is not in classes: {classes.tolist()!r}."
             )
-        return known[at]
+        return classes[positions]

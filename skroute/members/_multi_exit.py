@@ -21,7 +21,7 @@ from skroute.utils._validation import check_numbers
 
 
 def _torch_side():
-    """What imports torch, or an error that names the extra."""
+    """Return the module that imports torch, or raise an error that names the extra."""
     import_optional("torch", "MultiExitClassifier")
     from skroute.members import _torch_exits
 
@@ -33,35 +33,37 @@ class MultiExitClassifier(
 ):
     """A deep net with a classifier head after each of its stages.
 
-    A torch module is cut into stages that are applied one after the other, with a head
-    after each. All heads are trained together with skorch; or the module is taken as it is
-    trained. `predict` gives the answer of the last exit. For leaving early,
-    :class:`~skroute.early_exit.QWYCEnsemble` takes this classifier as its ensemble, and goes
-    through the stages with the undecided rows only: no stage sees a row twice.
+    A torch module is divided into stages that are applied one after the other, with a
+    head after each. All heads are trained together with skorch, or a trained module is
+    used as it is. `predict` returns the answer of the last exit. To stop early, give
+    this classifier to :class:`~skroute.early_exit.QWYCEnsemble` as its ensemble. It
+    puts only the undecided rows through the next stage. No stage gets a row twice.
 
     Parameters
     ----------
     module : torch.nn.Module or callable
-        The net. Training starts from its weights and does not change them: `fit` works on
-        a copy; with ``max_epochs=0`` on the net itself, which it puts into evaluation mode, unless
-        it would move it to `device` or size its lazy layers. A function
-        ``module(n_features, n_classes)`` builds a new one in each `fit`.
+        The net. Training starts from its weights and does not change them, since `fit`
+        works on a copy. With ``max_epochs=0``, `fit` uses the net itself and puts it
+        into evaluation mode. It uses a copy if the net must move to `device` or has
+        lazy layers. A function ``module(n_features, n_classes)`` builds a new net in
+        each `fit`.
 
     stages : sequence of str or of sequence of str, default=None
-        Names of submodules, in order; each takes what the one before it returned. Several
-        names for one stage are applied one after the other:
-        ``[("conv1", "relu", "layer1"), "layer2"]``. None takes the children of
-        ``module.stages``. What a stage returns is a tensor, or tensors and None in tuples,
-        lists and mappings, with one entry per row along the first axis.
+        Names of submodules, in order. Each gets the output of the one before. Several
+        names for one stage are applied one after the other: ``[("conv1", "relu",
+        "layer1"), "layer2"]``. None takes the children of ``module.stages``. The output
+        of a stage is a tensor, or tensors and None in tuples, lists and mappings, with
+        one entry per row along the first axis.
 
     heads : sequence of str or of sequence of str, default=None
-        Names of submodules, one for each stage. Each takes a copy of what its stage returned
-        and gives a score (logit) for each class, in the order of ``classes_``; one score where
-        there are two classes. None takes the children of ``module.heads``.
+        Names of submodules, one for each stage. Each gets a copy of the output of its
+        stage and returns a score (logit) for each class, in the order of ``classes_``.
+        With two classes it may return one score. None takes the children of
+        ``module.heads``.
 
     max_epochs : int, default=10
-        Passes over the training rows. 0 takes `module` as it is trained: `fit` then learns
-        the labels and nothing else, and needs no skorch.
+        Passes over the training rows. With 0, `module` is used as it is trained. `fit`
+        then learns only the labels, and does not need skorch.
 
     lr : float, default=0.001
         Learning rate.
@@ -70,24 +72,24 @@ class MultiExitClassifier(
         Rows per training step.
 
     exit_weights : array-like of shape (n_exits,), default=None
-        Weight of each exit's cross-entropy in the sum that is trained on; None is 1 for each.
-        Raising one makes that exit more accurate at the expense of the others.
+        Weight of each exit's cross-entropy in the training loss. None is 1 for each.
+        Raising one makes this exit more accurate at the expense of the others.
 
     eval_batch_size : int, default=1024
-        Rows that a stage takes at once in prediction. A larger value uses more memory and
-        keeps a large device busier.
+        Rows of a batch in prediction. A larger value uses more memory, and uses a large
+        device better.
 
     device : str or torch.device, default=None
-        Where the net is trained and evaluated, for example ``"cuda"``. None leaves it where
-        `module` is.
+        Device on which the net is trained and evaluated, for example ``"cuda"``. None
+        takes that of `module`.
 
     net_params : dict, default=None
         Further parameters of :class:`skorch.NeuralNetClassifier`, such as ``optimizer``
-        (Adam where it is not given), ``callbacks``, ``train_split`` or ``verbose``.
+        (default: Adam), ``callbacks``, ``train_split`` or ``verbose``.
 
     random_state : int, RandomState instance or None, default=None
-        Determines the first weights and the order of the rows. Pass an int for the same result
-        at every fit. The state of torch's own generators does not change.
+        Determines the first weights and the order of the rows. Pass an int for the same
+        result at every fit. The state of torch's own generators does not change.
 
     Attributes
     ----------
@@ -101,13 +103,14 @@ class MultiExitClassifier(
         Number of exits.
 
     history_ : list of dict
-        Epoch by epoch, what skorch recorded.
+        Record of skorch for each epoch.
 
     n_features_in_ : int
-        Number of features seen during `fit`; of channels, for arrays of images.
+        Number of features seen during `fit`. For arrays of images, the number of
+        channels.
 
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features seen during `fit`, where all are strings.
+        Names of features seen during `fit`, if all are strings.
 
     See Also
     --------
@@ -116,22 +119,22 @@ class MultiExitClassifier(
 
     Notes
     -----
-    Rows are cast to the floating type of the module's parameters, except for integers where
-    the first stage has an embedding layer. Images are passed in their shape; ``nn.Unflatten(1,
-    (1, 16, 16))`` as the first stage makes them of flat rows.
+    Rows are cast to the floating type of the module's parameters. Integers stay
+    integers if the first stage has an embedding layer. Images are passed in their
+    shape. For flat rows, begin the first stage with ``nn.Unflatten(1, (1, 16, 16))``.
 
-    A net answers its training rows too well. Thresholds and policies need rows that it was
-    not trained on: fit the net first, and give the rest to
+    A net answers its training rows too well. Thresholds and policies need rows that it
+    was not trained on. Fit the net first, and give other rows to
     ``QWYCEnsemble(FrozenEstimator(net)).optimize(X_rest)``.
 
-    A net on a device is pickled on the CPU, and is there when it is loaded:
+    A net on a device is pickled on the CPU, and is on the CPU when it is loaded.
     ``net.module_.to("cuda")`` moves it.
 
     References
     ----------
-    .. [1] S. Teerapittayanon, B. McDanel and H. T. Kung, "BranchyNet: Fast Inference via
-       Early Exiting from Deep Neural Networks", ICPR 2016: heads at several depths, trained
-       on the weighted sum of their losses.
+    .. [1] S. Teerapittayanon, B. McDanel and H. T. Kung, "BranchyNet: Fast Inference
+       via Early Exiting from Deep Neural Networks", ICPR 2016: heads at several depths,
+       trained on the weighted sum of their losses.
 
     Examples
     --------
@@ -143,14 +146,12 @@ class MultiExitClassifier(
     >>> X, y = load_digits(return_X_y=True)
     >>> X = X / 16
     >>> def build(n_features, n_classes):
+    ...     wide = [nn.Linear(32, 256), nn.ReLU(), nn.Linear(256, 64), nn.ReLU()]
+    ...     small = nn.Sequential(nn.Linear(n_features, 32), nn.ReLU())
     ...     net = nn.Module()
-    ...     net.stages = nn.ModuleList(
-    ...         [
-    ...             nn.Sequential(nn.Linear(n_features, 32), nn.ReLU()),
-    ...             nn.Sequential(nn.Linear(32, 256), nn.ReLU(), nn.Linear(256, 64), nn.ReLU()),
-    ...         ]
-    ...     )
-    ...     net.heads = nn.ModuleList([nn.Linear(32, n_classes), nn.Linear(64, n_classes)])
+    ...     net.stages = nn.ModuleList([small, nn.Sequential(*wide)])
+    ...     heads = [nn.Linear(32, n_classes), nn.Linear(64, n_classes)]
+    ...     net.heads = nn.ModuleList(heads)
     ...     return net
     >>> net = MultiExitClassifier(build, lr=0.01, random_state=0).fit(X[:900], y[:900])
     >>> net.n_exits_
@@ -170,7 +171,7 @@ class MultiExitClassifier(
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "exit_weights": ["array-like", None],
         "eval_batch_size": [Interval(Integral, 1, None, closed="left")],
-        # torch.device is not there without torch: `available_device` looks at it.
+        # The type torch.device needs torch. `available_device` checks the value.
         "device": "no_validation",
         "net_params": [dict, None],
         "random_state": ["random_state"],
@@ -217,20 +218,21 @@ class MultiExitClassifier(
         Returns
         -------
         self
-            Fitted classifier; after a failure it is not fitted.
+            Fitted classifier. After a failure it is not fitted.
 
         Raises
         ------
         ImportError
-            Without torch; or without skorch where there is something to train.
+            Without torch. Also without skorch, if `max_epochs` is not 0.
 
         TypeError
-            For a data set as X, hidden states that rows cannot be taken from, or `net_params`
-            that are parameters of this class, or of its module or loss.
+            For a data set as X, for hidden states that cannot be indexed by row, or for
+            `net_params` that are parameters of this class, of its module or of its
+            loss.
 
         ValueError
-            For stages, heads, exit weights or classes that do not fit together, and a
-            `device` that is not there.
+            If stages, heads, exit weights or classes do not fit together, or if
+            `device` is not available.
         """
         self.__dict__.pop("classes_", None)
         self._validate_params()
@@ -258,35 +260,43 @@ class MultiExitClassifier(
             exits = side.find_exits(module, self.stages, self.heads)
             side.look_at(exits, rows, classes)
             n_exits = len(exits.stages)
-            weights = (
-                [1.0] * n_exits if self.exit_weights is None else self.exit_weights
-            )
-            weights = check_numbers(
-                weights, "exit_weights", shape=(n_exits,), low=0
-            ).tolist()
-            if not any(weights):
-                raise ValueError(
-                    "exit_weights must have at least one number above 0, got zeros."
-                )
+            weights = self._check_exit_weights(n_exits)
             self.history_ = []
             if self.max_epochs:
-                own = {
-                    "max_epochs": self.max_epochs,
-                    "lr": self.lr,
-                    "batch_size": self.batch_size,
-                }
                 self.history_ = side.train(
-                    exits, rows, codes, weights, self.net_params, **own
+                    exits,
+                    rows,
+                    codes,
+                    weights,
+                    self.net_params,
+                    max_epochs=self.max_epochs,
+                    lr=self.lr,
+                    batch_size=self.batch_size,
                 )
         self.module_ = module.eval()
-        self._exits, self.n_exits_ = exits, n_exits
+        self._exits = exits
+        self.n_exits_ = n_exits
         self.classes_ = classes
         return self
 
+    def _check_exit_weights(self, n_exits):
+        """Return the weights of the exits as a list of float."""
+        if self.exit_weights is None:
+            return [1.0] * n_exits
+        weights = check_numbers(
+            self.exit_weights, "exit_weights", shape=(n_exits,), low=0
+        )
+        if not weights.any():
+            raise ValueError(
+                "exit_weights must have at least one number above 0, got zeros."
+            )
+        return weights.tolist()
+
     def __sklearn_is_fitted__(self):
+        """Return True after `fit`."""
         return hasattr(self, "classes_")
 
-    # Prediction -------------------------------------------------------------------
+    # Prediction -----------------------------------------------------------------------
 
     def start(self, X: ArrayLike) -> Any:
         """Start a pass in which you choose the depth for each row.
@@ -299,21 +309,24 @@ class MultiExitClassifier(
         Returns
         -------
         ExitRun
-            ``run.logits(exit, rows)`` puts rows through the stages up to `exit`, from where
-            they have got to, and returns the scores of that exit, an ndarray of shape
-            (n_rows, n_classes); ``run.proba(exit, rows)`` its probabilities. It holds the
-            hidden states of rows until ``run.release(rows)``.
+            ``run.logits(exit, rows)`` puts rows through the stages up to `exit`. Stages
+            that a row has passed are not repeated. It returns the scores of the exit,
+            an ndarray of shape (n_rows, n_classes). ``run.proba(exit, rows)`` returns
+            its probabilities. The run holds the hidden states of rows until
+            ``run.release(rows)``.
         """
         check_is_fitted(self)
         return self._run(check_exit_rows(self, X, reset=False))
 
     def _run(self, X):
-        # In training mode it would answer at random, and learn from the rows.
-        exits, n_classes = self._exits.eval(), len(self.classes_)
+        """Return a new run of validated rows."""
+        # In training mode, dropout would be random, and statistics would be updated.
+        exits = self._exits.eval()
+        n_classes = len(self.classes_)
         return _torch_side().ExitRun(exits, n_classes, X, self.eval_batch_size)
 
     def staged_predict_proba(self, X: ArrayLike) -> Iterator[NDArray[np.float64]]:
-        """Class probabilities of each exit, from one pass.
+        """Yield the class probabilities of each exit, from one pass.
 
         Parameters
         ----------
@@ -334,7 +347,7 @@ class MultiExitClassifier(
             yield np.concatenate(parts)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Class probabilities of the last exit.
+        """Return the class probabilities of the last exit.
 
         Parameters
         ----------
@@ -348,7 +361,7 @@ class MultiExitClassifier(
         return self.start(X).proba(self.n_exits_ - 1)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Labels by the last exit.
+        """Return the labels of the last exit.
 
         Parameters
         ----------
@@ -365,47 +378,53 @@ class MultiExitClassifier(
     def stage_call(
         self, exit: int, previous: int = -1
     ) -> Callable[[Any], NDArray[np.float64]]:
-        """A function that runs rows through the stages up to an exit, to measure the time.
+        """Return a function that puts rows through stages, to measure its time.
 
         Parameters
         ----------
         exit : int
-            From 0.
+            Last exit, from 0.
 
         previous : int, default=-1
-            The exit that rows come from; -1 for rows that come as they are.
+            Exit that the rows have already reached. -1 is none.
 
         Returns
         -------
         callable
-            Each call does the same work again; the first also computes where it starts.
+            Function of rows. Each call does the same work. The first call also computes
+            the states at `previous`.
         """
         if previous < 0:
             return lambda X: self.start(X).logits(exit)
-        before: list[Any] = []
+        runs: list[Any] = []
 
         def call(X):
-            if not before:
-                before.append(self.start(X))
-                before[0].logits(previous)
-            return before[0].branch().logits(exit)
+            if not runs:
+                run = self.start(X)
+                run.logits(previous)
+                runs.append(run)
+            return runs[0].branch().logits(exit)
 
         return call
 
-    # Pickling ---------------------------------------------------------------------
+    # Pickling -------------------------------------------------------------------------
 
     def __getstate__(self):
+        """Return the state with all modules in host memory."""
         state = super().__getstate__()
         has_modules = "module_" in state or hasattr(self.module, "parameters")
-        return _torch_side().on_the_host(state) if has_modules else state
+        if not has_modules:
+            return state
+        return _torch_side().on_the_host(state)
 
 
 def check_exit_rows(net, X, *, reset):
-    """Rows of a net: arrays as scikit-learn checks them, tensors where they are."""
+    """Return validated rows of a net: arrays, or tensors on their device."""
     if is_dataset(X):
         raise TypeError(
-            f"{type(net).__name__} takes arrays and tensors, got a data set: {type(X).__name__}. "
-            "Stack its rows, for example torch.stack([row for row, _ in dataset])."
+            f"{type(net).__name__} takes arrays and tensors, got a data set: "
+            f"{type(X).__name__}. Stack its rows, for example torch.stack([row for "
+            "row, _ in dataset])."
         )
     if torch_of(X) is not None:
         return check_rows(net, X.detach(), reset=reset)

@@ -19,153 +19,238 @@ from skroute.utils._named import in_order
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers, check_probabilities, refuse_masked
 
+# Relative amount by which an answered label is more probable than any other, at least.
+_TIE_BREAK = 1e-9
 
-def _present(values, name):
-    """Answers or ids as an array, none missing; None, NaN and pandas' NA are no labels."""
+
+def _check_present(values, name):
+    """Return answers or ids as an array, or raise an error if one is missing."""
     refuse_masked(**{name: values})
     values = array_of(values)
-    absent = (
-        [is_missing(value) for value in values.flat]
-        if values.dtype.kind in "Of"
-        else []
-    )
-    if len(rows := np.flatnonzero(absent)):
+    missing_rows = np.empty(0, dtype=np.int64)
+    if values.dtype.kind in "Of":
+        is_absent = [is_missing(value) for value in values.flat]
+        missing_rows = np.flatnonzero(is_absent)
+    if len(missing_rows):
         raise ValueError(
-            f"{name} must not be missing, as in {len(rows)} of {len(values)} rows (the first is "
-            f"row {rows[0]}). Leave such rows out, and give ids for the others."
+            f"{name} must not be missing, as in {len(missing_rows)} of {len(values)} "
+            f"rows (the first is row {missing_rows[0]}). Leave such rows out, and give "
+            "ids for the others."
         )
     return values
 
 
 def _is_indicator(predictions):
-    """Return True for answers of several labels per row: a table of more than one column."""
+    """Return True for answers with several labels per row: a table of columns."""
     return np.ndim(predictions) == 2 and np.shape(predictions)[1] > 1
 
 
 class _Record:
-    """The log as it is looked up in: answers and scores of classes in their order, rows by id."""
+    """The validated log: answers and scores by row, and the row of each id.
+
+    Parameters
+    ----------
+    predictions, scores, classes, ids : array-like or None
+        Parameters of `RecordedClassifier`.
+
+    Attributes
+    ----------
+    source : tuple
+        The parameters, to notice that one has changed.
+
+    classes : ndarray of shape (n_classes,)
+        Sorted labels.
+
+    answers : ndarray of shape (n_rows,) or (n_rows, n_classes)
+        Labels, or an indicator matrix.
+
+    scores : ndarray of shape (n_rows,), (n_rows, n_classes) or None
+        Score of the answered label, or of each class.
+
+    is_multilabel : bool
+        True if a row may have several labels.
+
+    ids : ndarray of shape (n_rows,)
+        Ids or row numbers.
+
+    row_of : dict
+        Row of each id.
+
+    largest_id : float
+        The largest absolute value of an id that is a number, or 0.
+
+    known_ids : str
+        Description of the ids, for messages.
+    """
 
     def __init__(self, predictions, scores, classes, ids):
         self.source = (predictions, scores, classes, ids)
         if predictions is None and scores is None:
             raise ValueError(
-                "predictions and scores are both None: a RecordedClassifier has nothing to "
-                "answer with. Give the labels, a score matrix, or both."
+                "predictions and scores are both None: a RecordedClassifier has "
+                "nothing to answer with. Give the labels, a score matrix, or both."
             )
-        indices = [
-            part.index for part in (predictions, scores) if hasattr(part, "iloc")
-        ]
-        if ids is None and indices:
-            ids = indices[0]
-            if not indices[-1].equals(ids):
-                raise ValueError("predictions and scores must have the same index.")
-        self.multilabel = _is_indicator(predictions)
-        named, labels = (predictions, None) if self.multilabel else (None, predictions)
-        if labels is not None:
-            labels = column_or_1d(_present(labels, "predictions"))
-        tables = [table for table in (scores, named) if np.ndim(table) == 2]
-        framed = [column_keys(table) for table in tables if is_frame(table)]
-        if classes is not None:
-            names = classes
-        elif framed:
-            names = framed[0]
-        elif labels is not None:
-            names = np.unique(labels)
-        elif tables:
-            names = np.arange(np.shape(tables[0])[1])
-        else:
-            raise ValueError(
-                "scores of shape (n_rows,) belong to labels: give predictions, or a score matrix "
-                "with one column per class."
-            )
-        names = check_classes(names)
+        if ids is None:
+            ids = _common_index(predictions, scores)
+        self.is_multilabel = _is_indicator(predictions)
+        labels = None
+        if predictions is not None and not self.is_multilabel:
+            labels = column_or_1d(_check_present(predictions, "predictions"))
+        names = check_classes(_class_names(predictions, scores, classes, labels))
+        order = np.argsort(names)
+        self.classes = names[order]
+
         n_rows = num_samples(scores if predictions is None else predictions)
-        shape, columns, order = (
-            (n_rows, len(names)),
-            names.astype(str),
-            np.argsort(names),
-        )
-        self.classes, self.scores = names[order], None
-        if np.ndim(scores) == 1 and labels is not None:
-            self.scores = check_numbers(
-                scores, "scores", shape=(n_rows,), low=0, high=1
-            )
-        elif scores is not None:
-            table = check_numbers(
-                in_order(scores, columns), "scores", shape=shape, low=0
-            )
-            self.scores = table[:, order]
-        if self.multilabel:
-            table = in_order(predictions, map(str, column_keys(scores) or columns))
-            table = check_numbers(in_order(table, columns), "predictions", shape=shape)
-            if not np.isin(table, (0, 1)).all():
-                raise ValueError(
-                    "predictions of several labels must be an indicator matrix of 0 and 1."
-                )
+        self.scores = _read_scores(scores, names, n_rows, has_labels=labels is not None)
+        if self.scores is not None and self.scores.ndim == 2:
+            self.scores = self.scores[:, order]
+        if self.is_multilabel:
+            table = _read_indicators(predictions, scores, names)
             self.answers = table[:, order].astype(np.int64)
         elif labels is None:
             self.answers = self.classes[self.scores.argmax(axis=1)]
         else:
-            if (strange := ~np.isin(labels, self.classes)).any():
-                raise ValueError(
-                    f"predictions have the label {labels[strange].tolist()[0]!r}, which is not in "
-                    f"classes: {self.classes.tolist()!r}."
-                )
-            self.answers = self.classes[np.searchsorted(self.classes, labels)]
-        self._index(ids, n_rows)
+            self.answers = _read_labels(labels, self.classes)
+        self._index_rows(ids, n_rows)
 
-    def _index(self, ids, n_rows):
-        """Rows by id, which are row numbers where none are given."""
-        self.known = (
-            f"row numbers 0 to {n_rows - 1}" if ids is None else f"{n_rows} ids"
-        )
-        self.ids = np.arange(n_rows) if ids is None else _present(ids, "ids")
+    def _index_rows(self, ids, n_rows):
+        """Set the row of each id. Without ids these are row numbers."""
+        if ids is None:
+            self.known_ids = f"row numbers 0 to {n_rows - 1}"
+            self.ids = np.arange(n_rows)
+        else:
+            self.known_ids = f"{n_rows} ids"
+            self.ids = _check_present(ids, "ids")
         if self.ids.shape != (n_rows,):
             raise ValueError(f"ids must have shape ({n_rows},), got {self.ids.shape}.")
         keys = self.ids.tolist()
         self.row_of = {key: row for row, key in enumerate(keys)}
         if len(self.row_of) < n_rows:
-            # Ids may be the texts that were asked about, which are not shown.
-            again = next(row for row, key in enumerate(keys) if self.row_of[key] != row)
+            # Ids may be private texts, so they are not shown.
+            first = next(row for row, key in enumerate(keys) if self.row_of[key] != row)
             raise ValueError(
-                f"ids must not repeat; rows {again} and {self.row_of[keys[again]]} have the same."
+                f"ids must not repeat; rows {first} and {self.row_of[keys[first]]} "
+                "have the same."
             )
-        self.largest = max(
-            (abs(key) for key in keys if isinstance(key, Real)), default=0
-        )
+        numbers = [abs(key) for key in keys if isinstance(key, Real)]
+        self.largest_id = max(numbers, default=0)
 
-    def find(self, asked):
-        """Positions of the rows asked for; an unknown one is a KeyError."""
-        keys = asked.tolist()
-        if self.ids.dtype.kind in "mM" and asked.dtype.kind in "mM":
-            dates = asked.astype(self.ids.dtype)
-            # An hour is not the day that it is cut to.
-            keys = np.where(
-                dates.astype(asked.dtype) == asked, dates.astype(object), None
-            )
-        digits = np.finfo(asked.dtype).nmant if asked.dtype.kind == "f" else 52
-        if self.largest > 2 ** (digits + 1) and any(
-            isinstance(key, float) for key in keys
-        ):
-            raise ValueError(
-                f"X has ids as {asked.dtype}, which cannot tell whole numbers above "
-                f"{2 ** (digits + 1)} apart, and ids go up to {self.largest}. Give them as whole "
-                "numbers in a column of a data frame, or as texts."
-            )
+    def find(self, ids):
+        """Return the rows of ids, or raise a KeyError for an unknown id."""
+        keys = ids.tolist()
+        if self.ids.dtype.kind in "mM" and ids.dtype.kind in "mM":
+            dates = ids.astype(self.ids.dtype)
+            # A moment within a day is not the id of the day.
+            is_exact = dates.astype(ids.dtype) == ids
+            keys = np.where(is_exact, dates.astype(object), None)
+        self._check_precision(ids, keys)
         rows = places_of(keys, self.row_of)
-        if len(where := np.flatnonzero(rows < 0)):
-            # By position: what X holds may be a text that nobody else should read.
+        unknown = np.flatnonzero(rows < 0)
+        if len(unknown):
+            # The message has positions, since an id may be a private text.
             raise KeyError(
-                f"No answer was recorded for {len(where)} of {len(asked)} rows of X (at "
-                f"{reprlib.repr(where.tolist())[1:-1]}); recorded are {self.known}. An unknown "
-                "row is never guessed."
+                f"No answer was recorded for {len(unknown)} of {len(ids)} rows of X "
+                f"(at {reprlib.repr(unknown.tolist())[1:-1]}); recorded are "
+                f"{self.known_ids}. An unknown row is never guessed."
             )
         return rows
 
-    def around(self, rows, named, others):
-        """A matrix with `named` at the label that was answered, and `others` at the others."""
-        answered = self.answers[rows][:, np.newaxis] == self.classes
-        return np.where(answered, named[:, np.newaxis], others[:, np.newaxis])
+    def _check_precision(self, ids, keys):
+        """Raise an error if ids are floats that cannot represent the largest id."""
+        n_bits = np.finfo(ids.dtype).nmant if ids.dtype.kind == "f" else 52
+        largest_exact = 2 ** (n_bits + 1)
+        has_floats = any(isinstance(key, float) for key in keys)
+        if self.largest_id > largest_exact and has_floats:
+            raise ValueError(
+                f"X has ids as {ids.dtype}, which cannot tell whole numbers above "
+                f"{largest_exact} apart, and ids go up to {self.largest_id}. Give them "
+                "as whole numbers in a column of a data frame, or as texts."
+            )
+
+    def spread(self, rows, answered, others):
+        """Return a matrix with one value for the answer and one for the others.
+
+        Parameters
+        ----------
+        rows : ndarray of int
+            Rows of the log.
+
+        answered, others : ndarray of shape (n_rows,)
+            Value of the label that was answered, and of each other label.
+        """
+        is_answer = self.answers[rows][:, np.newaxis] == self.classes
+        return np.where(is_answer, answered[:, np.newaxis], others[:, np.newaxis])
+
+
+def _common_index(predictions, scores):
+    """Return the index of pandas objects, or None. The indices must be equal."""
+    indices = []
+    for table in (predictions, scores):
+        if hasattr(table, "iloc"):
+            indices.append(table.index)
+    if not indices:
+        return None
+    if not indices[-1].equals(indices[0]):
+        raise ValueError("predictions and scores must have the same index.")
+    return indices[0]
+
+
+def _class_names(predictions, scores, classes, labels):
+    """Return the labels in the order of the columns of a matrix."""
+    if classes is not None:
+        return classes
+    tables = []
+    if np.ndim(scores) == 2:
+        tables.append(scores)
+    if _is_indicator(predictions):
+        tables.append(predictions)
+    for table in tables:
+        if is_frame(table):
+            return column_keys(table)
+    if labels is not None:
+        return np.unique(labels)
+    if tables:
+        return np.arange(np.shape(tables[0])[1])
+    raise ValueError(
+        "scores of shape (n_rows,) belong to labels: give predictions, or a score "
+        "matrix with one column per class."
+    )
+
+
+def _read_scores(scores, names, n_rows, *, has_labels):
+    """Return validated scores, one per row or one column per class, or None."""
+    if scores is None:
+        return None
+    if np.ndim(scores) == 1 and has_labels:
+        return check_numbers(scores, "scores", shape=(n_rows,), low=0, high=1)
+    table = in_order(scores, names.astype(str))
+    return check_numbers(table, "scores", shape=(n_rows, len(names)), low=0)
+
+
+def _read_indicators(predictions, scores, names):
+    """Return answers with several labels per row as a matrix, one column per class."""
+    columns = names.astype(str)
+    # The columns of a frame of scores name those of the predictions.
+    names_of_scores = column_keys(scores) or columns
+    table = in_order(in_order(predictions, map(str, names_of_scores)), columns)
+    shape = (num_samples(predictions), len(names))
+    table = check_numbers(table, "predictions", shape=shape)
+    if not np.isin(table, (0, 1)).all():
+        raise ValueError(
+            "predictions of several labels must be an indicator matrix of 0 and 1."
+        )
+    return table
+
+
+def _read_labels(labels, classes):
+    """Return answered labels in the type of the classes."""
+    is_unknown = ~np.isin(labels, classes)
+    if is_unknown.any():
+        raise ValueError(
+            f"predictions have the label {labels[is_unknown].tolist()[0]!r}, which is "
+            f"not in classes: {classes.tolist()!r}."
+        )
+    return classes[np.searchsorted(classes, labels)]
 
 
 _has_scores = available_if(lambda model: model.scores is not None)
@@ -174,30 +259,32 @@ _has_scores = available_if(lambda model: model.scores is not None)
 class RecordedClassifier(MemberClassifier):
     """Classifier that returns answers recorded in a log, by row number or id.
 
-    For whoever has the answers of a model but not the model: X says which row is meant.
+    Use it if you have the answers of a model but not the model. X has the row numbers
+    or ids.
 
     Parameters
     ----------
     predictions : array-like of shape (n_rows,) or (n_rows, n_classes), default=None
-        The label that was answered for each row; or, for several labels per row, an
-        indicator matrix. None takes the class with the largest score, the first of equals.
+        The answered label of each row. With several labels per row, an indicator
+        matrix. None takes the class with the largest score, the first of equal ones.
 
     scores : array-like of shape (n_rows,) or (n_rows, n_classes), default=None
-        The score in [0, 1] that each answered label came with; or a matrix of scores that
-        are not negative, one column per class, 0 where a class was not named.
+        The score in [0, 1] of each answered label. Or a matrix of scores of at least 0,
+        with one column per class, and 0 for a class without a score.
 
     classes : array-like of shape (n_classes,), default=None
-        The labels, in the order of the columns of a matrix; those of a frame that are labels
-        are found by name. None takes the columns of a frame, else the labels that occur, else
-        0, 1, ... Give it where the service knows labels that it never answered.
+        The labels, in the order of the columns of a matrix. Columns of a frame are
+        found by their names. None takes the columns of a frame, else the labels that
+        occur, else 0, 1,
+        ... Give it if the service has labels that it never answered.
 
     ids : array-like of shape (n_rows,), default=None
-        What X holds to ask for each row: numbers or strings. None takes the index of a
-        pandas object, else row numbers.
+        Id of each row, a number or a string. None takes the index of a pandas object,
+        else row numbers.
 
     column : int or str, default=None
-        Column of X that holds the row number or id, the others being features for someone
-        else. None requires X to have one column.
+        Column of X with the row number or id. The other columns are not read. None
+        requires X to have one column.
 
     Attributes
     ----------
@@ -206,13 +293,13 @@ class RecordedClassifier(MemberClassifier):
 
     See Also
     --------
-    CallableClassifier : Asks instead of looking up.
+    CallableClassifier : Calls a function for its answers.
 
     Notes
     -----
-    `fit` checks that every row is known and learns nothing. A log is trustworthy only for rows
-    that the recorded model was not trained on. :func:`~sklearn.base.clone` shares the arrays,
-    which are never written to.
+    `fit` checks that every row is recorded, and learns nothing. A log is valid only for
+    rows that the recorded model was not trained on. :func:`~sklearn.base.clone` shares
+    the arrays, which are read-only.
 
     Examples
     --------
@@ -226,7 +313,7 @@ class RecordedClassifier(MemberClassifier):
     >>> model.predict([[7]])
     Traceback (most recent call last):
     ...
-    KeyError: 'No answer was recorded for 1 of 1 rows of X (at 0); recorded are row numbers...
+    KeyError: 'No answer was recorded for 1 of 1 rows of X (at 0); recorded are row...
     """
 
     _parameter_constraints: dict = {
@@ -258,14 +345,20 @@ class RecordedClassifier(MemberClassifier):
         return self._recorded().classes
 
     def _recorded(self):
-        """The validated log; built at first use, and again when a parameter has changed."""
+        """Return the validated log. It is built again if a parameter has changed."""
         source = (self.predictions, self.scores, self.classes, self.ids)
         record = vars(self).get("_record")
-        if record is None or any(a is not b for a, b in zip(record.source, source)):
-            record = vars(self)["_record"] = _Record(*source)
+        is_current = record is not None
+        if is_current:
+            for old, new in zip(record.source, source):
+                is_current = is_current and old is new
+        if not is_current:
+            record = _Record(*source)
+            vars(self)["_record"] = record
         return record
 
     def _rows(self, X):
+        """Return the rows of the log that X asks for."""
         refuse_masked(X=X)
         (X,) = indexable(as_rows(X))
         if num_samples(X) == 0:
@@ -277,25 +370,25 @@ class RecordedClassifier(MemberClassifier):
                     f"column={self.column!r} is not one of X: {columns!r}."
                 )
             X = _safe_indexing(X, self.column, axis=1)
-        asked = np.asarray(X)
-        if asked.ndim == 2 and asked.shape[1] != 1:
+        ids = np.asarray(X)
+        if ids.ndim == 2 and ids.shape[1] != 1:
             raise ValueError(
-                f"X must have one column with row numbers or ids, got {asked.shape[1]}. Say "
-                "which it is with column."
+                f"X must have one column with row numbers or ids, got {ids.shape[1]}. "
+                "Say which it is with column."
             )
-        return self._recorded().find(asked.reshape(-1))
+        return self._recorded().find(ids.reshape(-1))
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> "RecordedClassifier":
-        """Check that every row is on record; nothing is learned.
+        """Check that every row is recorded. Nothing is learned.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, 1) or, with `column`, (n_samples, n_columns)
-            Row numbers or ids.
+        X : array-like of shape (n_samples, 1) or (n_samples, n_columns)
+            Row numbers or ids, in the column `column` if there are several.
 
         y : array-like, default=None
-            Labels; checked to be some, and not used.
+            Labels. They are checked and not used.
 
         Returns
         -------
@@ -314,69 +407,75 @@ class RecordedClassifier(MemberClassifier):
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The recorded answers.
+        """Return the recorded answers.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, 1) or, with `column`, (n_samples, n_columns)
-            Row numbers or ids.
+        X : array-like of shape (n_samples, 1) or (n_samples, n_columns)
+            Row numbers or ids, in the column `column` if there are several.
 
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Labels, or an indicator matrix where that was recorded.
+            Labels, or an indicator matrix if that was recorded.
         """
         return self._recorded().answers[self._rows(X)]
 
     @_has_scores
     def predict_scores(self, X: Any) -> NDArray[np.float64]:
-        """The recorded scores as a matrix, 0 where a class was not named.
+        """Return the recorded scores as a matrix, 0 for a class without a score.
 
-        A label that was named with a score of 0 keeps a hair more: it stays the answer.
+        An answered label with a score of 0 gets the smallest positive number, so that
+        it stays the answer.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, 1) or, with `column`, (n_samples, n_columns)
-            Row numbers or ids.
+        X : array-like of shape (n_samples, 1) or (n_samples, n_columns)
+            Row numbers or ids, in the column `column` if there are several.
 
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
             Columns in the order of ``classes_``.
         """
-        record, rows = self._recorded(), self._rows(X)
+        record = self._recorded()
+        rows = self._rows(X)
         if record.scores.ndim == 2:
             return record.scores[rows]
-        named = np.maximum(record.scores[rows], np.finfo(np.float64).tiny)
-        return record.around(rows, named, np.zeros(len(rows)))
+        answered = np.maximum(record.scores[rows], np.finfo(np.float64).tiny)
+        return record.spread(rows, answered, np.zeros(len(rows)))
 
     @_has_scores
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """The recorded scores as probabilities.
+        """Return the recorded scores as probabilities.
 
-        - A label with one score: that is its probability, and the rest is spread evenly over
-          the other classes. A score below ``1 / n_classes`` is raised to a hair above it: the
-          answered label stays the most probable one.
-        - A score matrix: rows divided by their sums; even where all are 0.
-        - Several labels per row: the scores as they are, one probability per label. Scores
-          above 1 are an error.
+        - One score per row is the probability of the answered label. The other classes
+          share the rest evenly. A score below ``1 / n_classes`` is raised to slightly
+          more than that, so that the answered label stays the most probable one.
+        - Rows of a score matrix are divided by their sums. A row of zeros becomes even.
+        - With several labels per row, the scores are the probabilities of the labels.
+          Scores above 1 are an error.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, 1) or, with `column`, (n_samples, n_columns)
-            Row numbers or ids.
+        X : array-like of shape (n_samples, 1) or (n_samples, n_columns)
+            Row numbers or ids, in the column `column` if there are several.
 
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
             Columns in the order of ``classes_``.
         """
-        record, rows = self._recorded(), self._rows(X)
-        scores, n_classes = record.scores[rows], len(record.classes)
+        record = self._recorded()
+        rows = self._rows(X)
+        scores = record.scores[rows]
+        n_classes = len(record.classes)
         if scores.ndim == 1:
-            named = np.maximum(scores, min((1 + 1e-9) / n_classes, 1.0))
-            return record.around(rows, named, (1 - named) / max(n_classes - 1, 1))
-        if record.multilabel:
+            smallest = min((1 + _TIE_BREAK) / n_classes, 1.0)
+            answered = np.maximum(scores, smallest)
+            others = (1 - answered) / max(n_classes - 1, 1)
+            return record.spread(rows, answered, others)
+        if record.is_multilabel:
             return check_probabilities(scores, type(self).__name__, total=None)
         total = scores.sum(axis=1, keepdims=True)
         even = np.full_like(scores, 1 / n_classes)

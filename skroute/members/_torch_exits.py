@@ -1,6 +1,6 @@
-"""The torch side of nets with exits: stages and heads, their training, a pass of rows through them.
+"""The torch part of nets with exits: stages and heads, training, prediction.
 
-Imported where it is used, since it imports torch.
+This module imports torch. Other modules import it only where they need it.
 """
 
 import io
@@ -21,36 +21,53 @@ from skroute.utils._optional import import_optional
 
 
 class AllExits(nn.Module):
-    """The stages and heads of a net, and the scores of every exit, to train all heads together."""
+    """The stages and heads of a net, as a module that returns all scores.
+
+    Parameters
+    ----------
+    stages, heads : list of torch.nn.Module
+        One head for each stage.
+    """
 
     def __init__(self, stages, heads):
         super().__init__()
-        self.stages, self.heads = nn.ModuleList(stages), nn.ModuleList(heads)
+        self.stages = nn.ModuleList(stages)
+        self.heads = nn.ModuleList(heads)
         embeddings = (nn.Embedding, nn.EmbeddingBag)
-        self.looks_up = any(
-            isinstance(part, embeddings) for part in self.stages[0].modules()
+        # An embedding reads whole numbers.
+        self.has_embedding = any(
+            isinstance(module, embeddings) for module in self.stages[0].modules()
         )
 
     def cast(self, X):
-        """A tensor of rows in the type that the first stage takes; whole numbers to look up."""
-        if self.looks_up and not X.is_floating_point():
+        """Return a tensor of rows in the type that the first stage takes."""
+        if self.has_embedding and not X.is_floating_point():
             return X.to(torch.int64)
-        floating = (p.dtype for p in self.parameters() if p.is_floating_point())
-        return X.to(next(floating, torch.get_default_dtype()))
+        for parameter in self.parameters():
+            if parameter.is_floating_point():
+                return X.to(parameter.dtype)
+        return X.to(torch.get_default_dtype())
 
     def first_state(self, X, rows):
-        """A copy of some rows as the first stage takes them, which may work in place."""
+        """Return a copy of rows on the device, which the first stage may change."""
         return self.cast(torch.as_tensor(_safe_indexing(X, rows))).to(device_of(self))
 
     def scores(self, exit, state):
-        """Scores of a head, which may work in place: it is given a copy. Of one it makes two."""
+        """Return the scores of a head, shape (n_rows, n_classes).
+
+        The head gets a copy of the state, which it may change. If it returns one score,
+        the score of the first class is 0.
+        """
         scores = self.heads[exit](map_state(torch.clone, state))
         scores = scores.reshape(len(scores), -1)
-        return nn.functional.pad(scores, (1, 0)) if scores.shape[1] == 1 else scores
+        if scores.shape[1] == 1:
+            return nn.functional.pad(scores, (1, 0))
+        return scores
 
     def forward(self, X):
-        """Scores of each exit, the last one first: skorch predicts with the first."""
-        scores, state = [], self.cast(X)
+        """Return the scores of all exits, the last first, by which skorch predicts."""
+        scores = []
+        state = self.cast(X)
         for exit, stage in enumerate(self.stages):
             state = stage(state)
             scores.append(self.scores(exit, state))
@@ -58,73 +75,117 @@ class AllExits(nn.Module):
 
 
 def device_of(module):
-    """Where a module's parameters are."""
-    return next(
-        (parameter.device for parameter in module.parameters()), torch.device("cpu")
-    )
+    """Return the device of a module's parameters, the CPU if it has none."""
+    for parameter in module.parameters():
+        return parameter.device
+    return torch.device("cpu")
 
 
 # Hidden states: tensors, or tensors and None in tuples, lists and mappings of any type.
 
 
 def map_state(function, *states):
-    """What a function makes of the tensors at each place of hidden states of one form."""
+    """Apply a function to the tensors of hidden states that have the same structure.
+
+    Parameters
+    ----------
+    function : callable
+        Called with the tensors at one place of all states.
+
+    *states : tensor, None, tuple, list or mapping
+        Hidden states.
+
+    Returns
+    -------
+    tensor, None, tuple, list or mapping
+        The results in the structure of the states.
+    """
     first = states[0]
     if isinstance(first, torch.Tensor):
         return function(*states)
     if first is None:
         return None
     if isinstance(first, Mapping):
-        out = copy(first)
+        mapped = copy(first)
         for key in first:
-            out[key] = map_state(function, *(state[key] for state in states))
-        return out
+            mapped[key] = map_state(function, *(state[key] for state in states))
+        return mapped
     if not isinstance(first, (tuple, list)):
         raise TypeError(
-            "A hidden state may hold tensors and None, in tuples, lists and mappings; it cannot "
-            f"hold a {type(first).__name__}."
+            "A hidden state may hold tensors and None, in tuples, lists and mappings; "
+            f"it cannot hold a {type(first).__name__}."
         )
-    parts = [map_state(function, *group) for group in zip(*states)]
-    return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
+    entries = [map_state(function, *group) for group in zip(*states)]
+    if hasattr(first, "_fields"):
+        # A named tuple takes its entries one by one.
+        return type(first)(*entries)
+    return type(first)(entries)
 
 
 def take_rows(state, rows):
-    """A copy of some rows of a hidden state."""
+    """Return a copy of some rows of a hidden state."""
     return map_state(lambda tensor: tensor[torch.as_tensor(rows)], state)
 
 
 class SummedCrossEntropy(nn.CrossEntropyLoss):
-    """Weighted sum of the cross-entropies of all exits."""
+    """Weighted sum of the cross-entropies of all exits.
+
+    Parameters
+    ----------
+    exit_weights : list of float
+        Weight of each exit, from the first to the last.
+    """
 
     def __init__(self, exit_weights):
         super().__init__()
         self.exit_weights = exit_weights
 
     def forward(self, scores, target):
-        """Loss of the scores as :class:`AllExits` gives them."""
-        losses = (
-            nn.functional.cross_entropy(part, target) for part in reversed(scores)
-        )
-        return sum(weight * loss for weight, loss in zip(self.exit_weights, losses))
+        """Return the loss of the scores of :class:`AllExits`."""
+        loss = 0
+        for weight, scores_of_exit in zip(self.exit_weights, reversed(scores)):
+            loss = loss + weight * nn.functional.cross_entropy(scores_of_exit, target)
+        return loss
 
 
 def available_device(device):
-    """The torch device of this name, or a ValueError that says why there is none."""
+    """Return the torch device of this name, or raise a ValueError with the reason."""
     try:
-        one = torch.zeros(1, device=device)
-        one.item()
-    # By what is amiss: no such name, no driver, "meta" (which computes nothing): RuntimeError;
-    # a build without CUDA or XPU: AssertionError; a backend that is a package of its own (hpu):
-    # ImportError.
+        tensor = torch.zeros(1, device=device)
+        tensor.item()
+    # RuntimeError: an unknown name, no driver, or "meta", which computes nothing.
+    # AssertionError: a build without CUDA or XPU.
+    # ImportError: a backend in a package of its own (hpu).
     except (RuntimeError, AssertionError, ImportError) as error:
         raise ValueError(
-            f'device={str(device)!r} is not available here ({error}). Use device=None or "cpu".'
+            f"device={str(device)!r} is not available here ({error}). "
+            'Use device=None or "cpu".'
         ) from error
-    return one.device
+    return tensor.device
 
 
 def build(module, n_features, n_classes, device, *, trained):
-    """The module to work on: a new one, or the one given; a copy of it if `fit` would change it."""
+    """Return the net that `fit` works on.
+
+    Parameters
+    ----------
+    module : torch.nn.Module or callable
+        The net, which is copied if `fit` would change it, or a function that builds
+        one.
+
+    n_features, n_classes : int
+        Arguments of this function.
+
+    device : torch.device or None
+        Device of the result. None keeps that of the module.
+
+    trained : bool
+        True if the net is already trained, so that `fit` does not change its weights.
+
+    Returns
+    -------
+    torch.nn.Module
+    """
     if isinstance(module, nn.Module):
         lazy = any(is_lazy(parameter) for parameter in module.parameters())
         keeps = trained and not lazy and device in (None, device_of(module))
@@ -133,14 +194,17 @@ def build(module, n_features, n_classes, device, *, trained):
         built = module(n_features, n_classes)
         if not isinstance(built, nn.Module):
             raise TypeError(
-                "module must be a torch.nn.Module or a function (n_features, n_classes) that "
-                f"returns one, got {module!r}, which returned {built!r}."
+                "module must be a torch.nn.Module or a function (n_features, "
+                f"n_classes) that returns one, got {module!r}, which returned "
+                f"{built!r}."
             )
-    return built if device is None else built.to(device)
+    if device is None:
+        return built
+    return built.to(device)
 
 
 def find_exits(module, stages, heads):
-    """The stages and heads of a module by name."""
+    """Return the stages and heads of a module, by their names, as `AllExits`."""
     stages = _find_parts(module, stages, "stages")
     heads = _find_parts(module, heads, "heads")
     if not stages or len(stages) != len(heads):
@@ -152,60 +216,108 @@ def find_exits(module, stages, heads):
 
 
 def _find_parts(module, names, attribute):
-    """Submodules by name; where there are no names, the children of ``module.<attribute>``."""
-    has = [name for name, _ in module.named_children()]
+    """Return submodules by name, by default the children of an attribute."""
+    children = [name for name, _ in module.named_children()]
     if names is None:
-        parts = getattr(module, attribute, None)
-        if not isinstance(parts, (nn.ModuleList, nn.Sequential)):
+        modules = getattr(module, attribute, None)
+        if not isinstance(modules, (nn.ModuleList, nn.Sequential)):
             raise ValueError(
                 f"{attribute}=None needs a module with a ModuleList {attribute!r}, got "
-                f"{type(module).__name__} without. Give the names of its submodules: {has!r}."
+                f"{type(module).__name__} without. Give the names of its submodules: "
+                f"{children!r}."
             )
-        return list(parts)
-    names = [[part] if isinstance(part, str) else list(part) for part in names]
-    known = dict(module.named_modules(remove_duplicate=False))
-    if unknown := [name for part in names for name in part if name not in known]:
-        raise ValueError(
-            f"{attribute} names {unknown[0]!r}, which is no submodule of "
-            f"{type(module).__name__}; it has {has!r}."
-        )
-    return [nn.Sequential(*(known[name] for name in part)) for part in names]
+        return list(modules)
+    submodules = dict(module.named_modules(remove_duplicate=False))
+    parts = []
+    for names_of_part in names:
+        if isinstance(names_of_part, str):
+            names_of_part = [names_of_part]
+        layers = []
+        for name in names_of_part:
+            if name not in submodules:
+                raise ValueError(
+                    f"{attribute} names {name!r}, which is no submodule of "
+                    f"{type(module).__name__}; it has {children!r}."
+                )
+            layers.append(submodules[name])
+        parts.append(nn.Sequential(*layers))
+    return parts
 
 
 def look_at(exits, X, classes):
-    """Check stages and heads by passing two rows, then one; that also sizes lazy layers."""
-    if len(devices := {str(parameter.device) for parameter in exits.parameters()}) > 1:
+    """Check stages and heads with two rows and with one. This sizes lazy layers."""
+    devices = {str(parameter.device) for parameter in exits.parameters()}
+    if len(devices) > 1:
         raise ValueError(
-            f"module is spread over the devices {sorted(devices)!r}; a MultiExitClassifier keeps "
-            "its net on one. Move it, or name the one in device."
+            f"module is spread over the devices {sorted(devices)!r}; a "
+            "MultiExitClassifier keeps its net on one. Move it, or name the one in "
+            "device."
         )
     exits.eval()
-    # Not inference_mode: parameters made in it could not be trained.
+    # Not inference_mode, since parameters that are created in it cannot be trained.
     with torch.no_grad():
         for n in (2, 1):
             state = exits.first_state(X, np.arange(n))
             for k, stage in enumerate(exits.stages):
-                state, shapes = stage(state), []
-                map_state(
-                    lambda part, shapes=shapes: shapes.append(tuple(part.shape)), state
-                )
+                state = stage(state)
+                shapes = _shapes_of(state)
                 if not shapes or any(shape[:1] != (n,) for shape in shapes):
                     raise ValueError(
-                        "Each tensor of a hidden state must have one entry for each row along "
-                        f"its first axis, got the shapes {shapes!r} for {n} rows from stage {k}, "
-                        "counted from 0. Make a tensor that all rows share a buffer of the "
-                        "module, or expand it."
+                        "Each tensor of a hidden state must have one entry for each "
+                        f"row along its first axis, got the shapes {shapes!r} for {n} "
+                        f"rows from stage {k}, counted from 0. Make a tensor that all "
+                        "rows share a buffer of the module, or expand it."
                     )
                 scores = exits.scores(k, state)
                 if scores.shape != (n, len(classes)):
                     raise ValueError(
-                        f"Head {k} gives {scores.shape[1]} scores for each of {len(scores)} rows, "
-                        f"but there are {n} rows and {len(classes)} classes: {classes.tolist()!r}."
+                        f"Head {k} gives {scores.shape[1]} scores for each of "
+                        f"{len(scores)} rows, but there are {n} rows and "
+                        f"{len(classes)} classes: {classes.tolist()!r}."
                     )
 
 
-def train(exits, X, y, exit_weights, net_params, *, batch_size, **own):
-    """Train all exits together with skorch, in place; returns its history."""
+def _shapes_of(state):
+    """Return the shapes of all tensors of a hidden state."""
+    shapes = []
+    map_state(lambda tensor: shapes.append(tuple(tensor.shape)), state)
+    return shapes
+
+
+def train(exits, X, y, exit_weights, net_params, *, max_epochs, lr, batch_size):
+    """Train all exits together with skorch, in place.
+
+    Parameters
+    ----------
+    exits : AllExits
+        The net.
+
+    X : ndarray or tensor of n_rows rows
+        Training rows.
+
+    y : ndarray of shape (n_rows,), dtype=int64
+        Positions of the classes.
+
+    exit_weights : list of float
+        Weight of the loss of each exit.
+
+    net_params : dict or None
+        Further parameters of :class:`skorch.NeuralNetClassifier`.
+
+    max_epochs : int
+        Passes over the rows.
+
+    lr : float
+        Learning rate.
+
+    batch_size : int
+        Rows per training step.
+
+    Returns
+    -------
+    list of dict
+        Record of each epoch, without its batches.
+    """
     skorch = import_optional("skorch", "MultiExitClassifier")
     params = {
         "optimizer": torch.optim.Adam,
@@ -214,43 +326,43 @@ def train(exits, X, y, exit_weights, net_params, *, batch_size, **own):
         "iterator_train__shuffle": True,
         **(net_params or {}),
     }
-    normalises = any(isinstance(part, _BatchNorm) for part in exits.modules())
-    if (
-        normalises
-        and len(y) % batch_size == 1 < len(y)
-        and params["train_split"] is None
-    ):
-        # Of a single row batch normalisation knows no variance. It is another row in each epoch.
+    normalises = any(isinstance(module, _BatchNorm) for module in exits.modules())
+    last_batch_has_one_row = len(y) > 1 and len(y) % batch_size == 1
+    if normalises and last_batch_has_one_row and params["train_split"] is None:
+        # Batch normalisation needs a variance, which one row does not have. Another row
+        # is left out in each epoch.
         params.setdefault("iterator_train__drop_last", True)
-    own |= {
-        "criterion": SummedCrossEntropy(exit_weights),
-        "device": str(device_of(exits)),
-    }
-    net = skorch.NeuralNetClassifier(exits, batch_size=batch_size, **own, **params)
-    # On the host: on a device each row would be taken in a launch of its own. A tensor on memory
-    # that may not be written to is not allowed.
-    is_tensor = isinstance(X, torch.Tensor)
-    X = (
-        X.cpu()
-        if is_tensor
-        else torch.as_tensor(np.require(X, requirements=["C", "W"]))
+    net = skorch.NeuralNetClassifier(
+        exits,
+        batch_size=batch_size,
+        max_epochs=max_epochs,
+        lr=lr,
+        criterion=SummedCrossEntropy(exit_weights),
+        device=str(device_of(exits)),
+        **params,
     )
-    net.fit(X, torch.as_tensor(y))
+    # Rows are on the host. On a device, each row would be indexed by a kernel launch.
+    if isinstance(X, torch.Tensor):
+        rows = X.cpu()
+    else:
+        # torch does not allow tensors on read-only memory.
+        rows = torch.as_tensor(np.require(X, requirements=["C", "W"]))
+    net.fit(rows, torch.as_tensor(y))
     exits.zero_grad()
-    return [
-        {key: value for key, value in epoch.items() if key != "batches"}
-        for epoch in net.history
-    ]
+    history = []
+    for epoch in net.history:
+        history.append({key: epoch[key] for key in epoch if key != "batches"})
+    return history
 
 
 def on_the_host(state):
-    """The state of an estimator with its modules in host memory."""
-    modules = {
-        name: part
-        for name, part in state.items()
-        if isinstance(part, nn.Module) and device_of(part).type != "cpu"
-    }
-    # In one go: a module that is both stays one. A full device could not hold a copy.
+    """Return the state of an estimator with its modules in host memory."""
+    modules = {}
+    for name, value in state.items():
+        if isinstance(value, nn.Module) and device_of(value).type != "cpu":
+            modules[name] = value
+    # All modules are saved together, so that shared ones stay shared. They are not
+    # copied on the device, which may be full.
     buffer = io.BytesIO()
     torch.save(modules, buffer)
     buffer.seek(0)
@@ -258,100 +370,135 @@ def on_the_host(state):
 
 
 class ExitRun:
-    """One pass of some rows through the stages of a net, row by row as far as asked.
+    """One pass of rows through the stages of a net, where each row may stop anywhere.
 
-    What a stage made of a row is held until the row goes on or is released, and is where the
-    next stage starts: no stage sees a row twice. ``depth`` says for each row how many stages it
-    has been through: 0 again for rows that were released, which start from the beginning.
+    The state of a row is held until the row goes on or is released. The next stage
+    starts from it, so that no stage gets a row twice.
+
+    Parameters
+    ----------
+    exits : AllExits
+        The net, in evaluation mode.
+
+    n_classes : int
+        Number of classes.
+
+    X : indexable
+        Validated rows.
+
+    batch_size : int
+        Rows that a stage takes at once.
+
+    Attributes
+    ----------
+    depth : ndarray of shape (n_rows,), dtype=int64
+        Number of stages that each row has passed. It is 0 again for released rows.
     """
 
     def __init__(self, exits, n_classes, X, batch_size):
-        self.exits, self.n_classes = exits, n_classes
-        self.X, self.batch_size = X, batch_size
+        self.exits = exits
+        self.n_classes = n_classes
+        self.X = X
+        self.batch_size = batch_size
         self.depth = np.zeros(num_samples(X), dtype=np.int64)
-        # By depth: the rows that wait there and their states, in the parts that they came in.
+        # Rows and their states by depth, in the batches in which they came.
         self._held: dict[int, list[tuple[np.ndarray, Any]]] = {}
 
     def branch(self):
-        """A run that goes on from here, and leaves this one where it is."""
+        """Return a run that goes on from here. This one does not change."""
         run = copy(self)
-        run.depth, run._held = self.depth.copy(), self._held.copy()
+        run.depth = self.depth.copy()
+        run._held = self._held.copy()
         return run
 
     def logits(self, exit, rows=None):
-        """Scores of one exit, from 0, for some rows, which go through the stages up to it.
+        """Put rows through the stages up to an exit, and return its scores.
 
-        No row is given twice, and none has been as far as this exit; None means all rows. The
-        heads of exits that are passed on the way are not evaluated. Returns an ndarray of shape
-        (n_rows, n_classes), float64.
+        The heads of earlier exits are not evaluated.
+
+        Parameters
+        ----------
+        exit : int
+            From 0.
+
+        rows : array-like of int, default=None
+            Positions of different rows that have not reached this exit. None is all
+            rows.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_classes), dtype=float64
         """
-        rows = (
-            np.arange(len(self.depth))
-            if rows is None
-            else np.asarray(rows, dtype=np.int64)
-        )
+        if rows is None:
+            rows = np.arange(len(self.depth))
+        rows = np.asarray(rows, dtype=np.int64)
         depths = self.depth[rows]
         if depths.max(initial=0) > exit:
             raise ValueError(
                 f"Exit {exit} has been passed already by some of these rows."
             )
-        out = np.empty((len(rows), self.n_classes))
+        scores = np.empty((len(rows), self.n_classes))
         with torch.inference_mode():
             for depth in np.unique(depths):
-                at = np.flatnonzero(depths == depth)
-                out[at] = self._advance(rows[at], depth, exit)
-        return out
+                is_here = depths == depth
+                scores[is_here] = self._advance(rows[is_here], depth, exit)
+        return scores
 
     def proba(self, exit, rows=None):
-        """Class probabilities of one exit; parameters and shape as of :meth:`logits`."""
+        """Return the class probabilities of one exit, see :meth:`logits`."""
         return softmax(self.logits(exit, rows), axis=1)
 
     def release(self, rows):
-        """Hold no longer what rows need to go on, by position: those that will not."""
+        """Release the states of rows that will not go on, by position."""
         self.depth[rows] = 0
         for depth in self._held:
             self._tidy(depth)
 
     def _advance(self, rows, depth, exit):
-        """Scores of an exit for rows of one depth; after a failure those of some batches are on."""
+        """Return the scores of an exit for rows of one depth.
+
+        If a batch fails, the rows of earlier batches have advanced.
+        """
         scores = []
         if depth:
-            held, waiting = self._tidy(depth)
-            # Of a row that was released and came again, the last place.
-            place = np.empty(len(self.depth), dtype=np.int64)
-            place[held] = np.arange(len(held))
+            held_rows, held_state = self._tidy(depth)
+            # A row that was released and came again is held twice. The last place
+            # counts.
+            place_of_row = np.empty(len(self.depth), dtype=np.int64)
+            place_of_row[held_rows] = np.arange(len(held_rows))
         for batch in gen_batches(len(rows), self.batch_size):
-            some = rows[batch]
-            # A stage may work in place: both are copies.
+            batch_rows = rows[batch]
+            # Both states are copies, since a stage may change its input.
             if depth:
-                state = take_rows(waiting, place[some])
+                state = take_rows(held_state, place_of_row[batch_rows])
             else:
-                state = self.exits.first_state(self.X, some)
+                state = self.exits.first_state(self.X, batch_rows)
             for stage in self.exits.stages[depth : exit + 1]:
                 state = stage(state)
-            # Not the other way round: some devices know no float64.
+            # First to the CPU, since some devices do not have float64.
             scores.append(self.exits.scores(exit, state).cpu().double().numpy())
-            self.depth[some] = exit + 1
+            self.depth[batch_rows] = exit + 1
             if exit + 1 < len(self.exits.stages):
-                self._held[exit + 1] = [*self._held.get(exit + 1, []), (some, state)]
+                earlier = self._held.get(exit + 1, [])
+                self._held[exit + 1] = [*earlier, (batch_rows, state)]
         if depth:
             self._tidy(depth)
         return np.concatenate(scores)
 
     def _tidy(self, depth):
-        """The rows held at a depth and their states, joined; rows that left go once they are most.
+        """Return the rows held at a depth, and their joined states.
 
-        A copy each time that some rows leave would cost more than what it frees.
+        States of rows that have left are dropped when they are the majority. A copy
+        after each leaving would cost more than it frees.
         """
-        rows, states = zip(*self._held[depth])
-        rows = np.concatenate(rows)
-        state = (
-            map_state(lambda *parts: torch.cat(parts), *states)
-            if states[1:]
-            else states[0]
-        )
+        batches, states = zip(*self._held[depth])
+        rows = np.concatenate(batches)
+        state = states[0]
+        if len(states) > 1:
+            state = map_state(lambda *tensors: torch.cat(tensors), *states)
         stays = np.flatnonzero(self.depth[rows] == depth)
         if 2 * len(stays) < len(rows):
-            rows, state = rows[stays], take_rows(state, stays)
+            rows = rows[stays]
+            state = take_rows(state, stays)
         self._held[depth] = [(rows, state)]
         return rows, state

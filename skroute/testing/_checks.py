@@ -1,4 +1,4 @@
-"""Checks that every decision estimator must pass, whatever it decides.
+"""Checks that every decision estimator must pass.
 
 Each check takes an unfitted estimator and uses public methods alone. A check raises an
 AssertionError if the estimator breaks the cost protocol.
@@ -19,7 +19,8 @@ from skroute.base import CostAwareMixin, Plan, Routed
 from skroute.testing._data import make_rows, make_target
 from skroute.utils._compat import StrOptions
 
-# Parameters that a fitted estimator may read when it is called. All others act at the next fit.
+# Parameters that a fitted estimator may read when it is called. All others act at the
+# next fit.
 ACT_AT_ONCE = frozenset(
     {
         "budget",
@@ -40,18 +41,19 @@ def check_decision_estimator(
 ) -> Iterator[tuple[Any, Callable[[Any], None]]]:
     """Yield the checks that a decision estimator must pass.
 
-    They are used as scikit-learn's ``estimator_checks_generator``: each pair is one test. An
-    estimator that passes them can be measured, certified and put into a pipeline like those of
-    skroute.
+    They are used as scikit-learn's ``estimator_checks_generator``: each pair is one
+    test. An estimator that passes them can be measured, certified and put into a
+    pipeline like those of skroute.
 
     Parameters
     ----------
     estimator : estimator
-        An unfitted decision estimator, small enough to be fitted many times on 120 rows with six
-        features. Classifiers are given three labels that are texts, regressors positive numbers,
-        and other estimators a table of quality with a column for each of their `costs`. The
-        parameters `budget`, `policy`, `reg_lambda`, `costs`, `exchange_rate`, `max_rounds` and
-        `max_cost` may act on a fitted estimator. All others must act at the next `fit`.
+        An unfitted decision estimator, small enough to be fitted many times on 120 rows
+        with six features. Classifiers are given three labels that are texts, regressors
+        positive numbers, and other estimators a table of quality with a column for each
+        of their `costs`. The parameters `budget`, `policy`, `reg_lambda`, `costs`,
+        `exchange_rate`, `max_rounds` and `max_cost` may act on a fitted estimator. All
+        others must act at the next `fit`.
 
     Yields
     ------
@@ -94,7 +96,7 @@ def check_decision_estimator(
 
 
 def fit_on_rows(estimator):
-    """Return a copy that is fitted on the rows of the checks. Equal estimators are fitted once."""
+    """Return a copy that is fitted on the rows of the checks, from a cache."""
     return pickle.loads(_pickle_of_fitted(pickle.dumps(clone(estimator))))
 
 
@@ -144,7 +146,7 @@ def check_calls_are_views_of_one_pass(estimator):
 
 
 def check_probabilities_sum_to_one(estimator):
-    """`predict_proba`, where there is one, has a column per class, and its rows sum to 1."""
+    """Check that `predict_proba` has a column per class, and rows that sum to 1."""
     fitted = fit_on_rows(estimator)
     X_new = make_rows()[2]
     if hasattr(fitted, "predict_proba"):
@@ -154,7 +156,7 @@ def check_probabilities_sum_to_one(estimator):
 
 
 def check_plan_and_answer(estimator):
-    """A plan has routes and costs, and its answers are those of `predict`."""
+    """Check that a plan has routes and costs, and gives the answers of `predict`."""
     fitted = fit_on_rows(estimator)
     X_new = make_rows()[2]
     plan = fitted.plan(X_new, fitted.make_call(np.inf))
@@ -179,7 +181,7 @@ def check_single_choices(estimator):
 
 
 def check_signatures_are_true(estimator):
-    """A keyword that a signature shows is taken; any other is refused by name."""
+    """Check that signatures are true: other keywords are refused by name."""
     fitted = fit_on_rows(estimator)
     X_new = make_rows()[2]
     declared = [parameter.name for parameter in fitted.call_parameters]
@@ -198,7 +200,7 @@ def check_signatures_are_true(estimator):
 
 
 def check_smallest_budget(estimator):
-    """At the smallest feasible budget the mean cost is at most this budget; below is an error."""
+    """Check that the smallest feasible budget is kept, and a smaller one refused."""
     fitted = fit_on_rows(estimator)
     X, labels, X_new, _ = make_rows()
     least = fitted.min_budget_
@@ -230,7 +232,7 @@ def check_unlimited_budget(estimator):
 
 
 def check_larger_budgets_spend_no_less(estimator):
-    """The mean cost never falls with the budget."""
+    """Check that the mean cost never falls with the budget."""
     fitted = fit_on_rows(estimator)
     X_new = make_rows()[2]
     least = fitted.min_budget_
@@ -261,7 +263,7 @@ def check_rows_are_decided_alone(estimator):
 
 
 def check_deciding_changes_nothing(estimator):
-    """Calls leave no trace in a fitted estimator."""
+    """Check that calls do not change a fitted estimator."""
     fitted = fit_on_rows(estimator)
     X_new = make_rows()[2]
     budget = middle_budget(fitted)
@@ -272,7 +274,7 @@ def check_deciding_changes_nothing(estimator):
 
 
 def check_parameters_act_at_the_next_fit(estimator):
-    """After `fit`, a parameter that does not act at once changes nothing or is refused."""
+    """Check that a parameter set after `fit` acts at the next `fit` or is refused."""
     fitted = fit_on_rows(estimator)
     X_new = make_rows()[2]
     expected = fitted.predict_routed(X_new)
@@ -283,17 +285,17 @@ def check_parameters_act_at_the_next_fit(estimator):
             continue
         fitted.set_params(**{name: other})
         try:
-            found = fitted.predict_routed(X_new)
+            decided = fitted.predict_routed(X_new)
         except ValueError as error:
             # It is refused in words instead.
             assert name in str(error)
         else:
-            assert_same_decisions(expected, found)
+            assert_same_decisions(expected, decided)
         fitted.set_params(**{name: value})
 
 
 def another_value(value, constraints):
-    """Return a value of the same kind that `fit` would take, or None if there is no simple one."""
+    """Return another value that `fit` would take, or None if none is simple."""
     if isinstance(value, str):
         options = []
         for constraint in constraints:
@@ -311,17 +313,17 @@ def another_value(value, constraints):
 
 
 def check_budget_acts_at_once(estimator):
-    """A budget that is set after `fit` decides as if it had been there in `fit`."""
+    """Check that a budget set after `fit` decides like one set before."""
     fitted = fit_on_rows(estimator)
     X_new = make_rows()[2]
     budget = middle_budget(fitted)
     refitted = fit_on_rows(clone(estimator).set_params(budget=budget))
-    found = fitted.set_params(budget=budget).predict_routed(X_new)
-    assert_same_decisions(found, refitted.predict_routed(X_new))
+    decided = fitted.set_params(budget=budget).predict_routed(X_new)
+    assert_same_decisions(decided, refitted.predict_routed(X_new))
 
 
 def check_unit_of_costs(estimator):
-    """Dollars or cents: in another unit of costs and budget, the decisions are the same."""
+    """Check that decisions do not depend on the unit of costs and budget."""
     costs = estimator.get_params(deep=False).get("costs")
     if costs is None or isinstance(costs, str):
         return
@@ -334,14 +336,16 @@ def check_unit_of_costs(estimator):
             change = {"costs": unit * np.asarray(costs)}
         if estimator.budget is not None:
             change["budget"] = unit * estimator.budget
-        found = fit_on_rows(clone(estimator).set_params(**change)).predict_routed(X_new)
-        assert_array_equal(expected.y_pred, found.y_pred)
-        assert_array_equal(expected.route, found.route)
-        assert_allclose(found.cost, unit * expected.cost, rtol=1e-12)
+        decided = fit_on_rows(clone(estimator).set_params(**change)).predict_routed(
+            X_new
+        )
+        assert_array_equal(expected.y_pred, decided.y_pred)
+        assert_array_equal(expected.route, decided.route)
+        assert_allclose(decided.cost, unit * expected.cost, rtol=1e-12)
 
 
 def check_masked_entries_are_refused(estimator):
-    """Numbers under a mask are not read as if they were known."""
+    """Check that masked entries are refused."""
     X, labels, X_new, _ = make_rows()
     y = make_target(estimator, labels)
     some = np.arange(len(X)) % 7 == 0
@@ -372,7 +376,7 @@ def check_failed_fit_leaves_nothing_fitted(estimator):
 
 
 def check_pickles(estimator):
-    """A pickle of a fitted estimator decides as the estimator does."""
+    """Check that a pickle decides like the fitted estimator."""
     fitted = fit_on_rows(estimator)
     X_new = make_rows()[2]
     loaded = pickle.loads(pickle.dumps(fitted))

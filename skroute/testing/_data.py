@@ -30,10 +30,10 @@ def make_rows(n_samples=240, seed=0):
 
 
 def make_target(estimator, labels):
-    """Return what an estimator learns from: labels, numbers, or the quality of each choice.
+    """Return the target of an estimator: labels, numbers, or qualities of choices.
 
-    An estimator that is neither a classifier nor a regressor routes between choices by a table of
-    their quality, with one column for each of its `costs`.
+    An estimator that is neither a classifier nor a regressor routes between choices by
+    a table of their quality, with one column for each of its `costs`.
     """
     if is_regressor(estimator):
         return np.searchsorted(LABELS, labels) + 0.5

@@ -1,8 +1,8 @@
 """Where data sets live, and how a missing one is fetched.
 
-Every set is one file below the data home. A fetcher compares its content with the known digest;
-where the file is absent, the raw files are downloaded from their public origin and converted,
-compared as well, and only then put in place.
+Every set is one file below the data home. A fetcher compares its content with the known
+digest; where the file is absent, the raw files are downloaded from their public origin
+and converted, compared as well, and only then put in place.
 """
 
 import hashlib
@@ -69,9 +69,10 @@ def get_data_home(data_home: str | os.PathLike[str] | None = None) -> str:
 class Origin(NamedTuple):
     """How to obtain one data file: for each raw file the addresses that may hold it, in turn.
 
-    `path` is relative to the data home. `convert` makes the content of the file of the raw files
-    by name, and `load` the arrays of the data set of that content; `digest` is their
-    :func:`content_digest`. `size` is roughly that of the download, for the message.
+    `path` is relative to the data home. `convert` makes the content of the file of the
+    raw files by name, and `load` the arrays of the data set of that content; `digest`
+    is their :func:`content_digest`. `size` is roughly that of the download, for the
+    message.
     """
 
     path: str
@@ -149,9 +150,9 @@ def load_or_fetch(origin: Origin, data_home, download_if_missing):
         raw = {name: download(urls) for name, urls in origin.urls.items()}
     else:
         raise OSError(
-            f"{path} is absent and download_if_missing=False. Set data_home or the environment "
-            "variable SKROUTE_DATA to the folder that holds it, or allow the download of "
-            f"{origin.size}."
+            f"{path} is absent and download_if_missing=False. Set data_home or the "
+            "environment variable SKROUTE_DATA to the folder that holds it, or allow "
+            f"the download of {origin.size}."
         )
     try:
         content = path.read_bytes() if present else origin.convert(raw)
@@ -163,8 +164,8 @@ def load_or_fetch(origin: Origin, data_home, download_if_missing):
         found, amiss = None, f"it cannot be read ({error!r})"
     if found != origin.digest:
         raise OSError(
-            f"{path} is not the known data set: {amiss}. The file was damaged or changed. "
-            f"Delete it, and the next call downloads it again ({origin.size})."
+            f"{path} is not the known data set: {amiss}. The file was damaged or "
+            f"changed. Delete it, and the next call downloads it again ({origin.size})."
             if present
             else f"The data set downloaded for {path} is not the known one: {amiss}. The origin "
             "has changed or the transfer was damaged; nothing was written."

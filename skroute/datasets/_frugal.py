@@ -171,26 +171,27 @@ def fetch_frugalml(
 ) -> Bunch:
     """Load answers of commercial APIs to single-label tasks, with scores and prices.
 
-    The log of a FrugalML data set [1]_: three services and one cheap open-source model on
-    the same rows. Rows stand in the order of the source; YELP, IMDB, WAIMAI, DIGIT,
+    The log of a FrugalML data set [1]_: three services and one cheap open-source model
+    on the same rows. Rows stand in the order of the source; YELP, IMDB, WAIMAI, DIGIT,
     AUDIOMNIST and COMMAND are sorted by class, so shuffle before you split (for the
     authors' split see :func:`frugal_split`).
 
-    The paper has twelve sets; these are the nine of them that could be checked as a whole.
-    RAFDB, SHOP and FLUENT are not offered.
+    The paper has twelve sets; these are the nine of them that could be checked as a
+    whole. RAFDB, SHOP and FLUENT are not offered.
 
     Parameters
     ----------
     name : str
-        The set. Faces (FERPLUS, EXPW, AFFECTNET), sentiment of texts (YELP, IMDB, WAIMAI),
-        spoken words (DIGIT, AUDIOMNIST, COMMAND). 2,000 (DIGIT) to 287,401 (AFFECTNET)
-        rows; at most 1.2 MB on disk, 10 MB to download.
+        The set. Faces (FERPLUS, EXPW, AFFECTNET), sentiment of texts (YELP, IMDB,
+        WAIMAI), spoken words (DIGIT, AUDIOMNIST, COMMAND). 2,000 (DIGIT) to 287,401
+        (AFFECTNET) rows; at most 1.2 MB on disk, 10 MB to download.
 
     data_home : str or path-like, default=None
         Folder to look in and to download to, as in :func:`get_data_home`.
 
     download_if_missing : bool, default=True
-        Whether to download the set where the file is absent, which is an error otherwise.
+        Whether to download the set where the file is absent, which is an error
+        otherwise.
 
     Returns
     -------
@@ -221,8 +222,8 @@ def fetch_frugalml(
     Raises
     ------
     OSError
-        If the file is absent and may not be downloaded, if no address of the origin answers, or
-        if the content is not that of the known data set.
+        If the file is absent and may not be downloaded, if no address of the origin
+        answers, or if the content is not that of the known data set.
 
     References
     ----------
@@ -268,22 +269,24 @@ def fetch_frugalmct(
 ) -> Bunch:
     """Load the accuracy of commercial APIs on multi-label tasks, with prices.
 
-    The log of a FrugalMCT data set [1]_: three services and one cheap open-source model on
-    the same rows. For PASCAL (three services) and MIR (one) the labels and their scores are
-    there too; of the other seven sets only the accuracy of each answer is public as a whole.
+    The log of a FrugalMCT data set [1]_: three services and one cheap open-source model
+    on the same rows. For PASCAL (three services) and MIR (one) the labels and their
+    scores are there too; of the other seven sets only the accuracy of each answer is
+    public as a whole.
 
     Parameters
     ----------
     name : str
-        The set. Image labels (PASCAL, MIR, COCO), named entities (CONLL, GMB, ZHNER), scene
-        text (LSVT, MTWI, ReCTS). 9,742 (MTWI) to 123,287 (COCO) rows; at most 1.2 MB on
-        disk, 20 MB to download.
+        The set. Image labels (PASCAL, MIR, COCO), named entities (CONLL, GMB, ZHNER),
+        scene text (LSVT, MTWI, ReCTS). 9,742 (MTWI) to 123,287 (COCO) rows; at most 1.2
+        MB on disk, 20 MB to download.
 
     data_home : str or path-like, default=None
         Folder to look in and to download to, as in :func:`get_data_home`.
 
     download_if_missing : bool, default=True
-        Whether to download the set where the file is absent, which is an error otherwise.
+        Whether to download the set where the file is absent, which is an error
+        otherwise.
 
     Returns
     -------
@@ -292,8 +295,8 @@ def fetch_frugalmct(
 
         quality : ndarray of shape (n_samples, 4), dtype=float32
             Accuracy of each service's label set, in [0, 1]. In PASCAL it is the Jaccard
-            index of the labels with a positive score and the true ones; in MIR the source
-            used another list of true labels, so it cannot be had from `scores`.
+            index of the labels with a positive score and the true ones; in MIR the
+            source used another list of true labels, so it cannot be had from `scores`.
         costs : ndarray of shape (4,), dtype=float64
             Price of each service in US dollars per 10,000 calls.
         model_names : list of str
@@ -317,8 +320,8 @@ def fetch_frugalmct(
     Raises
     ------
     OSError
-        If the file is absent and may not be downloaded, if no address of the origin answers, or
-        if the content is not that of the known data set.
+        If the file is absent and may not be downloaded, if no address of the origin
+        answers, or if the content is not that of the known data set.
 
     References
     ----------
@@ -373,8 +376,8 @@ def frugal_split(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Split rows as the authors of FrugalML and FrugalMCT do.
 
-    ``numpy.random.seed(random_state)``, a permutation of the rows, its first part trains.
-    The authors use 1, 5, 10, 50 and 100 and a share of 0.5.
+    ``numpy.random.seed(random_state)``, a permutation of the rows, its first part
+    trains. The authors use 1, 5, 10, 50 and 100 and a share of 0.5.
 
     Parameters
     ----------
@@ -382,8 +385,8 @@ def frugal_split(
         Number of rows.
 
     random_state : int, RandomState instance or None
-        Determines the permutation. Pass an int for the authors' split; the global random
-        state is then not touched.
+        Determines the permutation. Pass an int for the authors' split; the global
+        random state is then not touched.
 
     train_share : float, default=0.5
         Share of rows that train, rounded down; the others test.
@@ -411,8 +414,8 @@ def frugal_split(
     n_train = int(n_samples * train_share)
     if n_train == 0:
         raise ValueError(
-            f"train_share={train_share!r} of n_samples={n_samples!r} leaves no row to train on; "
-            f"it must be at least {1 / n_samples:.3g}."
+            f"train_share={train_share!r} of n_samples={n_samples!r} leaves no row to "
+            f"train on; it must be at least {1 / n_samples:.3g}."
         )
     permutation = check_random_state(random_state).permutation(n_samples)
     return permutation[:n_train], permutation[n_train:]

@@ -222,7 +222,8 @@ def fetch_routellm_mmlu(
         Folder to look in and to download to, as in :func:`get_data_home`.
 
     download_if_missing : bool, default=True
-        Whether to download the set where the file is absent, which is an error otherwise.
+        Whether to download the set where the file is absent, which is an error
+        otherwise.
 
     Returns
     -------
@@ -250,8 +251,8 @@ def fetch_routellm_mmlu(
     Raises
     ------
     OSError
-        If the file is absent and may not be downloaded, if no address of the origin answers, or
-        if the content is not that of the known data set.
+        If the file is absent and may not be downloaded, if no address of the origin
+        answers, or if the content is not that of the known data set.
 
     References
     ----------
@@ -285,7 +286,8 @@ def fetch_llmrouter(
     """Load the scores of nine language models on prompts of 14 benchmarks.
 
     5,608 train and 500 test prompts. On the train prompts the best single model scores
-    0.621 on average, the best model of each prompt 0.802. 0.7 MB on disk, 10 MB to download.
+    0.621 on average, the best model of each prompt 0.802. 0.7 MB on disk, 10 MB to
+    download.
 
     Parameters
     ----------
@@ -293,7 +295,8 @@ def fetch_llmrouter(
         Folder to look in and to download to, as in :func:`get_data_home`.
 
     download_if_missing : bool, default=True
-        Whether to download the set where the file is absent, which is an error otherwise.
+        Whether to download the set where the file is absent, which is an error
+        otherwise.
 
     Returns
     -------
@@ -309,8 +312,8 @@ def fetch_llmrouter(
         model_names : list of str
             The models, the columns of `quality`.
         is_test : ndarray of shape (6108,), dtype=bool
-            The source's test rows. Their mix of tasks is another one than in train: for a
-            fair estimate split the train rows.
+            The source's test rows. Their mix of tasks is another one than in train: for
+            a fair estimate split the train rows.
         in_train : ndarray of shape (6108,), dtype=bool
             Test rows whose prompt also stands in train.
         task : ndarray of shape (6108,), dtype=object
@@ -327,8 +330,8 @@ def fetch_llmrouter(
     Raises
     ------
     OSError
-        If the file is absent and may not be downloaded, if no address of the origin answers, or
-        if the content is not that of the known data set.
+        If the file is absent and may not be downloaded, if no address of the origin
+        answers, or if the content is not that of the known data set.
 
     Examples
     --------

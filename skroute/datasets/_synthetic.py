@@ -42,17 +42,19 @@ def make_routing_problem(
     1. Rows are uniform in the unit cube. `n_regions` points, uniform in the same cube, cut
        it into the regions of the rows that are nearest to each.
     2. Model :math:`i` costs :math:`c_i`; costs are spaced geometrically from
-       :math:`1 / \text{cost\_ratio}` to 1. Its base accuracy :math:`a_i` is spaced evenly
-       from ``accuracy[0]`` to ``accuracy[1]``: a more expensive model is better on the whole.
+       :math:`1 / \text{cost\_ratio}` to 1. Its base accuracy :math:`a_i` is spaced
+       evenly from ``accuracy[0]`` to ``accuracy[1]``: a more expensive model is better
+       on the whole.
     3. In region :math:`r` model :math:`i` is right with probability
-       :math:`\sigma(\operatorname{logit}(a_i) + \text{specialization} \cdot z_{ir})`, with
-       independent standard normal :math:`z_{ir}`.
+       :math:`\sigma(\operatorname{logit}(a_i) + \text{specialization} \cdot z_{ir})`,
+       with independent standard normal :math:`z_{ir}`.
     4. Labels are uniform over the classes and independent of the features, so that nothing
-       but the choice of the model matters. A model answers the label with its probability
-       and otherwise each other class alike, independently of the other models.
+       but the choice of the model matters. A model answers the label with its
+       probability and otherwise each other class alike, independently of the other
+       models.
 
-    With ``success`` the best possible routing is known: no router that sees the rows only
-    can do better in expectation than one that uses it.
+    With ``success`` the best possible routing is known: no router that sees the rows
+    only can do better in expectation than one that uses it.
 
     Parameters
     ----------
@@ -73,11 +75,12 @@ def make_routing_problem(
 
     specialization : float, default=1.0
         How much a model's accuracy differs between regions, in units of the logit. At 0
-        the features say nothing about which model is right; a higher value leaves more to
-        gain by routing.
+        the features say nothing about which model is right; a higher value leaves more
+        to gain by routing.
 
     accuracy : tuple of (float, float), default=(0.6, 0.9)
-        Base accuracy of the cheapest and of the most expensive model, between 0 and 1 exclusive.
+        Base accuracy of the cheapest and of the most expensive model, between 0 and 1
+        exclusive.
 
     cost_ratio : float, default=10.0
         Cost of the most expensive model, which is 1, over that of the cheapest.
@@ -124,8 +127,8 @@ def make_routing_problem(
     """
     if len(accuracy) != 2 or not all(0 < value < 1 for value in accuracy):
         raise ValueError(
-            "accuracy must be a pair of numbers between 0 and 1 exclusive, for the cheapest and "
-            f"for the most expensive model, got {accuracy!r}."
+            "accuracy must be a pair of numbers between 0 and 1 exclusive, for the "
+            f"cheapest and for the most expensive model, got {accuracy!r}."
         )
     random_state = check_random_state(random_state)
     data = random_state.uniform(size=(n_samples, n_features))
@@ -162,11 +165,12 @@ def make_routing_problem(
 def make_four_clusters(n_samples=400, *, noise=0.25, random_state=None):
     """Make four clusters in which the feature that looks best alone is a bad first purchase.
 
-    The paper's Synthetic-2: two features of equal cost and four clusters of two classes.
-    Feature 0 alone looks best to a single linear model: it isolates cluster 1. But feature
-    1 separates cluster 3 from cluster 4, and both from the other two. Buying feature 1
-    for every row and feature 0 for clusters 1 and 2 only costs 1.5 on average and answers
-    every row correctly; starting from feature 0, three clusters need both and it is 1.75.
+    The paper's Synthetic-2: two features of equal cost and four clusters of two
+    classes. Feature 0 alone looks best to a single linear model: it isolates cluster 1.
+    But feature 1 separates cluster 3 from cluster 4, and both from the other two.
+    Buying feature 1 for every row and feature 0 for clusters 1 and 2 only costs 1.5 on
+    average and answers every row correctly; starting from feature 0, three clusters
+    need both and it is 1.75.
 
     ======= ============= ============= ===== =====
     cluster feature 0     feature 1     class share
@@ -202,8 +206,8 @@ def make_four_clusters(n_samples=400, *, noise=0.25, random_state=None):
 
     References
     ----------
-    F. Nan, V. Saligrama, "Adaptive Classification for Prediction Under a Budget", NeurIPS
-    2017, section 5, figure 3.
+    F. Nan, V. Saligrama, "Adaptive Classification for Prediction Under a Budget",
+    NeurIPS 2017, section 5, figure 3.
 
     Examples
     --------

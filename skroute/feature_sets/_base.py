@@ -165,7 +165,7 @@ class BaseFeatureSelector(
             return self
         return super().set_params(**params)
 
-    # Fit --------------------------------------------------------------------------
+    # Fit ------------------------------------------------------------------------------
 
     def fit(
         self, X: Any, y: Any = None, size: ArrayLike | None = None, **params: Any
@@ -181,8 +181,8 @@ class BaseFeatureSelector(
             Labels.
 
         size : float or array-like of shape (n_samples,), default=None
-            Sizes of the items; overrides the constructor's. Used to measure costs and for
-            the median size at which greedy sequences grow.
+            Sizes of the items; overrides the constructor's. Used to measure costs and
+            for the median size at which greedy sequences grow.
 
         **params : dict
             ``sample_weight``, passed to the models and to the scorer; with metadata
@@ -197,7 +197,8 @@ class BaseFeatureSelector(
     def _fit(self, X, y, *, task, size=None, **params):
         if y is None:
             raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None."
+                f"{type(self).__name__} requires y to be passed, but the target y is "
+                "None."
             )
         fit_params, score_params, split_params = self._routed(params)
         for name in (
@@ -236,7 +237,8 @@ class BaseFeatureSelector(
         self.expanded_ = indicator(list(trainer.quality), n_extractors)
         self.expanded_quality_ = np.array(list(trainer.quality.values()))
         self.n_trained_ = len(self.expanded_) - 1
-        # What a set costs: for its features (equation 1), by function of the size, and beside them.
+        # What a set costs: for its features (equation 1), by function of the size, and
+        # beside them.
         self._coef, self._beside = (
             self.candidates_ @ self.costs_.coef,
             np.zeros(len(self._masks)),
@@ -252,8 +254,8 @@ class BaseFeatureSelector(
         if not routing_enabled() and set(params) <= {"sample_weight"}:
             if params and not may_take_weights(self.estimator):
                 raise ValueError(
-                    f"sample_weight was given, but estimator={self.estimator!r} does not take it. "
-                    "Leave it out, or give a model that takes it."
+                    f"sample_weight was given, but estimator={self.estimator!r} does "
+                    "not take it. Leave it out, or give a model that takes it."
                 )
             return params, params, {}
         routed = self._route_metadata(params)
@@ -267,8 +269,8 @@ class BaseFeatureSelector(
         """Check X as far as its columns are there to be read; lists of rows become arrays.
 
         A table of which each column is an extractor is checked as one. Where the user
-        named the extractors, what a row does not need may be missing, and only number and
-        names of the columns are checked. Raw items have none.
+        named the extractors, what a row does not need may be missing, and only number
+        and names of the columns are checked. Raw items have none.
         """
         of_columns = self.extractors is None or isinstance(self.extractors, Mapping)
         if of_columns:
@@ -279,7 +281,8 @@ class BaseFeatureSelector(
         (X,) = indexable(X)
         if num_samples(X) == 0:
             raise ValueError(
-                f"Found 0 sample(s) while a minimum of 1 is required by {type(self).__name__}."
+                "Found 0 sample(s) while a minimum of 1 is required by "
+                f"{type(self).__name__}."
             )
         if of_columns or len(getattr(X, "shape", ())) == 2:
             validate_data(self, X, reset=reset, skip_check_array=True)
@@ -289,14 +292,16 @@ class BaseFeatureSelector(
         """Refuse more extractors than can be handled, and names like those of sets."""
         if len(names) > self._max_extractors:
             raise ValueError(
-                f"{type(self).__name__} handles at most {self._max_extractors} extractors, got "
-                f"{len(names)}. Group columns under one name in extractors{self._advice}."
+                f"{type(self).__name__} handles at most {self._max_extractors} "
+                f"extractors, got {len(names)}. Group columns under one name in "
+                f"extractors{self._advice}."
             )
         if ambiguous := [
             name for name in names if " + " in name or name == NO_FEATURES
         ]:
             raise ValueError(
-                f"The extractor {ambiguous[0]!r} would be mistaken for a set of extractors: "
+                f"The extractor {ambiguous[0]!r} would be mistaken for a set of "
+                "extractors: "
                 f'those have " + " between names, or are {NO_FEATURES!r}. Give it another name.'
             )
 
@@ -313,8 +318,8 @@ class BaseFeatureSelector(
             percentile = measured.percentile
             if not (isinstance(percentile, Real) and 0 < percentile < 1):
                 raise ValueError(
-                    "percentile of MeasuredCosts must be a number above 0 and below 1, got "
-                    f"{percentile!r}."
+                    "percentile of MeasuredCosts must be a number above 0 and below 1, "
+                    f"got {percentile!r}."
                 )
             costs, self.measured_sizes_, self.measured_costs_ = measured_costs(
                 self.extractors_, X, sizes, percentile
@@ -324,7 +329,8 @@ class BaseFeatureSelector(
             return given_costs(self.costs, names)
         if self.extractors is not None:
             raise ValueError(
-                "costs=None is allowed with extractors=None only, where each column costs 1; "
+                "costs=None is allowed with extractors=None only, where each column "
+                "costs 1; "
                 f'give the costs of {names!r}, or "time".'
             )
         return given_costs([1.0] * len(names), names)
@@ -350,7 +356,7 @@ class BaseFeatureSelector(
             own.append(timed(predict, _safe_indexing(X, [row])))
         return float(max(models) + np.quantile(own, percentile))
 
-    # Sizes and budgets ------------------------------------------------------------
+    # Sizes and budgets ----------------------------------------------------------------
 
     def _sizes(self, X, size):
         """Sizes of the items; None where they have none."""
@@ -378,8 +384,8 @@ class BaseFeatureSelector(
             sizes = check_numbers(sizes, "size", low=0, high=largest or np.inf)
         elif largest:
             raise ValueError(
-                "size is needed because the costs depend on it: pass size to the method, or give "
-                "the constructor a column or a callable."
+                "size is needed because the costs depend on it: pass size to the "
+                "method, or give the constructor a column or a callable."
             )
         return sizes if largest else np.zeros(np.shape(sizes))
 
@@ -389,8 +395,9 @@ class BaseFeatureSelector(
         values = np.asarray(budget, dtype=None if np.ndim(budget) == 0 else np.float64)
         if values.dtype.kind not in "iuf" or not (values >= 0).all():
             raise ValueError(
-                "budget must be a non-negative number, the same for each item, or an array of "
-                f"one for each; or None for unlimited, got {reprlib.repr(budget)}."
+                "budget must be a non-negative number, the same for each item, or an "
+                "array of one for each; or None for unlimited, got "
+                f"{reprlib.repr(budget)}."
             )
         return values[()]
 
@@ -398,7 +405,7 @@ class BaseFeatureSelector(
         # The empty set costs nothing.
         return 0.0
 
-    # Decisions --------------------------------------------------------------------
+    # Decisions ------------------------------------------------------------------------
 
     def _find(self, sizes, budgets):
         """The choice for each of the queries, block by block."""
@@ -469,8 +476,8 @@ class BaseFeatureSelector(
         n_samples = num_samples(X)
         if np.ndim(budget) and np.shape(budget) != (n_samples,):
             raise ValueError(
-                f"budget must be one number or have one for each of the {n_samples} items, got "
-                f"shape {np.shape(budget)!r}."
+                f"budget must be one number or have one for each of the {n_samples} "
+                f"items, got shape {np.shape(budget)!r}."
             )
         sizes = np.broadcast_to(self._known_sizes(self._sizes(X, size)), (n_samples,))
         budgets = np.broadcast_to(np.asarray(budget, dtype=np.float64), (n_samples,))
@@ -569,10 +576,10 @@ class BaseFeatureSelector(
 def anytime_walk(sets, estimate, beside, budget, compute):
     """Buy features one at a time, and revise the goal by what they truly cost.
 
-    `sets` are those that it may end at, the least preferred first, the empty one among them;
-    `estimate` is what each feature and `beside` what each set besides is expected to cost, and
-    ``compute(j)`` computes feature `j` and returns what that cost. The result is the position of
-    the set that it ended at, and what was spent.
+    `sets` are those that it may end at, the least preferred first, the empty one among
+    them; `estimate` is what each feature and `beside` what each set besides is expected
+    to cost, and ``compute(j)`` computes feature `j` and returns what that cost. The
+    result is the position of the set that it ended at, and what was spent.
     """
     missing = sets.copy()
     spent = 0.0

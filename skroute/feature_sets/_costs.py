@@ -1,8 +1,8 @@
 """What extractors cost as a function of the item's size, given or measured.
 
-Every cost is a combination, with coefficients that are not negative, of functions of the size
-that are not negative: powers, for polynomials; hat functions, for measured costs; or the user's
-own functions.
+Every cost is a combination, with coefficients that are not negative, of functions of
+the size that are not negative: powers, for polynomials; hat functions, for measured
+costs; or the user's own functions.
 """
 
 from collections.abc import Mapping
@@ -21,29 +21,32 @@ from skroute.utils._validation import check_numbers, is_amount, warn
 
 _N_TIMED = 100
 _N_REPEATS = 3
-# A straight piece rests on some 40 measurements: two of them are above its 95th percentile.
+# A straight piece rests on some 40 measurements: two of them are above its 95th
+# percentile.
 _N_KNOTS = 8
-# Within a factor of two of the measurements nearby, a fitted cost passes without a warning.
+# Within a factor of two of the measurements nearby, a fitted cost passes without a
+# warning.
 _FACTOR = 2.0
 
 
 class MeasuredCosts(NamedTuple):
     """Costs of transformers as measured time; ``costs="time"`` uses the default values.
 
-    Each extractor is timed on up to 100 single items of the training data, evenly spread over
-    their sizes, three times each. Its cost is the `percentile` of the seconds at each size: a
-    curve of up to seven straight pieces, beyond the largest item in proportion to the size.
+    Each extractor is timed on up to 100 single items of the training data, evenly
+    spread over their sizes, three times each. Its cost is the `percentile` of the
+    seconds at each size: a curve of up to seven straight pieces, beyond the largest
+    item in proportion to the size.
 
     Parameters
     ----------
     percentile : float, default=0.95
-        Share of the measurements that the cost covers. Raising it keeps more items within
-        the budget in time, and leaves more of the budget unused.
+        Share of the measurements that the cost covers. Raising it keeps more items
+        within the budget in time, and leaves more of the budget unused.
 
     include_model : bool, default=False
-        Whether a budget is for the whole answer. True adds, to each set but the empty one, what
-        an answer to one item takes beside its features: this percentile of the seconds of the
-        slowest model, and of those that skroute itself takes.
+        Whether a budget is for the whole answer. True adds, to each set but the empty
+        one, what an answer to one item takes beside its features: this percentile of
+        the seconds of the slowest model, and of those that skroute itself takes.
 
     See Also
     --------
@@ -51,9 +54,9 @@ class MeasuredCosts(NamedTuple):
 
     Notes
     -----
-    Times are seconds, waited for where a device computes. Measure on the machine that will
-    predict, while it is idle. `fit` warns where a cost and the measurements near some size
-    differ by more than a factor of two.
+    Times are seconds, waited for where a device computes. Measure on the machine that
+    will predict, while it is idle. `fit` warns where a cost and the measurements near
+    some size differ by more than a factor of two.
 
     Examples
     --------
@@ -74,8 +77,9 @@ def powers(degree, sizes):
 def hats(knots, sizes):
     """Values of the hat functions on rising knots, two or more, of shape (n_sizes, n_knots).
 
-    A combination of them is the piecewise linear function with the coefficients as values at
-    the knots; constant below the first one, and proportional to the size beyond the last.
+    A combination of them is the piecewise linear function with the coefficients as
+    values at the knots; constant below the first one, and proportional to the size
+    beyond the last.
     """
     rows = np.arange(len(sizes))
     at = np.clip(np.searchsorted(knots, sizes, side="right") - 1, 0, len(knots) - 2)
@@ -100,8 +104,9 @@ class FeatureCosts:
     """Cost of each extractor as a function of the size; callable.
 
     Costs are made of functions, whose values ``functions(given, sizes)`` has, of shape
-    (n_sizes, n_functions); `coef`, of shape (n_extractors, n_functions), is how much of each.
-    Beyond `largest_size` costs may be beyond all floats; it is 0 where the size does not count.
+    (n_sizes, n_functions); `coef`, of shape (n_extractors, n_functions), is how much of
+    each. Beyond `largest_size` costs may be beyond all floats; it is 0 where the size
+    does not count.
     """
 
     def __init__(self, names, coef, functions, given, largest_size=np.inf):
@@ -129,8 +134,8 @@ def given_costs(costs, names):
     given = list(costs)
     if len(given) != len(names):
         raise ValueError(
-            f"costs must have one cost for each of {names!r} ({len(names)}), got {len(given)}: "
-            f"{costs!r}."
+            f"costs must have one cost for each of {names!r} ({len(names)}), got "
+            f"{len(given)}: {costs!r}."
         )
     given = [
         own if callable(own) else _coefficients(own, name)
@@ -159,9 +164,9 @@ def _coefficients(cost, name):
         usable = False
     if not usable:
         raise ValueError(
-            f"costs of {name!r} must be a number, a sequence of polynomial coefficients in the "
-            "size (lowest degree first), all finite and not negative, or a callable of the "
-            f"size, got {cost!r}."
+            f"costs of {name!r} must be a number, a sequence of polynomial "
+            "coefficients in the size (lowest degree first), all finite and not "
+            f"negative, or a callable of the size, got {cost!r}."
         )
     return np.array(coef, dtype=np.float64)
 
@@ -175,7 +180,8 @@ def timed_rows(sizes, n_timed=_N_TIMED):
 def measured_costs(extractors, X, sizes, percentile):
     """Costs of transformers as a percentile of their seconds on single items.
 
-    Beside them, of each measurement, the size and the seconds, (n_measurements, n_extractors).
+    Beside them, of each measurement, the size and the seconds, (n_measurements,
+    n_extractors).
     """
     known = np.zeros(num_samples(X)) if sizes is None else sizes
     rows = timed_rows(known)
@@ -184,7 +190,8 @@ def measured_costs(extractors, X, sizes, percentile):
     for j in every:
         # The first call is another one: caches are cold.
         extractors.extract(items[0], j)
-    # Repeats are rounds over all items: a machine that is busy for a while hits all alike.
+    # Repeats are rounds over all items: a machine that is busy for a while hits all
+    # alike.
     seconds = np.array(
         [
             [timed(extractors.extract, item, j) for j in every]
@@ -214,18 +221,18 @@ def measured_costs(extractors, X, sizes, percentile):
 def _fit_percentile(values, sizes, seconds, percentile):
     """Coefficients, none negative, with which a basis runs through a percentile of seconds.
 
-    Quantile regression: what is above the curve counts `percentile`, what is below it the rest,
-    in shares of the seconds that are typical of the size. In seconds, the noise of large items
-    would outweigh all that is known of small ones. `values` are those of the basis at `sizes`,
-    of shape (n_measurements, n_functions).
+    Quantile regression: what is above the curve counts `percentile`, what is below it
+    the rest, in shares of the seconds that are typical of the size. In seconds, the
+    noise of large items would outweigh all that is known of small ones. `values` are
+    those of the basis at `sizes`, of shape (n_measurements, n_functions).
     """
     n, m = values.shape
     order = np.argsort(sizes, kind="stable")
     typical = np.empty(n)
     typical[order] = median_filter(seconds[order], size=max(n // 10, 1), mode="nearest")
     typical = np.maximum(typical, np.finfo(float).tiny)
-    # A curve of m coefficients runs through m points: so many more are to be below it, for as
-    # large a share of new measurements to be.
+    # A curve of m coefficients runs through m points: so many more are to be below it,
+    # for as large a share of new measurements to be.
     share = min(percentile + m / (n + 1), 1 - 0.5 / n)
     identity = eye_array(n)
     solution = linprog(
@@ -247,8 +254,9 @@ def _warn_where_apart(costs, sizes, seconds, percentile):
             ratio = np.quantile(own[part] / np.maximum(fitted[part], 1e-12), percentile)
             if not 1 / _FACTOR <= ratio <= _FACTOR:
                 warn(
-                    f"The cost of {name!r} is {1 / max(ratio, 1e-12):.2g} times what was measured "
-                    f"for sizes from {sizes[part].min():g} to {sizes[part].max():g}. Measure on "
-                    "an idle machine, or give its cost as a function of the size."
+                    f"The cost of {name!r} is {1 / max(ratio, 1e-12):.2g} times what "
+                    f"was measured for sizes from {sizes[part].min():g} to "
+                    f"{sizes[part].max():g}. Measure on an idle machine, or give its "
+                    "cost as a function of the size."
                 )
                 break

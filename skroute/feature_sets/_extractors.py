@@ -1,7 +1,7 @@
 """Extractors: named sources of features, of which those of a set are computed on demand.
 
-Both kinds fit on the training data, ``prepare`` what some extractors need of rows, and ``take``
-the table of a set from what was prepared.
+Both kinds fit on the training data, ``prepare`` what some extractors need of rows, and
+``take`` the table of a set from what was prepared.
 """
 
 from collections.abc import Mapping
@@ -58,8 +58,9 @@ class ItemExtractors:
             table = np.asarray(table)
         if table.ndim != 2 or table.shape[0] != num_samples(X):
             raise ValueError(
-                f"Extractor {name!r} must return one row of features per item, of shape "
-                f"({num_samples(X)}, n_features), got an array of shape {table.shape!r}."
+                f"Extractor {name!r} must return one row of features per item, of "
+                f"shape ({num_samples(X)}, n_features), got an array of shape "
+                f"{table.shape!r}."
             )
         return table
 
@@ -81,16 +82,17 @@ def check_extractors(extractors, X, validate_names):
         names, transformers = zip(*extractors)
     except (TypeError, ValueError):
         raise ValueError(
-            "extractors must be None, a mapping from name to columns, or a non-empty list of "
-            f"(name, transformer) tuples, got {extractors!r}."
+            "extractors must be None, a mapping from name to columns, or a non-empty "
+            f"list of (name, transformer) tuples, got {extractors!r}."
         ) from None
     check_text_names(names, "extractors")
     validate_names(names)
     for name, transformer in zip(names, transformers):
         if not hasattr(transformer, "fit") or not hasattr(transformer, "transform"):
             raise ValueError(
-                f"The extractor {name!r} must have fit and transform, got {transformer!r}. "
-                "Wrap a function in sklearn.preprocessing.FunctionTransformer."
+                f"The extractor {name!r} must have fit and transform, got "
+                f"{transformer!r}. Wrap a function in "
+                "sklearn.preprocessing.FunctionTransformer."
             )
     return ItemExtractors(list(names), list(transformers))
 
@@ -98,8 +100,8 @@ def check_extractors(extractors, X, validate_names):
 def _of_columns(extractors, X):
     if len(getattr(X, "shape", ())) != 2:
         raise ValueError(
-            "extractors=None and a mapping select columns of a two-dimensional X, but X has no "
-            "columns. Give a list of (name, transformer) tuples."
+            "extractors=None and a mapping select columns of a two-dimensional X, but "
+            "X has no columns. Give a list of (name, transformer) tuples."
         )
     if extractors is None:
         names = column_keys(X) or [f"x{j}" for j in range(X.shape[1])]
@@ -120,7 +122,8 @@ def _of_columns(extractors, X):
             raise
         if not found:
             raise ValueError(
-                f"extractors[{name!r}] must select at least one column, got {selection!r}."
+                f"extractors[{name!r}] must select at least one column, got "
+                f"{selection!r}."
             )
         columns.append(found)
     return ColumnExtractors(list(extractors), columns)

@@ -11,11 +11,11 @@ from skroute.metrics import pareto_front
 class GreedyFeatureSelector(BaseFeatureSelector):
     """Choose a good set of features for each item within its budget, by greedy search.
 
-    Sequences of sets are grown from the empty one: each step adds the extractor with the
-    largest ``increase in quality - trade_off * increase in cost``, costs being those at the
-    median training size. For an item, the budget names the sequence, and `predict` follows
-    it as far as the budget goes at the item's size. It computes the features of that set
-    and no others, and asks its model.
+    Sequences of sets are grown from the empty one: each step adds the extractor with
+    the largest ``increase in quality - trade_off * increase in cost``, costs being
+    those at the median training size. For an item, the budget names the sequence, and
+    `predict` follows it as far as the budget goes at the item's size. It computes the
+    features of that set and no others, and asks its model.
 
     At most ``n_extractors ** 2`` sets are trained for each trade-off, and nothing is
     promised about the sets that are not.
@@ -23,26 +23,28 @@ class GreedyFeatureSelector(BaseFeatureSelector):
     Parameters
     ----------
     estimator : classifier
-        Model that is cloned for every set of features. Must have `fit` and `predict`. It
-        sees the columns of one set at a time: a `ColumnTransformer` in it selects its columns by
-        :class:`~sklearn.compose.make_column_selector`, not by names that may be absent.
+        Model that is cloned for every set of features. Must have `fit` and `predict`.
+        It sees the columns of one set at a time: a `ColumnTransformer` in it selects
+        its columns by :class:`~sklearn.compose.make_column_selector`, not by names that
+        may be absent.
 
     extractors : mapping from str to columns or list of (str, transformer), default=None
         Where features come from, as in :class:`PolyDomSelector`. At most 62.
 
     costs : mapping from str to cost, sequence of costs, "time" or MeasuredCosts, default=None
-        Cost of each extractor on one item, in any unit, as in :class:`PolyDomSelector`. None is
-        allowed with ``extractors=None`` only: each column costs 1.
+        Cost of each extractor on one item, in any unit, as in :class:`PolyDomSelector`.
+        None is allowed with ``extractors=None`` only: each column costs 1.
 
     trade_offs : array-like of float, default=None
-        The quality that a unit of cost must bring, one sequence for each. ``[0]`` looks at
-        quality alone (Greedy-Acc), ``[numpy.inf]`` at cost alone (Greedy-Cost). None takes 0
-        and eight values relative to the cost of all extractors. More of them train more
-        sets.
+        The quality that a unit of cost must bring, one sequence for each. ``[0]`` looks
+        at quality alone (Greedy-Acc), ``[numpy.inf]`` at cost alone (Greedy-Cost). None
+        takes 0 and eight values relative to the cost of all extractors. More of them
+        train more sets.
 
     size : str, int or callable, default=None
-        Size of an item, as in :class:`PolyDomSelector`: a column of X, or a function of one
-        item. Can be passed to each method instead. None: costs must not depend on the size.
+        Size of an item, as in :class:`PolyDomSelector`: a column of X, or a function of
+        one item. Can be passed to each method instead. None: costs must not depend on
+        the size.
 
     budget : float or array-like of shape (n_samples,), default=None
         What may be spent on each item, in the unit of `costs`; an array has one budget
@@ -173,8 +175,8 @@ class GreedyFeatureSelector(BaseFeatureSelector):
     def _choose(self, trainer, reference):
         if reference is None and self.costs_.largest_size:
             raise ValueError(
-                "Greedy sequences grow at the median training size, but the items have no size. "
-                "Give size, here or to the constructor."
+                "Greedy sequences grow at the median training size, but the items have "
+                "no size. Give size, here or to the constructor."
             )
         reference = np.array([reference or 0.0])
         cost = self.costs_(reference)[:, 0]
@@ -196,8 +198,8 @@ class GreedyFeatureSelector(BaseFeatureSelector):
             if given.ndim == 1 and len(given) and (given >= 0).all():
                 return given
             raise ValueError(
-                "trade_offs must be a one-dimensional sequence of at least one number, none "
-                f"negative, got {self.trade_offs!r}."
+                "trade_offs must be a one-dimensional sequence of at least one number, "
+                f"none negative, got {self.trade_offs!r}."
             )
         # From quality alone to nearly cost alone.
         total = cost.sum()
@@ -221,9 +223,10 @@ class GreedyFeatureSelector(BaseFeatureSelector):
 def greedy_sequence(evaluate, empty_quality, cost, trade_off):
     """One sequence of Algorithm 4 (Greedy Candidate-Sequences).
 
-    ``evaluate(masks)`` returns the qualities of sets, `cost` is that of each extractor at the
-    reference size, and `trade_off` the quality that a unit of it must bring; infinity looks at cost
-    alone. The masks, each contained in the next, go from the empty set to the full one.
+    ``evaluate(masks)`` returns the qualities of sets, `cost` is that of each extractor
+    at the reference size, and `trade_off` the quality that a unit of it must bring;
+    infinity looks at cost alone. The masks, each contained in the next, go from the
+    empty set to the full one.
     """
     left = list(np.argsort(cost, kind="stable"))
     mask, quality = 0, empty_quality
@@ -244,8 +247,9 @@ def greedy_sequence(evaluate, empty_quality, cost, trade_off):
 def followed_sequences(sequences, cost, quality):
     """Which sequence to follow at a budget: that of the best set it buys at the reference size.
 
-    `sequences` are positions of sets, the empty one first; `cost` and `quality` are those of the
-    sets. Returns rising budgets, and the sequence that is followed from each of them on.
+    `sequences` are positions of sets, the empty one first; `cost` and `quality` are
+    those of the sets. Returns rising budgets, and the sequence that is followed from
+    each of them on.
     """
     on = pareto_front(cost, quality)
     sequence = np.array([int(np.argmax((sequences == i).any(axis=1))) for i in on])

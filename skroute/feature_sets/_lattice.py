@@ -1,7 +1,7 @@
 """The lattice of feature sets: which sets to train, and what training some proves of the rest.
 
-A set is an integer bit mask: bit ``j`` stands for extractor ``j``. Arrays over the lattice of `k`
-extractors are indexed by it: 2 ** k entries.
+A set is an integer bit mask: bit ``j`` stands for extractor ``j``. Arrays over the
+lattice of `k` extractors are indexed by it: 2 ** k entries.
 """
 
 import time
@@ -12,7 +12,8 @@ import numpy as np
 NO_FEATURES = "(none)"
 # With more extractors the arrays over the lattice no longer fit a small machine.
 MAX_LATTICE_EXTRACTORS = 20
-# Under a training budget the search starts with this alpha, and lowers it by this factor.
+# Under a training budget the search starts with this alpha, and lowers it by this
+# factor.
 _FIRST_ALPHA = 2.0
 _ALPHA_STEP = 0.9
 
@@ -64,8 +65,8 @@ def superset_min(values):
 def bounds(quality, monotonicity_tol):
     """What the trained sets say of every set: the best trained subset, and an upper bound.
 
-    `quality` has NaN where a set was not trained. A set is at most `monotonicity_tol` better
-    than one that contains it.
+    `quality` has NaN where a set was not trained. A set is at most `monotonicity_tol`
+    better than one that contains it.
     """
     trained = ~np.isnan(quality)
     offered = subset_max(np.where(trained, quality, -np.inf))
@@ -93,9 +94,9 @@ class _Spent(Exception):
 class LatticeSearch:
     """Bidirectional search of the lattice (Algorithm 2, Expand-Enumerate).
 
-    ``evaluate(masks)``, a list of int, trains these sets and returns their qualities. No set is
-    asked for twice, and never the empty one. `max_models` and `max_seconds` are the training
-    budget.
+    ``evaluate(masks)``, a list of int, trains these sets and returns their qualities.
+    No set is asked for twice, and never the empty one. `max_models` and `max_seconds`
+    are the training budget.
     """
 
     def __init__(
@@ -150,8 +151,8 @@ class LatticeSearch:
     def _layer(self, size, alpha):
         """Train the sets of one size, but for those that trained ones sandwich.
 
-        The relaxed sandwich property (3.3 and 3.11): a trained subset is, but for a factor of
-        1 + alpha, as good as the set can be.
+        The relaxed sandwich property (3.3 and 3.11): a trained subset is, but for a
+        factor of 1 + alpha, as good as the set can be.
         """
         offered, upper = bounds(self.quality, self.monotonicity_tol)
         wanted = (self.sizes == size) & np.isnan(self.quality)

@@ -32,20 +32,21 @@ class PolyDomSelector(BaseFeatureSelector):
     A feature costs what its extractor costs on the item at hand, which depends on the
     item's size. For every set of extractors worth it, `fit` trains a clone of
     `estimator` on the features of that set. Given an item's size and its budget,
-    `predict` takes the best set whose features the budget pays for, computes the features of
-    that set and no others, and asks its model.
+    `predict` takes the best set whose features the budget pays for, computes the
+    features of that set and no others, and asks its model.
 
-    The answer has a guarantee: among all sets of extractors that the budget allows, none is
-    better than ``1 + alpha`` times the chosen one. Quality here is the cross-validated
-    score. Most sets are never trained: when a set is nearly as good as one of its
-    supersets, all sets between the two are skipped.
+    The answer has a guarantee: among all sets of extractors that the budget allows,
+    none is better than ``1 + alpha`` times the chosen one. Quality here is the
+    cross-validated score. Most sets are never trained: when a set is nearly as good as
+    one of its supersets, all sets between the two are skipped.
 
     Parameters
     ----------
     estimator : classifier
-        Model that is cloned for every set of features. Must have `fit` and `predict`. It
-        sees the columns of one set at a time: a `ColumnTransformer` in it selects its columns by
-        :class:`~sklearn.compose.make_column_selector`, not by names that may be absent.
+        Model that is cloned for every set of features. Must have `fit` and `predict`.
+        It sees the columns of one set at a time: a `ColumnTransformer` in it selects
+        its columns by :class:`~sklearn.compose.make_column_selector`, not by names that
+        may be absent.
 
     extractors : mapping from str to columns or list of (str, transformer), default=None
         Where features come from. At most 20.
@@ -59,32 +60,33 @@ class PolyDomSelector(BaseFeatureSelector):
         - None: each column of X is an extractor of its own, and X must be complete.
 
     costs : mapping from str to cost, sequence of costs, "time" or MeasuredCosts, default=None
-        Cost of each extractor on one item, in any unit. A cost is a number, a sequence of
-        polynomial coefficients in the size (lowest degree first, none negative, as
-        :mod:`numpy.polynomial`), or a callable of an array of sizes. ``"time"`` measures
-        transformers, see :class:`MeasuredCosts`, with which the model's own time can be part of
-        the cost. None is allowed with ``extractors=None`` only: each column costs 1, and
-        `budget` is a number of columns.
+        Cost of each extractor on one item, in any unit. A cost is a number, a sequence
+        of polynomial coefficients in the size (lowest degree first, none negative, as
+        :mod:`numpy.polynomial`), or a callable of an array of sizes. ``"time"``
+        measures transformers, see :class:`MeasuredCosts`, with which the model's own
+        time can be part of the cost. None is allowed with ``extractors=None`` only:
+        each column costs 1, and `budget` is a number of columns.
 
     alpha : float or None, default=0.1
-        Accepted factor of quality: the best set within the budget is at most ``1 + alpha``
-        times as good as the chosen one. Larger values train fewer sets. 0 trains every set
-        that may be the best for some size and budget. None trains all
+        Accepted factor of quality: the best set within the budget is at most ``1 +
+        alpha`` times as good as the chosen one. Larger values train fewer sets. 0
+        trains every set that may be the best for some size and budget. None trains all
         ``2 ** n_extractors - 1`` sets and assumes nothing.
 
     monotonicity_tol : float, default=0.0
-        How much better a set of extractors may be than one that contains it, in the unit
-        of the score. The guarantee assumes this bound. Cross-validated scores are noisy:
-        with 0, `fit` usually warns and names the value that would have held. Larger values
-        train more sets.
+        How much better a set of extractors may be than one that contains it, in the
+        unit of the score. The guarantee assumes this bound. Cross-validated scores are
+        noisy: with 0, `fit` usually warns and names the value that would have held.
+        Larger values train more sets.
 
     max_models : int, default=None
         Train at most this many sets. The search starts with a large alpha and lowers it
-        towards `alpha` while sets may be trained; ``alpha_`` is what was reached. Not with
-        ``alpha=None``.
+        towards `alpha` while sets may be trained; ``alpha_`` is what was reached. Not
+        with ``alpha=None``.
 
     max_seconds : float, default=None
-        Start no new layer of the lattice after this many seconds; as `max_models` otherwise.
+        Start no new layer of the lattice after this many seconds; as `max_models`
+        otherwise.
 
     size : str, int or callable, default=None
         Size of an item: a column of X by name or number, or a function that is called
@@ -140,8 +142,8 @@ class PolyDomSelector(BaseFeatureSelector):
         `max_models` was too small to show anything.
 
     monotonicity_violations_ : list of MonotonicityViolation
-        Named tuples ``(subset, superset, drop)`` for every trained set that a subset of it
-        beats by more than `monotonicity_tol`, the largest drop first.
+        Named tuples ``(subset, superset, drop)`` for every trained set that a subset of
+        it beats by more than `monotonicity_tol`, the largest drop first.
 
     costs_ : FeatureCosts
         Costs of the extractors as functions of the size; ``costs_(sizes)`` returns an
@@ -277,20 +279,22 @@ class PolyDomSelector(BaseFeatureSelector):
         if violations and self.alpha is not None:
             worst = self.monotonicity_violations_[0]
             warn(
-                f"The guarantee assumes that a set of extractors is at most monotonicity_tol="
-                f"{self.monotonicity_tol!r} worse than any of its subsets. "
-                f"{len(violations)} of the {len(found.masks)} scored sets are not so, the worst "
-                f"being {worst.superset!r}, which is {worst.drop:.4g} below {worst.subset!r}. "
-                f"monotonicity_tol={np.ceil(worst.drop * 1e4) / 1e4:.4g} would hold on these "
-                "sets; see monotonicity_violations_."
+                "The guarantee assumes that a set of extractors is at most "
+                f"monotonicity_tol={self.monotonicity_tol!r} worse than any of its "
+                f"subsets. {len(violations)} of the {len(found.masks)} scored sets are "
+                f"not so, the worst being {worst.superset!r}, which is "
+                f"{worst.drop:.4g} below {worst.subset!r}. "
+                f"monotonicity_tol={np.ceil(worst.drop * 1e4) / 1e4:.4g} would hold on "
+                "these sets; see monotonicity_violations_."
             )
 
 
 def undominated(quality, coef):
     """Sets that some size and budget may choose (Properties 3.6 and 3.7): positions, worst first.
 
-    A set costs ``coef @ basis(size)`` with a basis that is never negative. It is left out where a
-    set at least as good has no larger coefficient: that one is at most as dear at every size.
+    A set costs ``coef @ basis(size)`` with a basis that is never negative. It is left
+    out where a set at least as good has no larger coefficient: that one is at most as
+    dear at every size.
     """
     # Among equals in quality a set that undercuts another is before it.
     order = np.lexsort((*coef.T[::-1], -quality))
@@ -307,8 +311,8 @@ def undominated(quality, coef):
 def best_affordable(cost, quality, budget, tied=True):
     """The best set within each budget, of equally good ones the cheapest: one for each query.
 
-    `quality` does not fall, and one set at least fits every budget; `tied` says whether some
-    qualities may be equal.
+    `quality` does not fall, and one set at least fits every budget; `tied` says whether
+    some qualities may be equal.
     """
     fits = affords(budget[:, None], cost)
     best = len(quality) - 1 - fits[:, ::-1].argmax(axis=1)

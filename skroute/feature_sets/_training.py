@@ -32,7 +32,8 @@ def _fitted(estimator, X, y, fit_params, name, rows):
 class SetTrainer:
     """Trains and scores sets for a selector, and remembers every score in `quality`.
 
-    ``table_of(mask)`` is the table of the features of a set; `task` is told of what is trained.
+    ``table_of(mask)`` is the table of the features of a set; `task` is told of what is
+    trained.
     """
 
     def __init__(self, selector, table_of, y, splits, fit_params, score_params, task):
@@ -61,9 +62,9 @@ class SetTrainer:
         for mask, found in zip(masks, scores):
             if not np.isfinite(found) or found < 0:
                 raise ValueError(
-                    "scoring must give finite scores that are not negative, higher being "
-                    f"better, because alpha is a factor; got {found!r} for the set "
-                    f"{set_name(self.names, mask)!r}."
+                    "scoring must give finite scores that are not negative, higher "
+                    f"being better, because alpha is a factor; got {found!r} for the "
+                    f"set {set_name(self.names, mask)!r}."
                 )
         return scores
 
@@ -78,7 +79,8 @@ class SetTrainer:
                     self.fit_params,
                 )
             else:
-                # The class prior takes weights, and none of what the user's model may take besides.
+                # The class prior takes weights, and none of what the user's model may
+                # take besides.
                 model, table = (
                     DummyClassifier(strategy="prior"),
                     np.zeros((len(self.y), 1)),

@@ -1,4 +1,4 @@
-"""The ledger of a total: who may spend how much, in one process, on one host or on several."""
+"""Ledgers of a total that several threads, processes or hosts spend from."""
 
 from skroute.ledgers._books import (
     AlreadyCommittedError,

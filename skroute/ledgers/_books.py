@@ -1,4 +1,4 @@
-"""What stands in the books of a purse, and how one booking changes it."""
+"""The amounts and counts of a purse, and the changes of each booking."""
 
 import time
 from typing import NamedTuple
@@ -6,6 +6,8 @@ from typing import NamedTuple
 from skroute.utils._compat import Integral, Real
 from skroute.utils._tolerances import ROUNDING
 from skroute.utils._validation import is_amount
+
+_SECONDS_OF_A_DAY = 86400.0
 
 
 class BudgetExhaustedError(RuntimeError):
@@ -25,16 +27,16 @@ class Offer(NamedTuple):
         Index of the choice.
 
     name : str
-        Its name.
+        Name of the choice.
 
     cost : float
-        What the call is expected to cost.
+        Expected cost of the call.
 
     deciding : float
-        What deciding has cost; kept whatever becomes of the call.
+        Cost of deciding. It is spent, also if the call fails.
 
     reserved : float
-        What is held back: `deciding` and an upper bound of the call's cost.
+        Amount to reserve: `deciding` and an upper bound of the call's cost.
     """
 
     choice: int
@@ -50,30 +52,31 @@ class Reservation(NamedTuple):
     Attributes
     ----------
     ledger : str
-        Identity of the ledger that issued it; a copy of a ledger in memory has another.
+        Identity of the ledger that issued it. A copy of a ledger in memory has another
+        identity.
 
     number : int
         Number of the reservation in its ledger.
 
     purses : tuple of str
-        The purses that it is held in, the request's own first.
+        Names of the purses that it is reserved in, the request's own first.
 
     state : {"held", "open", "expired", "committed"}
-        Held while the request is being decided, open while the call is under way, expired
-        once its deadline has passed, committed where its key is remembered.
+        Held while the request is being decided, open while the call is running, expired
+        after its deadline, committed while its key is remembered.
 
     amount : float
-        What is held back.
+        Reserved amount.
 
     offer : Offer or None
-        The choice; None while it is being decided.
+        The choice. None while it is being decided.
 
     deadline : float or None
-        Unix time at which the money returns; of a committed one, until when its key is
-        remembered. None is never.
+        Unix time at which the money returns. For a committed reservation, the time at
+        which its key is forgotten. None is never.
 
     key : str or None
-        The request's own key.
+        Identity of the request.
     """
 
     ledger: str
@@ -87,48 +90,50 @@ class Reservation(NamedTuple):
 
 
 class Books(NamedTuple):
-    """The amounts and the counts of a purse, read at one moment.
+    """The amounts and counts of a purse at one moment.
 
     Attributes
     ----------
     total : float
-        What may be spent: the total, what was added, and what a period carried over.
+        Money that may be spent: the total, and what was added to it.
 
     spent : float
-        Sum of what has been settled.
+        Sum of the settled costs.
 
     reserved : float
-        Sum held back for open reservations and requests that are being decided.
+        Sum of the amounts reserved for open reservations and for requests that are
+        being decided.
 
     pending : float
-        What the open reservations are expected to cost.
+        Expected cost of the open reservations.
 
     n_expected : int or None
-        Requests of the period, None where unknown.
+        Number of requests of the period. None is unknown.
 
     n_started : int
-        Requests that were not rejected, those that are being decided included.
+        Number of requests that were not rejected, those that are being decided
+        included.
 
     n_held : int
-        Requests that are being decided.
+        Number of requests that are being decided.
 
     n_open : int
-        Reservations neither settled nor expired.
+        Number of reservations that are neither settled nor expired.
 
     n_committed : int
-        Reservations committed.
+        Number of committed reservations.
 
     n_refunded : int
-        Reservations refunded.
+        Number of refunded reservations.
 
     n_rejected : int
-        Requests for which there was no room.
+        Number of requests that did not fit.
 
     n_expired : int
-        Reservations whose deadline has passed and that nobody has settled since.
+        Number of reservations that have passed their deadline and are not settled.
 
     period : int or None
-        Number of the period, None where there is none.
+        Number of the period. None if the purse has no periods.
     """
 
     total: float
@@ -147,7 +152,19 @@ class Books(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What a purse was opened with."""
+    """The terms of a purse, which do not change.
+
+    Attributes
+    ----------
+    total : float
+        Money of each period.
+
+    n_expected : int or None
+        Number of requests of each period. None is unknown.
+
+    period : {"day", "month"}, float or None
+        UTC days, UTC months, or seconds. None is a single period.
+    """
 
     total: float
     n_expected: int | None
@@ -155,7 +172,7 @@ class Terms(NamedTuple):
 
 
 def check_amount(amount, name):
-    """An amount of money as a float, or a ValueError that says what is wrong with it."""
+    """Return an amount of money as a float, or raise a ValueError."""
     if not is_amount(amount):
         raise ValueError(
             f"{name} must be a finite number that is at least 0, got {amount!r}."
@@ -164,7 +181,7 @@ def check_amount(amount, name):
 
 
 def check_terms(total, n_expected=None, period=None, name="total"):
-    """The terms of a purse, or a ValueError that says what is wrong with them."""
+    """Return the terms of a purse, or raise a ValueError."""
     amount = check_amount(total, name)
     if n_expected is not None and (
         not isinstance(n_expected, Integral)
@@ -172,41 +189,54 @@ def check_terms(total, n_expected=None, period=None, name="total"):
         or n_expected < 1
     ):
         raise ValueError(
-            f"n_expected must be a positive int or None for unknown, got {n_expected!r}."
+            "n_expected must be a positive int or None for unknown, got "
+            f"{n_expected!r}."
         )
-    number = isinstance(period, Real) and not isinstance(period, bool) and period > 0
-    if period not in (None, "day", "month") and not number:
+    is_seconds = _is_positive_number(period)
+    if period not in (None, "day", "month") and not is_seconds:
         raise ValueError(
-            f'period must be "day", "month", a positive number of seconds or None, got {period!r}.'
+            'period must be "day", "month", a positive number of seconds or None, '
+            f"got {period!r}."
         )
-    n_expected = None if n_expected is None else int(n_expected)
-    return Terms(amount, n_expected, float(period) if number else period)
+    if n_expected is not None:
+        n_expected = int(n_expected)
+    if is_seconds:
+        period = float(period)
+    return Terms(amount, n_expected, period)
+
+
+def _is_positive_number(value):
+    """Return True for a positive number."""
+    return isinstance(value, Real) and not isinstance(value, bool) and value > 0
 
 
 def check_seconds(seconds, name):
-    """Positive seconds, or None for never."""
-    number = isinstance(seconds, Real) and not isinstance(seconds, bool) and seconds > 0
-    if seconds is not None and not number:
+    """Return positive seconds as a float, or None for None and infinity."""
+    if seconds is None:
+        return None
+    if not _is_positive_number(seconds):
         raise ValueError(
             f"{name} must be a positive number of seconds or None, got {seconds!r}."
         )
-    return None if seconds is None or seconds == float("inf") else float(seconds)
+    return None if seconds == float("inf") else float(seconds)
 
 
 def period_number(period, now):
-    """Number of the period, of UTC days, UTC months or so many seconds, that a time lies in."""
+    """Return the number of the period of a time, or None without periods."""
     if period is None:
         return None
     if period == "month":
         year, month = time.gmtime(now)[:2]
         return 12 * year + month - 1
-    return int(now // (86400.0 if period == "day" else period))
+    length = _SECONDS_OF_A_DAY if period == "day" else period
+    return int(now // length)
 
 
 class Purse:
     """The books of one purse inside a transaction, with the bookings as methods.
 
-    Its attributes are those of `Books`, and the name and the terms that it was opened with.
+    Its attributes are those of `Books`, and the name and the terms that it was opened
+    with.
     """
 
     __slots__ = ("name", "terms", *Books._fields)
@@ -219,72 +249,75 @@ class Purse:
 
     @classmethod
     def opened(cls, name, terms, now):
-        """A new one."""
-        number = period_number(terms.period, now)
-        books = (
-            terms.total,
-            0.0,
-            0.0,
-            0.0,
-            terms.n_expected,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            number,
+        """Return a new purse."""
+        books = Books(
+            total=terms.total,
+            spent=0.0,
+            reserved=0.0,
+            pending=0.0,
+            n_expected=terms.n_expected,
+            n_started=0,
+            n_held=0,
+            n_open=0,
+            n_committed=0,
+            n_refunded=0,
+            n_rejected=0,
+            n_expired=0,
+            period=period_number(terms.period, now),
         )
         return cls(name, terms, books)
 
     def books(self):
-        """The books as a record."""
+        """Return the amounts and counts as a record."""
         return Books(*[getattr(self, field) for field in Books._fields])
 
     def room(self):
-        """What is neither spent nor reserved; the rounding of sums may use a hair more."""
+        """Return the money that is free, with room for the rounding of sums."""
         return self.total * (1 + ROUNDING) - self.spent - self.reserved
 
     def roll(self, now):
-        """Begin the period that a time lies in, if it is later than the books' own.
+        """Begin the period of a time, if it is later than the present period.
 
-        One that has begun stays begun where the clock goes back.
+        If the clock goes back, the present period goes on.
         """
         number = period_number(self.terms.period, now)
         if number > self.period:
             self.begin(number)
 
     def begin(self, number):
-        """Books of a new period: nothing is spent, and what is open stays reserved."""
-        self.total, self.spent, self.period = self.terms.total, 0.0, number
+        """Begin a period: nothing is spent, and open reservations stay reserved."""
+        self.total = self.terms.total
+        self.spent = 0.0
+        self.period = number
         self.n_expected = self.terms.n_expected
         self.n_started = self.n_held
-        self.n_committed = self.n_refunded = self.n_rejected = 0
+        self.n_committed = 0
+        self.n_refunded = 0
+        self.n_rejected = 0
 
     def hold(self, amount):
-        """Money for a request that is being decided."""
+        """Reserve money for a request that is being decided."""
         self.reserved += amount
         self.n_held += 1
 
     def unhold(self, amount):
-        """The request was decided, or will not be."""
+        """Release the money of a request that is decided or has failed."""
         self.n_held -= 1
         self._return(amount)
 
     def reserve(self, offer):
-        """Money for a call."""
+        """Reserve money for a call."""
         self.reserved += offer.reserved
         self.pending += offer.deciding + offer.cost
         self.n_open += 1
 
     def expire(self, offer):
-        """The deadline has passed: all but what deciding has cost returns."""
+        """Release the money of a call after its deadline, but not that of deciding."""
         self._close(offer)
         self.n_expired += 1
 
     def settle(self, offer, cost, expired):
-        """The call was made and cost this, or failed and cost None."""
+        """Book the cost of a call. A failed call has the cost None."""
         if expired:
             self.n_expired -= 1
         else:
@@ -296,13 +329,19 @@ class Purse:
             self.n_committed += 1
 
     def _close(self, offer):
+        """Close an open reservation. The cost of deciding is spent."""
         self.n_open -= 1
         self.spent += offer.deciding
-        # Where nothing is open no rounding of sums stays.
-        self.pending = (
-            self.pending - offer.deciding - offer.cost if self.n_open else 0.0
-        )
+        if self.n_open:
+            self.pending = self.pending - offer.deciding - offer.cost
+        else:
+            # Without open reservations, no rounding of sums remains.
+            self.pending = 0.0
         self._return(offer.reserved)
 
     def _return(self, amount):
-        self.reserved = self.reserved - amount if self.n_open or self.n_held else 0.0
+        """Release a reserved amount."""
+        if self.n_open or self.n_held:
+            self.reserved = self.reserved - amount
+        else:
+            self.reserved = 0.0

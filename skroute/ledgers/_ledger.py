@@ -19,25 +19,32 @@ from skroute.ledgers._books import (
 from skroute.ledgers._store import Store
 from skroute.utils._compat import Integral
 
-# A child that was forked has locks and connections of its own.
+# Ledgers of this process, which get new locks and connections in a forked child.
 _LEDGERS: "weakref.WeakSet[Ledger]" = weakref.WeakSet()
+
+
+def _after_fork():
+    """Give all ledgers of a forked child new locks and connections."""
+    for ledger in _LEDGERS:
+        ledger._after_fork()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        after_in_child=lambda: [ledger._after_fork() for ledger in _LEDGERS]
-    )
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Ledger(Store):
-    """Base class of ledgers: purses (accounts) in which requests reserve and spend money.
+    """Base class of ledgers: accounts, called purses, from which requests spend money.
 
-    Every method is atomic, whoever else uses the same purses. The bookings are the same for all
-    ledgers. A subclass keeps the books: it implements the methods of :class:`Store`.
+    Every method is atomic, also if other processes use the same purses. The bookings
+    are the same for all ledgers. A subclass stores them: it implements the methods of
+    :class:`Store`.
 
     Parameters
     ----------
     timeout : float, default=None
-        Seconds after which the money of a reservation that nobody has settled returns to
-        its purses; None is never. A later commit is still booked.
+        Seconds after which the money of an unsettled reservation returns to its purses.
+        None is never. A later commit is still booked.
 
     remember : float, default=86400.0
         Seconds for which the key of a committed request is remembered.
@@ -62,6 +69,7 @@ class Ledger(Store):
     _clock = staticmethod(time.time)
 
     def __repr__(self):
+        """Return the name of the class."""
         return f"{type(self).__name__}()"
 
     def open(
@@ -80,36 +88,38 @@ class Ledger(Store):
             Its name.
 
         total : float
-            What may be spent from it, in each period.
+            Money that may be spent from it, in each period.
 
         n_expected : int, default=None
-            Number of requests to come, in each period; None is unknown.
+            Number of requests to come, in each period. None is unknown.
 
         period : {"day", "month"} or float, default=None
-            After what time the books begin anew: UTC days, UTC months or so many seconds.
-            None is never. The latest period that any call on the purse came in is the one
-            that runs: a clock that goes back, or one of another host that is late, does not
-            begin an earlier one again.
+            Time after which the total is available again: a UTC day, a UTC month, or a
+            number of seconds. None is never. The present period is the latest one of
+            all calls on the purse. If a clock goes back, or the clock of another host
+            is late, no earlier period begins again.
 
         Raises
         ------
         ValueError
-            For terms that are none, or a purse that was opened with others.
+            For invalid terms, or if the purse exists with other terms.
         """
         terms = check_terms(total, n_expected, period)
-        found = self._transact(self._open, purse, terms)
-        if found != terms:
+        opened = self._transact(self._open, purse, terms)
+        if opened != terms:
             raise ValueError(
-                f"The purse {purse!r} was opened with {found._asdict()!r}, and cannot be opened "
-                f"with {terms._asdict()!r}. Use top_up or reset, or another name."
+                f"The purse {purse!r} was opened with {opened._asdict()!r}, and cannot "
+                f"be opened with {terms._asdict()!r}. Use top_up or reset, or another "
+                "name."
             )
 
     def _open(self, name, terms):
-        found = self._find_purse(name)
-        if found is None:
-            found = Purse.opened(name, terms, self._clock())
-            self._add_purse(found)
-        return found.terms
+        """Return the terms of a purse, which is created if it does not exist."""
+        purse = self._find_purse(name)
+        if purse is None:
+            purse = Purse.opened(name, terms, self._clock())
+            self._add_purse(purse)
+        return purse.terms
 
     def hold(
         self, purses: tuple[str, ...], amount: float, key: str | None = None
@@ -117,22 +127,23 @@ class Ledger(Store):
         """Reserve an amount in every purse for a request, before its decision.
 
         Returns the reservation, or the open one of the same `key`. Raises
-        :class:`BudgetExhaustedError` where it has no room, :class:`AlreadyCommittedError`
-        where the key was committed.
+        :class:`BudgetExhaustedError` if the amount does not fit, and
+        :class:`AlreadyCommittedError` if the request of the key is committed.
         """
-        return _returned(self._transact(self._hold, purses, amount, key))
+        return _raise_if_error(self._transact(self._hold, purses, amount, key))
 
     def _hold(self, purses, amount, key):
-        now, books = self._begin(purses)
-        known = self._known(purses[0], key)
-        if known is not None:
-            return known
-        for purse in books:
+        """Return the reservation of `hold`, or the error to raise."""
+        now, all_purses = self._begin(purses)
+        earlier = self._find_earlier(purses[0], key)
+        if earlier is not None:
+            return earlier
+        for purse in all_purses:
             if amount > purse.room():
-                books[0].n_rejected += 1
+                all_purses[0].n_rejected += 1
                 return _exhausted(purse, amount)
-        books[0].n_started += 1
-        for purse in books:
+        all_purses[0].n_started += 1
+        for purse in all_purses:
             purse.hold(amount)
         return self._add_reservation(
             purses, "held", amount, None, _after(self.timeout, now), None
@@ -143,16 +154,17 @@ class Ledger(Store):
         self._transact(self._release, held)
 
     def _release(self, held):
+        """Release the money of `release`."""
         now, _ = self._begin(held.purses)
         self._give_back(self._find_reservation(held.number), now)
 
     def _give_back(self, held, now):
-        """Take a hold back, unless its deadline has done so or the ledger is a copy."""
+        """Release a held amount, unless its deadline has, or the ledger is a copy."""
         if held is None or held.state != "held":
             return
-        books = self._at(held.purses, now)
-        books[0].n_started -= 1
-        for purse in books:
+        all_purses = self._purses_now(held.purses, now)
+        all_purses[0].n_started -= 1
+        for purse in all_purses:
             purse.unhold(held.amount)
         self._delete_reservation(held)
 
@@ -168,46 +180,49 @@ class Ledger(Store):
     ) -> Reservation:
         """Decide and reserve.
 
-        ``choose(books, room, spare)`` is called with the books of the first purse, the
-        request counted already, the room that all purses have, and what of it remains beside
-        `keep` for each request that is still expected. It returns an offer that takes at most
-        `least`, which is given where `room` has it; or a larger one, given where `spare` has it; or
-        None where nothing fits. It may be called again with newer books, and from another thread,
-        and must not take locks. What `held` has is given back first, also where `choose` raises.
-        Returns and raises as `hold` does.
+        ``choose(books, room, spare)`` is called with the books of the first purse, in
+        which the request is counted, with the money that is free in all purses, and
+        with this money minus `keep` for each request that is still expected. It returns
+        an offer that takes at most `least` if `room` has it, or a larger one if `spare`
+        has it, or None if nothing fits. It may be called again with newer books, and
+        from another thread. It must not take locks. The amount of `held` is released
+        first, also if `choose` raises an error. Returns and raises as `hold` does.
         """
-        return _returned(
+        return _raise_if_error(
             self._transact(self._reserve, purses, choose, least, keep, held, key)
         )
 
     def _reserve(self, purses, choose, least, keep, held, key):
-        now, books = self._begin(purses)
+        """Return the reservation of `reserve`, or the error to raise."""
+        now, all_purses = self._begin(purses)
         if held is not None:
             held = self._find_reservation(held.number)
             self._give_back(held, now)
-        known = self._known(purses[0], key)
-        if known is not None:
-            return known
-        own = books[0]
-        full = own if len(books) == 1 else min(books, key=Purse.room)
-        # What was held is there, whatever rounding makes of the sum.
-        room = full.room() if held is None else max(full.room(), held.amount)
-        own.n_started += 1
+        earlier = self._find_earlier(purses[0], key)
+        if earlier is not None:
+            return earlier
+        first = all_purses[0]
+        fullest = min(all_purses, key=Purse.room)
+        room = fullest.room()
+        if held is not None:
+            # The held amount is free, also if rounding makes the sum smaller.
+            room = max(room, held.amount)
+        first.n_started += 1
         spare = room
-        if own.n_expected is not None:
-            spare -= keep * max(own.n_expected - own.n_started, 0)
+        if first.n_expected is not None:
+            spare -= keep * max(first.n_expected - first.n_started, 0)
         try:
-            offer = choose(own, room, spare)
+            offer = choose(first, room, spare)
         except BaseException as error:
-            # Raised after the transaction: what time has done, and the hold given back, stay.
-            # An interrupt is an error like any other here.
-            own.n_started -= 1
+            # It is raised after the transaction, so that passed deadlines and the
+            # released amount are stored. An interrupt is such an error, too.
+            first.n_started -= 1
             return error
         if offer is None:
-            own.n_started -= 1
-            own.n_rejected += 1
-            return _exhausted(full, least)
-        for purse in books:
+            first.n_started -= 1
+            first.n_rejected += 1
+            return _exhausted(fullest, least)
+        for purse in all_purses:
             purse.reserve(offer)
         deadline = _after(self.timeout, now)
         return self._add_reservation(
@@ -217,43 +232,54 @@ class Ledger(Store):
     def settle(
         self, ledger: str, number: int, purse: str, offer: Offer, cost: float | None
     ) -> tuple[float, bool]:
-        """Record the cost of a reserved call; None refunds all except the cost of deciding.
+        """Record the cost of a call. None refunds all but the cost of deciding.
 
-        Raises ValueError, and books nothing, where the reservation is not open or expired
-        in this ledger and purse with this offer. Returns by how much more is spent, after,
-        than the total of a purse (of several, the most; below 0 where all have money left),
-        and whether the reservation had expired.
+        Raises a ValueError, and books nothing, unless the reservation is open or
+        expired in this ledger and purse with this offer.
+
+        Returns
+        -------
+        excess : float
+            Money spent beyond the total, the largest of all purses. It is negative if
+            all have money left.
+
+        expired : bool
+            True if the reservation had passed its deadline.
         """
-        found = self._transact(self._settle, ledger, number, purse, offer, cost)
-        if found is None:
+        settled = self._transact(self._settle, ledger, number, purse, offer, cost)
+        if settled is None:
             raise ValueError(
-                f"Ticket {number} for {offer.name!r} is not open: it was committed or refunded "
-                "already, was changed, or belongs to another stream."
+                f"Ticket {number} for {offer.name!r} is not open: it was committed or "
+                "refunded already, was changed, or belongs to another stream."
             )
-        return found
+        return settled
 
     def _settle(self, ledger, number, purse, offer, cost):
-        now, books = self._begin((purse,))
-        found = self._find_reservation(number)
-        if found is None or found.state not in ("open", "expired"):
+        """Return the result of `settle`, or None if the reservation is another one."""
+        now, all_purses = self._begin((purse,))
+        reservation = self._find_reservation(number)
+        if reservation is None or reservation.state not in ("open", "expired"):
             return None
-        if (found.ledger, found.purses[0], found.offer) != (ledger, purse, offer):
+        identity = (reservation.ledger, reservation.purses[0], reservation.offer)
+        if identity != (ledger, purse, offer):
             return None
-        if len(found.purses) > 1:
-            books = self._at(found.purses, now)
-        for one in books:
-            one.settle(offer, cost, found.state == "expired")
-        if found.key is None or cost is None:
-            self._delete_reservation(found)
+        if len(reservation.purses) > 1:
+            all_purses = self._purses_now(reservation.purses, now)
+        expired = reservation.state == "expired"
+        for one_purse in all_purses:
+            one_purse.settle(offer, cost, expired)
+        if reservation.key is None or cost is None:
+            self._delete_reservation(reservation)
         else:
             deadline = _after(self.remember, now)
             self._replace_reservation(
-                found._replace(state="committed", deadline=deadline)
+                reservation._replace(state="committed", deadline=deadline)
             )
-        return max([one.spent - one.total for one in books]), found.state == "expired"
+        excess = max([purse.spent - purse.total for purse in all_purses])
+        return excess, expired
 
     def books(self, purse: str) -> Books:
-        """The amounts and the counts of a purse.
+        """Return the amounts and counts of a purse.
 
         Parameters
         ----------
@@ -267,9 +293,14 @@ class Ledger(Store):
         Raises
         ------
         ValueError
-            If there is none of this name.
+            If the purse does not exist.
         """
-        return self._transact(lambda: self._begin((purse,))[1][0].books())
+        return self._transact(self._books, purse)
+
+    def _books(self, name):
+        """Return the amounts and counts of `books`."""
+        _, (purse,) = self._begin((name,))
+        return purse.books()
 
     def top_up(self, purse: str, amount: float, n_more: int = 0) -> None:
         """Add money to a purse, for the current period.
@@ -280,10 +311,10 @@ class Ledger(Store):
             Its name.
 
         amount : float
-            What is added, at least 0.
+            Amount to add, at least 0.
 
         n_more : int, default=0
-            Further requests to expect, where their number is known.
+            Number of further requests, if their number is known.
         """
         amount = check_amount(amount, "amount")
         if not isinstance(n_more, Integral) or isinstance(n_more, bool) or n_more < 0:
@@ -293,7 +324,8 @@ class Ledger(Store):
         self._transact(self._top_up, purse, amount, int(n_more))
 
     def _top_up(self, name, amount, n_more):
-        purse = self._begin((name,))[1][0]
+        """Book the money of `top_up`."""
+        _, (purse,) = self._begin((name,))
         purse.total += amount
         if purse.n_expected is not None:
             purse.n_expected += n_more
@@ -301,7 +333,7 @@ class Ledger(Store):
     def reset(self, purse: str) -> None:
         """Start again with the total that the purse was opened with.
 
-        Open reservations stay open, and are booked where they are settled.
+        Open reservations stay open.
 
         Parameters
         ----------
@@ -311,19 +343,20 @@ class Ledger(Store):
         self._transact(self._reset, purse)
 
     def _reset(self, name):
-        purse = self._begin((name,))[1][0]
+        """Begin the present period of a purse again."""
+        _, (purse,) = self._begin((name,))
         purse.begin(purse.period)
 
     def unsettled(self, purse: str) -> list[Reservation]:
-        """Reservations that are open or expired, oldest first.
+        """Return the reservations that are open or expired, oldest first.
 
-        After a crash, compare them with what the providers have counted: settle those that
-        were called, refund the others.
+        After a crash, compare them with the bills of the providers. Settle those that
+        were called, and refund the others.
 
         Parameters
         ----------
         purse : str
-            Name of the purse that they were made for.
+            Name of their first purse.
 
         Returns
         -------
@@ -332,33 +365,43 @@ class Ledger(Store):
         return self._transact(self._unsettled, purse)
 
     def _unsettled(self, name):
+        """Return the reservations of `unsettled`."""
         self._begin((name,))
-        found = [
-            one for one in self._find_of_purse(name) if one.state in ("open", "expired")
-        ]
-        return sorted(found, key=lambda one: one.number)
+        unsettled = []
+        for reservation in self._find_of_purse(name):
+            if reservation.state in ("open", "expired"):
+                unsettled.append(reservation)
+        return sorted(unsettled, key=lambda reservation: reservation.number)
 
-    def _begin(self, purses):
-        """The time, and these purses after everything that was due by then.
+    def _begin(self, names):
+        """Begin a transaction: book all that is due, and read some purses.
 
-        What time has done, deadlines that have passed and periods that have begun, is written: it
-        stays done where the call is refused, and where the clock goes back.
+        Passed deadlines and new periods are stored, also if the call is refused later,
+        or if the clock goes back.
+
+        Returns
+        -------
+        now : float
+            Seconds since 1970.
+
+        purses : list of Purse
+            The purses of these names.
         """
         now = self._clock()
-        books = self._at(purses, now)
+        purses = self._purses_now(names, now)
         for due in self._find_due(now):
             if due.state == "held":
                 self._give_back(due, now)
             elif due.state == "open":
-                for purse in self._at(due.purses, now):
+                for purse in self._purses_now(due.purses, now):
                     purse.expire(due.offer)
                 self._replace_reservation(due._replace(state="expired", deadline=None))
             else:
                 self._delete_reservation(due)
-        return now, books
+        return now, purses
 
-    def _at(self, names, now):
-        """These purses, in the period of this time; an error before any is changed."""
+    def _purses_now(self, names, now):
+        """Return purses in the period of a time. Refuse unknown names."""
         purses = [self._find_purse(name) for name in names]
         if None in purses:
             name = names[purses.index(None)]
@@ -370,40 +413,45 @@ class Ledger(Store):
                 purse.roll(now)
         return purses
 
-    def _known(self, purse, key):
-        """The open reservation of a key, or the error for a committed one; expired ones are past.
+    def _find_earlier(self, purse, key):
+        """Return the open reservation of a key, or the error if it is committed.
 
-        Keys may be a user's, and are not quoted.
+        An expired reservation loses its key. The error does not quote the key, which
+        may be private.
         """
-        found = None if key is None else self._find_by_key(purse, key)
-        if found is None:
+        if key is None:
             return None
-        if found.state == "expired":
-            self._replace_reservation(found._replace(key=None))
+        reservation = self._find_by_key(purse, key)
+        if reservation is None:
             return None
-        if found.state == "open":
-            return found
+        if reservation.state == "expired":
+            self._replace_reservation(reservation._replace(key=None))
+            return None
+        if reservation.state == "open":
+            return reservation
         return AlreadyCommittedError(
-            "A request with this key was committed already: its call was made and paid. Give "
-            f"another request another key (this one has {len(key)} characters)."
+            "A request with this key was committed already: its call was made and "
+            f"paid. Give another request another key (this one has {len(key)} "
+            "characters)."
         )
 
 
 def _after(seconds, now):
-    """The time so many seconds after now; None is never."""
+    """Return the time `seconds` after now. None is never."""
     return None if seconds is None else now + seconds
 
 
-def _returned(found):
-    """What a transaction has found, or the error that it ends with."""
-    if isinstance(found, BaseException):
-        raise found
-    return found
+def _raise_if_error(result):
+    """Return the result of a transaction, or raise it if it is an error."""
+    if isinstance(result, BaseException):
+        raise result
+    return result
 
 
 def _exhausted(purse, amount):
+    """Return the error for an amount that does not fit a purse."""
     return BudgetExhaustedError(
-        f"Not even the cheapest choice fits: it takes {amount:.6g}, and of {purse.total:.6g} in "
-        f"all {purse.spent:.6g} is spent and {purse.reserved:.6g} reserved for "
-        f"{purse.n_open + purse.n_held} open tickets."
+        f"Not even the cheapest choice fits: it takes {amount:.6g}, and of "
+        f"{purse.total:.6g} in all {purse.spent:.6g} is spent and {purse.reserved:.6g} "
+        f"reserved for {purse.n_open + purse.n_held} open tickets."
     )

@@ -1,4 +1,4 @@
-"""Books in the memory of one process."""
+"""A ledger in the memory of one process."""
 
 import heapq
 import os
@@ -10,8 +10,8 @@ from operator import attrgetter
 from skroute.ledgers._books import Books, Reservation
 from skroute.ledgers._ledger import Ledger
 
-# One lock for the books of all ledgers in memory. A fork waits until no book is open, so that a
-# child finds neither a half-written one nor a lock that nobody will release.
+# Lock of all ledgers in memory. A fork waits for it, so that a child has neither a
+# half-written ledger nor a lock that is never released.
 _LOCK = threading.Lock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
@@ -21,22 +21,22 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-# All amounts of a purse at once, in the order of `Books`.
+# Function of a purse: its amounts and counts, in the order of `Books`.
 _amounts_of = attrgetter(*Books._fields)
 
 
 class MemoryLedger(Ledger):
-    """A ledger for the threads of one process; it is lost when the process ends.
+    """A ledger for the threads of one process. It is lost when the process ends.
 
-    What a stream has that is given no other. A copy, by `pickle`, `copy` or a forked
-    process, is another ledger with the same books: tickets that were open then can be
-    settled in each of them once, and a later one only where it was issued.
+    It is the default of a stream. A copy (by `pickle`, `copy` or a forked process) is
+    another ledger with the same amounts. Tickets that were open then can be settled
+    once in each of the two. A later ticket can be settled only where it was issued.
 
     Parameters
     ----------
     timeout : float, default=None
-        Seconds after which the money of a reservation that nobody has settled returns to
-        its purses; None is never.
+        Seconds after which the money of an unsettled reservation returns to its purses.
+        None is never.
 
     remember : float, default=86400.0
         Seconds for which the key of a committed request is remembered.
@@ -61,12 +61,12 @@ class MemoryLedger(Ledger):
         self._forget_changes()
 
     def _forget_changes(self):
-        """Begin the notes of what a transaction changes, each as it was before the change."""
+        """Forget the old values that a transaction has noted to undo its changes."""
         # Purses and their amounts.
         self._purses_before = []
-        # Tables (dicts), keys and entries; None where there was no entry.
+        # Tables (dicts), keys and entries. None is a key without an entry.
         self._entries_before = []
-        # Deadlines that were taken off the heap.
+        # Deadlines that were removed from the heap.
         self._deadlines_before = []
 
     def _transact(self, body, *arguments):
@@ -79,7 +79,7 @@ class MemoryLedger(Ledger):
                 raise
 
     def _undo(self):
-        """Restore what the transaction under way has changed: an interrupt may end it anywhere."""
+        """Undo all changes of the transaction. An interrupt may end it anywhere."""
         for purse, amounts in reversed(self._purses_before):
             for field, amount in zip(Books._fields, amounts):
                 setattr(purse, field, amount)
@@ -89,12 +89,12 @@ class MemoryLedger(Ledger):
             else:
                 table[key] = entry
         for deadline in self._deadlines_before:
-            # The interrupt may have come before it was taken off.
+            # The interrupt may have come before it was removed.
             if deadline not in self._deadlines:
                 heapq.heappush(self._deadlines, deadline)
 
     def _change(self, table, key, entry):
-        """Write an entry of a table, or remove it where it is None, with a note of the old one."""
+        """Write an entry of a table, or remove it if it is None. Note the old entry."""
         self._entries_before.append((table, key, table.get(key)))
         if entry is None:
             del table[key]
@@ -102,9 +102,10 @@ class MemoryLedger(Ledger):
             table[key] = entry
 
     def _after_fork(self):
-        """A ledger of its own from here on, without what was held for requests under way."""
-        for held in [one for one in self._reservations.values() if one.state == "held"]:
-            self._give_back(held, self._clock())
+        """Become another ledger, and release the amounts of requests in the parent."""
+        for reservation in list(self._reservations.values()):
+            if reservation.state == "held":
+                self._give_back(reservation, self._clock())
         self._identity = uuid.uuid4().hex
 
     def _find_purse(self, name):
@@ -155,16 +156,18 @@ class MemoryLedger(Ledger):
             deadline, number = self._deadlines[0]
             self._deadlines_before.append((deadline, number))
             heapq.heappop(self._deadlines)
-            found = self._reservations.get(number)
-            # Those settled since have left their deadline behind.
-            if found is not None and found.deadline == deadline:
-                due.append(found)
+            reservation = self._reservations.get(number)
+            # The deadlines of settled reservations stay in the heap.
+            if reservation is not None and reservation.deadline == deadline:
+                due.append(reservation)
         return due
 
     def _find_of_purse(self, purse):
-        return [one for one in self._reservations.values() if one.purses[0] == purse]
+        reservations = self._reservations.values()
+        return [made for made in reservations if made.purses[0] == purse]
 
     def __getstate__(self):
+        """Return a copy of the state at one moment."""
         with _LOCK:
             self._forget_changes()
             state = {name: copy(value) for name, value in self.__dict__.items()}
@@ -174,6 +177,7 @@ class MemoryLedger(Ledger):
         return state
 
     def __setstate__(self, state):
+        """Set the state of another ledger with the same amounts."""
         Ledger.__init__(self, state["timeout"], state["remember"])
         self.__dict__.update(state)
         self._after_fork()

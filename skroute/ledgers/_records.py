@@ -1,4 +1,4 @@
-"""Ledgers whose stores keep text: how a purse and a reservation are written."""
+"""Ledgers whose stores keep text: purses and reservations as JSON."""
 
 import json
 import threading
@@ -11,11 +11,12 @@ from skroute.ledgers._ledger import Ledger
 class RecordLedger(Ledger):
     """Abstract base class for ledgers whose stores keep text.
 
-    A purse is read and written once in a transaction. One thread books at a time. A subclass
-    implements four methods in place of ``_transact``, ``_find_purse`` and ``_add_purse``.
+    A purse is read and written once in a transaction. One thread books at a time. A
+    subclass implements four methods in place of ``_transact``, ``_find_purse`` and
+    ``_add_purse``.
     """
 
-    # What a pickle holds: where the books are.
+    # Names of the parameters, which are the state of a pickle.
     _state: tuple[str, ...]
     _identity: str | None
 
@@ -25,23 +26,25 @@ class RecordLedger(Ledger):
         self._after_fork()
 
     def _after_fork(self):
-        """No connection yet, in this process."""
-        self._lock, self._connected = threading.Lock(), False
+        """Create a lock. The connection is made by the first transaction."""
+        self._lock = threading.Lock()
+        self._connected = False
 
     @abstractmethod
     def _connect(self):
-        """Connect to the store and set ``_identity``, before the first transaction of a process."""
+        """Connect to the store and set ``_identity``."""
 
     @abstractmethod
     def _run_transaction(self, body, arguments):
         """Return ``self._booked(body, arguments)``, run as one transaction.
 
-        The rules are those of ``_transact``. Only one thread is in this method at a time.
+        The rules are those of ``_transact``. Only one thread is in this method at a
+        time.
         """
 
     @abstractmethod
     def _read_purse(self, name):
-        """Return the text of a purse, or None if there is none of this name."""
+        """Return the text of a purse, or None if the purse does not exist."""
 
     @abstractmethod
     def _write_purse(self, name, text):
@@ -55,42 +58,47 @@ class RecordLedger(Ledger):
             return self._run_transaction(body, arguments)
 
     def _booked(self, body, arguments):
-        """What ``body(*arguments)`` returns; purses that it has changed are written."""
+        """Return ``body(*arguments)``, and write the purses that it has changed."""
         self._used.clear()
-        found = body(*arguments)
+        result = body(*arguments)
         for name, (before, purse) in self._used.items():
             if purse is not None:
                 text = text_of(*purse.terms, *purse.books())
                 if text != before:
                     self._write_purse(name, text)
-        return found
+        return result
 
     def _find_purse(self, name):
         if name not in self._used:
-            text, purse = self._read_purse(name), None
+            text = self._read_purse(name)
+            purse = None
             if text is not None:
                 fields = json.loads(text)
                 terms = Terms(*fields[: len(Terms._fields)])
                 purse = Purse(name, terms, Books(*fields[len(terms) :]))
             self._used[name] = text, purse
-        return self._used[name][1]
+        _, purse = self._used[name]
+        return purse
 
     def _add_purse(self, purse):
         self._used[purse.name] = None, purse
 
     def _reservation(self, number, text):
+        """Return a reservation from its number and its text."""
         purses, state, amount, offer, deadline, key = json.loads(text)
         offer = None if offer is None else Offer(*offer)
         fields = (tuple(purses), state, amount, offer, deadline, key)
         return Reservation(self._identity, int(number), *fields)
 
     def __getstate__(self):
+        """Return the parameters."""
         return {name: self.__dict__[name] for name in self._state}
 
     def __setstate__(self, state):
+        """Create the ledger again from its parameters."""
         self.__init__(**state)
 
 
 def text_of(*fields):
-    """Fields as JSON; numbers of numpy as numbers."""
+    """Return fields as JSON. Numbers of numpy become plain numbers."""
     return json.dumps(fields, default=lambda number: number.item())

@@ -1,4 +1,4 @@
-"""Books in Redis: several processes of several hosts."""
+"""A ledger in Redis, for the processes of several hosts."""
 
 import json
 import time
@@ -7,8 +7,9 @@ import uuid
 from skroute.ledgers._records import RecordLedger, text_of
 from skroute.utils._optional import import_optional
 
-# Compare and set, field by field: writes are done where every command that read has the same
-# answer still. A call whose answer was lost, and that is sent again, finds its own name noted.
+# Compare and set: the writes are done if all commands that read still have the same
+# answers. The name of the last call is stored, so that a call that is sent again,
+# because its answer was lost, does not write twice.
 _SCRIPT = """
 local due, last = unpack(KEYS)
 local new, reads, writes = ARGV[1], cjson.decode(ARGV[2]), cjson.decode(ARGV[3])
@@ -27,32 +28,34 @@ end
 local first = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2]
 return cjson.encode({done, now[1], now[2], first or false, found})
 """
-# How many fields one command reads at most, and how many answers are kept for the next booking.
+# Maximal number of fields that one command reads, and of answers that are kept for the
+# next booking.
 _MANY = 1000
 
 
 class RedisLedger(RecordLedger):
     """A ledger in Redis that processes on several hosts share.
 
-    A booking is decided in the process that makes it, by the clock of Redis, and kept where
-    nobody else has booked since it read; otherwise it is decided again. A process may be killed
-    at any instant: what it had booked stays, what it had reserved returns at its deadline. What
-    survives a failure of Redis itself is what its persistence keeps: set ``appendonly yes``.
+    A booking is decided in its process, by the clock of Redis. It is stored if no other
+    booking has changed what it has read. Otherwise it is decided again. If a process is
+    killed, its bookings stay, and the money that it had reserved returns at the
+    deadline. After a failure of Redis itself, only what Redis has persisted is left:
+    set ``appendonly yes``.
 
     Parameters
     ----------
     url : str
-        Where Redis is, for example ``"redis://localhost:6379/0"``; as for
-        ``redis.Redis.from_url``, where its options for decoding answers have no effect. Not
-        a cluster: one node keeps the books.
+        Address of Redis, for example ``"redis://localhost:6379/0"``, in the form of
+        ``redis.Redis.from_url``. Its options for decoding answers have no effect. A
+        cluster is not supported.
 
     prefix : str, default="skroute"
-        What the names of all keys begin with.
+        Prefix of the names of all keys.
 
     timeout : float, default=600.0
-        Seconds after which the money of a reservation that nobody has settled returns to
-        its purses. Longer than any call takes: a later commit is booked, but may find the
-        money spent.
+        Seconds after which the money of an unsettled reservation returns to its purses.
+        It must be longer than any call. A later commit is booked, but its money may be
+        spent.
 
     remember : float, default=86400.0
         Seconds for which the key of a committed request is remembered.
@@ -63,14 +66,15 @@ class RedisLedger(RecordLedger):
 
     Notes
     -----
-    Needs the package redis: ``pip install skroute-ml[redis]``. All purses of a prefix change
-    one after the other; give tenants that share no purse prefixes of their own where one is too
-    slow. A connection that breaks is made anew, and the command sent again, three times.
+    It needs the package redis (``pip install '.[redis]'``). All purses of a prefix
+    change one after the other. If that is too slow, give tenants without common purses
+    different prefixes. If a connection breaks, the command is sent again over a new
+    one, up to three times.
 
     Examples
     --------
     >>> from skroute.ledgers import RedisLedger
-    >>> ledger = RedisLedger("redis://localhost:6379/0")  # connects at the first booking
+    >>> ledger = RedisLedger("redis://localhost:6379/0")  # it connects when it books
     >>> ledger.timeout
     600.0
     """
@@ -83,7 +87,8 @@ class RedisLedger(RecordLedger):
         if not isinstance(url, str):
             # Without the value: it may hold a password.
             raise TypeError(
-                f"url must be a text such as 'redis://localhost:6379/0', got {type(url)}."
+                "url must be a text such as 'redis://localhost:6379/0', got "
+                f"{type(url)}."
             )
         redis.connection.parse_url(url)
         names = ("purses", "reservations", "keys", "due", "counters", "identity")
@@ -91,53 +96,66 @@ class RedisLedger(RecordLedger):
         super().__init__(timeout, remember)
 
     def _after_fork(self):
-        """No connection yet, and a name of its own for what this object sends."""
+        """Forget the connection, and choose a new name for the calls of this object."""
         super()._after_fork()
         self._name = uuid.uuid4().hex
         self._n_calls = 0
 
     def _connect(self):
         redis = import_optional("redis", "RedisLedger")
-        # Every command may be sent again.
-        again = redis.retry.Retry(redis.backoff.ExponentialBackoff(), 3)
+        # Commands are safe to send again.
+        retry = redis.retry.Retry(redis.backoff.ExponentialBackoff(), 3)
         options = redis.connection.parse_url(self.url)
-        # Whatever the URL asks for: answers are bytes, and texts are written as UTF-8.
+        # These options of the URL have no effect: answers are bytes, texts are UTF-8.
         options |= {
             "decode_responses": False,
             "encoding": "utf-8",
             "encoding_errors": "strict",
         }
-        pool = redis.ConnectionPool(retry=again, **options)
+        pool = redis.ConnectionPool(retry=retry, **options)
         client = redis.Redis(connection_pool=pool, single_connection_client=True)
         client.auto_close_connection_pool = True
         client.set(self._names["identity"], uuid.uuid4().hex, nx=True)
         self._identity = client.get(self._names["identity"]).decode()
         self._script = client.register_script(_SCRIPT)
-        # What Redis is known to answer to the commands that read.
+        # Last answers of Redis, by the command that reads.
         self._view = {}
         self._call({})
 
     def _clock(self):
-        """The time of Redis, as its last answer told it."""
+        """Return the time of Redis, by its last answer."""
         return time.monotonic() + self._ahead
 
     def _call(self, reads, writes=()):
-        """Call the script: whether all of `reads` still have these answers, and writes are done.
+        """Write if the answers to some reads are still the same.
 
-        Where they have others, these are known then.
+        Parameters
+        ----------
+        reads : dict
+            Expected answers, by the command. If one is different, the new answers are
+            stored in ``_view``, and nothing is written.
+
+        writes : sequence of tuple
+            Commands.
+
+        Returns
+        -------
+        bool
+            True if the writes are done.
         """
         self._n_calls += 1
-        new = f"{self._name} {self._n_calls}"
+        call_name = f"{self._name} {self._n_calls}"
         names = (self._names["due"], f"{self.prefix}:last:{self._name}")
-        # Lua has no None.
-        asked = [
-            (read, False if known is None else known) for read, known in reads.items()
-        ]
-        told = (new, json.dumps(asked), json.dumps(writes))
-        done, seconds, micros, first, found = json.loads(self._script(names, told))
+        expected = []
+        for read, answer in reads.items():
+            # Lua has no None.
+            expected.append((read, False if answer is None else answer))
+        arguments = (call_name, json.dumps(expected), json.dumps(writes))
+        result = json.loads(self._script(names, arguments))
+        done, seconds, micros, first, answers = result
         self._ahead = int(seconds) + int(micros) / 1e6 - time.monotonic()
         self._first = float(first) if first else None
-        for read, answer in zip(reads, found):
+        for read, answer in zip(reads, answers):
             self._view[read] = None if answer is False else answer
         return done
 
@@ -145,39 +163,46 @@ class RedisLedger(RecordLedger):
         if len(self._view) > _MANY:
             self._view.clear()
         while True:
-            self._reads, self._fields, self._writes = {}, {}, []
+            self._reads = {}
+            self._fields = {}
+            self._writes = []
             try:
-                found = self._booked(body, arguments)
+                result = self._booked(body, arguments)
             except Exception:
-                # It may have read books that have changed.
+                # The error may come from old answers.
                 if self._call(self._reads):
                     raise
                 continue
             if self._call(self._reads, self._writes):
                 break
-        # Fields are kept for the next booking; what else was read may have changed with them.
+        # Fields are kept for the next booking. Other answers depend on the fields.
         for read in self._reads:
             if read[0] != "HGET":
                 del self._view[read]
         self._view.update(self._fields)
-        return found
+        return result
 
     def _read(self, *read):
-        """What Redis answers, as far as is known; `_run_transaction` makes sure of it."""
+        """Return the last answer to a command, which the transaction compares later."""
         if read not in self._view:
             self._call({read: None})
         return self._reads.setdefault(read, self._view[read])
 
     def _get(self, name, field):
+        """Return the text of a field, with the changes of this transaction, or None."""
         read = ("HGET", self._names[name], field)
-        return self._fields[read] if read in self._fields else self._read(*read)
+        if read in self._fields:
+            return self._fields[read]
+        return self._read(*read)
 
     def _put(self, name, field, text):
-        """Write a field, or remove it where the text is None."""
+        """Write a field, or remove it if the text is None."""
         name = self._names[name]
         self._fields["HGET", name, field] = text
-        change = ("HDEL", name, field) if text is None else ("HSET", name, field, text)
-        self._writes.append(change)
+        if text is None:
+            self._writes.append(("HDEL", name, field))
+        else:
+            self._writes.append(("HSET", name, field, text))
 
     def _read_purse(self, name):
         return self._get("purses", name)
@@ -200,7 +225,8 @@ class RedisLedger(RecordLedger):
         return None if text is None else self._reservation(number, text)
 
     def _replace_reservation(self, reservation):
-        number, due = str(reservation.number), self._names["due"]
+        number = str(reservation.number)
+        due = self._names["due"]
         self._put("reservations", number, text_of(*reservation[2:]))
         if reservation.deadline is None:
             self._writes.append(("ZREM", due, number))
@@ -216,9 +242,13 @@ class RedisLedger(RecordLedger):
 
     def _find_by_key(self, purse, key):
         number = self._get("keys", text_of(purse, key))
-        found = None if number is None else self._find_reservation(int(number))
-        # An expired one has lost its key to a later one.
-        return found if found is not None and found.key == key else None
+        if number is None:
+            return None
+        reservation = self._find_reservation(int(number))
+        # The key of an expired reservation may belong to a later one.
+        if reservation is None or reservation.key != key:
+            return None
+        return reservation
 
     def _find_due(self, now):
         if self._first is None or self._first > now:
@@ -229,19 +259,22 @@ class RedisLedger(RecordLedger):
 
     def _find_of_purse(self, purse):
         numbers = self._read("HKEYS", self._names["reservations"])
-        return [one for one in self._many(numbers) if one.purses[0] == purse]
+        return [made for made in self._many(numbers) if made.purses[0] == purse]
 
     def _many(self, numbers):
-        name, found = self._names["reservations"], []
+        """Return the reservations of these numbers that exist."""
+        name = self._names["reservations"]
+        reservations = []
         for start in range(0, len(numbers), _MANY):
-            some = numbers[start : start + _MANY]
-            for number, text in zip(some, self._read("HMGET", name, *some)):
-                # What this transaction has changed is not written yet.
+            block = numbers[start : start + _MANY]
+            for number, text in zip(block, self._read("HMGET", name, *block)):
+                # Changes of this transaction are not written yet.
                 text = self._fields.get(("HGET", name, number), text)
                 if text is not None:
-                    found.append(self._reservation(number, text))
-        return found
+                    reservations.append(self._reservation(number, text))
+        return reservations
 
     def __repr__(self):
+        """Return the class and the prefix."""
         # Without the address, which may have a password in it.
         return f"RedisLedger(prefix={self.prefix!r})"

@@ -1,4 +1,4 @@
-"""Books in a SQLite file: several processes of one host."""
+"""A ledger in a SQLite file, for the processes of one host."""
 
 import os
 import sqlite3
@@ -11,38 +11,45 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS ledger (version INTEGER, identity TEXT);
 CREATE TABLE IF NOT EXISTS purses (name TEXT PRIMARY KEY, record TEXT) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS reservations (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, record TEXT, own TEXT, key TEXT, deadline REAL
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    record TEXT,
+    own TEXT,
+    key TEXT,
+    deadline REAL
 );
 CREATE INDEX IF NOT EXISTS due ON reservations (deadline) WHERE deadline IS NOT NULL;
 CREATE UNIQUE INDEX IF NOT EXISTS keys ON reservations (own, key) WHERE key IS NOT NULL;
 """
+# Version of the tables.
 _VERSION = 2
 _RESERVATIONS = "SELECT number, record FROM reservations WHERE "
-# A writer holds the file for some tens of microseconds; one that waits this long waits for a
-# process that was stopped.
+# Seconds to wait for the lock of the file. A booking holds it for some tens of
+# microseconds, so that a longer wait is for a process that was stopped.
 _PATIENCE = 60.0
-# 16 MB: written to the disk every 1,000 bookings or so, while whoever books next waits.
+# Pages of the log (16 MB) after which it is written into the file, about every 1,000
+# bookings. The next booking waits meanwhile.
 _LOG_PAGES = 4000
 
 
 class SQLiteLedger(RecordLedger):
     """A ledger in an SQLite file that the processes of one host share.
 
-    Each booking is a transaction of SQLite in WAL mode. A process may be killed at any
-    instant: what it had booked stays, what it had reserved returns at its deadline. (After a
-    power failure the file is sound, and may lack the last bookings.) The file must be on a
-    local disk, since network file systems do not lock reliably.
+    Each booking is a transaction of SQLite in WAL mode. If a process is killed, its
+    bookings stay, and the money that it had reserved returns at the deadline. (After a
+    power failure the file is valid, and the last bookings may be lost.) The file must
+    be on a local disk, since network file systems do not lock reliably.
 
     Parameters
     ----------
     path : str or path-like
-        The file; made where there is none. Beside it stand SQLite's ``-wal`` and ``-shm``.
-        SQLite's names of other databases, ``":memory:"`` and ``"file:"`` URIs, are refused.
+        The file. It is created if it does not exist. SQLite's ``-wal`` and ``-shm`` are
+        next to it. SQLite's names of other databases, ``":memory:"`` and ``"file:"``
+        URIs, are refused.
 
     timeout : float, default=600.0
-        Seconds after which the money of a reservation that nobody has settled returns to
-        its purses. Longer than any call takes: a later commit is booked, but may find the
-        money spent.
+        Seconds after which the money of an unsettled reservation returns to its purses.
+        It must be longer than any call. A later commit is booked, but its money may be
+        spent.
 
     remember : float, default=86400.0
         Seconds for which the key of a committed request is remembered.
@@ -50,11 +57,11 @@ class SQLiteLedger(RecordLedger):
     Raises
     ------
     OSError
-        Where the file cannot be opened, for example since its folder is not there. Each
-        booking raises it, too, where the file cannot be written: another program may have
-        locked it for a minute.
+        If the file cannot be opened, for example because its folder does not exist.
+        Each booking raises it if the file cannot be written, for example because
+        another program has locked it for a minute.
     ValueError
-        For a file that is no ledger, or a `path` that is no path of a file.
+        For a file that is not a ledger, or a `path` that is not the path of a file.
 
     See Also
     --------
@@ -62,7 +69,7 @@ class SQLiteLedger(RecordLedger):
 
     Notes
     -----
-    Costs are summed as float64. A pickle holds the path, not the books.
+    Costs are summed as float64. A pickle has the path, not the amounts.
 
     Examples
     --------
@@ -86,13 +93,13 @@ class SQLiteLedger(RecordLedger):
         self._connected = True
 
     def _after_fork(self):
-        """No connection yet, in this process; a parent's must not even be closed here."""
+        """Forget the connection of the parent, which must not be closed here."""
         super()._after_fork()
         self._parents = (getattr(self, "_parents", None), self._connection)
         self._connection = None
 
     def _connect(self):
-        """Open a file that is a ledger, or make one."""
+        """Open the file of a ledger, or create it."""
         if not os.path.isdir(os.path.dirname(self.path)):
             raise FileNotFoundError(
                 f"There is no folder for the ledger {self.path!r}: make it first."
@@ -105,13 +112,13 @@ class SQLiteLedger(RecordLedger):
                 isolation_level=None,
                 check_same_thread=False,
             )
-            # A ledger gets all of its tables at once.
+            # All tables of a ledger are created in one transaction.
             tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
             if tables and ("ledger",) not in tables:
                 raise ValueError(
                     f"{self.path!r} is no ledger: it has other tables. Name another."
                 )
-            self._identity = _made(connection)
+            self._identity = _prepare(connection)
         except BaseException as error:
             if connection is not None:
                 connection.close()
@@ -154,6 +161,7 @@ class SQLiteLedger(RecordLedger):
         return self._reservation(number, text)
 
     def _where(self, condition, *values):
+        """Return the reservations that meet a condition of SQL."""
         rows = self._execute(_RESERVATIONS + condition, values).fetchall()
         return [self._reservation(*row) for row in rows]
 
@@ -171,7 +179,8 @@ class SQLiteLedger(RecordLedger):
 
     def _replace_reservation(self, reservation):
         self._execute(
-            "UPDATE reservations SET record = ?, key = ?, deadline = ? WHERE number = ?",
+            "UPDATE reservations SET record = ?, key = ?, deadline = ? "
+            "WHERE number = ?",
             (
                 text_of(*reservation[2:]),
                 reservation.key,
@@ -186,38 +195,39 @@ class SQLiteLedger(RecordLedger):
         )
 
     def __repr__(self):
+        """Return the class and the path."""
         return f"SQLiteLedger({self.path!r})"
 
 
-def _made(connection):
-    """The identity of a ledger, whose tables are made where there are none."""
+def _prepare(connection):
+    """Create the tables of a ledger if they do not exist. Return its identity."""
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
     connection.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES}")
-    found = _in_transaction(connection, _tables_made, connection)
-    if found[0] != _VERSION:
+    version, identity = _in_transaction(connection, _create_tables, connection)
+    if version != _VERSION:
         raise ValueError(
-            f"The ledger has the format {found[0]!r}, and this skroute reads {_VERSION}."
+            f"The ledger has the format {version!r}, and this skroute reads {_VERSION}."
         )
-    return found[1]
+    return identity
 
 
-def _tables_made(connection):
-    """Make the tables where there are none, and return the version and the identity."""
+def _create_tables(connection):
+    """Create missing tables, and return the version and the identity of the ledger."""
     for statement in _SCHEMA.split(";"):
         connection.execute(statement)
-    found = connection.execute("SELECT version, identity FROM ledger").fetchone()
-    if found is None:
-        found = (_VERSION, uuid.uuid4().hex)
-        connection.execute("INSERT INTO ledger VALUES (?, ?)", found)
-    return found
+    row = connection.execute("SELECT version, identity FROM ledger").fetchone()
+    if row is None:
+        row = (_VERSION, uuid.uuid4().hex)
+        connection.execute("INSERT INTO ledger VALUES (?, ?)", row)
+    return row
 
 
 def _in_transaction(connection, body, *arguments):
-    """Return ``body(*arguments)``, whose changes are kept as a whole or not at all.
+    """Return ``body(*arguments)``. Either all of its changes are stored, or none.
 
-    An interrupt may come between any two lines. A transaction that one has left open ends
-    before the next begins.
+    An interrupt may come between any two lines. If it has left a transaction open, this
+    transaction is undone before the next begins.
     """
     try:
         if connection.in_transaction:
@@ -233,16 +243,17 @@ def _in_transaction(connection, body, *arguments):
 
 
 def _checked_path(path):
-    """Return the path of a file as a text, or raise an error for SQLite's other names."""
+    """Return the path of a file as a text. Refuse SQLite's other names."""
     name = os.fsdecode(path)
     if name == ":memory:":
         raise ValueError(
-            "path must be that of a file, got ':memory:'. Use MemoryLedger for books that are "
-            "not kept."
+            "path must be that of a file, got ':memory:'. Use MemoryLedger for books "
+            "that are not kept."
         )
     if not name or name.startswith("file:"):
         raise ValueError(
-            f"path must be that of a file, got {name!r}. URIs and temporary databases are not "
-            "taken: give the path, or use MemoryLedger for books that are not kept."
+            f"path must be that of a file, got {name!r}. URIs and temporary databases "
+            "are not taken: give the path, or use MemoryLedger for books that are not "
+            "kept."
         )
     return name

@@ -1,4 +1,4 @@
-"""The contract of a store: where the purses and the reservations of a ledger are kept."""
+"""The interface of a store, which has the purses and reservations of a ledger."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -10,19 +10,21 @@ from skroute.ledgers._books import Offer, Purse, Reservation
 class Store(ABC):
     """Abstract base class for the place where a ledger keeps its books.
 
-    A :class:`Ledger` is a store with bookings. To keep the books in another database, write a
-    subclass of `Ledger` that implements the methods of this class. `Ledger` books by these
-    methods alone. It calls all of them inside :meth:`_transact`, except ``_transact`` and
-    :meth:`_after_fork`.
+    A :class:`Ledger` is a store with bookings. To keep the books in another database,
+    write a subclass of `Ledger` that implements the methods of this class. `Ledger`
+    books by these methods alone. It calls all of them inside :meth:`_transact`, except
+    ``_transact`` and :meth:`_after_fork`.
 
     A store keeps two kinds of records:
 
-    - A **purse** has a name, the terms that it was opened with (``purse.terms``) and its amounts
-      and counts (``purse.books()``, a :class:`Books`). `Ledger` changes a purse in place. Its
-      class is ``skroute.ledgers._books.Purse``, whose constructor takes the name, the terms and
-      the books. ``RecordLedger`` in ``skroute/ledgers/_records.py`` writes purses as text.
-    - A :class:`Reservation` is a tuple of values. Reservations have the identity of the ledger
-      that issued them. Use one text of your own for all of them, for example a UUID.
+    - A **purse** has a name, its terms (``purse.terms``), and its amounts and counts
+      (``purse.books()``, a :class:`Books`). `Ledger` changes a purse in place. Its
+      class is ``skroute.ledgers._books.Purse``, whose constructor takes the name, the
+      terms and the books. ``RecordLedger`` in ``skroute/ledgers/_records.py`` writes
+      purses as text.
+    - A :class:`Reservation` is a tuple of values. Reservations have the identity of the
+      ledger that issued them. Use one text of your own for all of them, for example a
+      UUID.
 
     See Also
     --------
@@ -31,8 +33,8 @@ class Store(ABC):
 
     Notes
     -----
-    `Ledger` takes the time from ``_clock()``, in seconds since 1970. A store whose server has a
-    clock replaces it.
+    `Ledger` takes the time from ``_clock()``, in seconds since 1970. A store whose
+    server has a clock replaces it.
 
     Examples
     --------
@@ -45,30 +47,31 @@ class Store(ABC):
     def _transact(self, body: Callable[..., Any], *arguments: Any) -> Any:
         """Return ``body(*arguments)``, run as one transaction.
 
-        No other transaction on the same books overlaps it: use a lock, or the transactions of
-        the database. All changes that `body` makes are kept if it returns. None of them is kept
-        if it raises, and the error is raised again. An interrupt is such an error.
+        No other transaction on the same books overlaps it: use a lock, or the
+        transactions of the database. All changes that `body` makes are kept if it
+        returns. None of them is kept if it raises, and the error is raised again. An
+        interrupt is such an error.
 
-        A store that finds out at the end that the books have changed meanwhile calls `body`
-        again. The changes of the earlier call must be forgotten then.
+        A store that finds out at the end that the books have changed meanwhile calls
+        `body` again. The changes of the earlier call must be forgotten then.
         """
 
     @abstractmethod
     def _after_fork(self) -> None:
         """Make the store usable in a child process that was forked.
 
-        Replace locks and connections: those of the parent must be neither used nor closed. If
-        the fork has copied the books themselves, the child has another ledger. It needs a new
-        identity. It may give back the amounts of held reservations, whose requests go on in the
-        parent alone.
+        Replace locks and connections: those of the parent must be neither used nor
+        closed. If the fork has copied the books themselves, the child has another
+        ledger. It needs a new identity. It may give back the amounts of held
+        reservations, whose requests go on in the parent alone.
         """
 
     @abstractmethod
     def _find_purse(self, name: str) -> Purse | None:
         """Return the purse of a name, or None if there is none.
 
-        The changes that the transaction makes to the returned object are kept with it. A second
-        call in the same transaction returns the same object.
+        The changes that the transaction makes to the returned object are kept with it.
+        A second call in the same transaction returns the same object.
         """
 
     @abstractmethod
@@ -87,9 +90,9 @@ class Store(ABC):
     ) -> Reservation:
         """Keep and return a new reservation.
 
-        Its `ledger` is the identity of this ledger. Its `number` was never given to another
-        reservation, not even to a deleted one. The other fields are the arguments. No other
-        reservation for ``purses[0]`` has the same `key`.
+        Its `ledger` is the identity of this ledger. Its `number` was never given to
+        another reservation, not even to a deleted one. The other fields are the
+        arguments. No other reservation for ``purses[0]`` has the same `key`.
         """
 
     @abstractmethod

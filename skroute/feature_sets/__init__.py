@@ -1,4 +1,4 @@
-"""Which features to compute for an item, given its size and a budget."""
+"""Selectors of the features that are computed for an item within a budget."""
 
 from skroute.feature_sets._costs import MeasuredCosts
 from skroute.feature_sets._greedy import GreedyFeatureSelector

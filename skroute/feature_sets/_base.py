@@ -1,4 +1,4 @@
-"""What the selectors of feature sets share: items with sizes, features that cost, trained sets."""
+"""The base of selectors of feature sets: sizes, costs, budgets, answers."""
 
 import reprlib
 from collections.abc import Mapping
@@ -55,9 +55,9 @@ from skroute.utils._timing import timed
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers
 
-# Sets times queries that are looked at together: they stay near the processor's cache.
+# Number of sets times queries of a block. It fits a processor's cache.
 _BLOCK = 200_000
-# Items on which the time beside the features is measured: models are slow.
+# Items on which the time of models is measured, at most, since models are slow.
 _N_ANSWERED = 30
 
 
@@ -84,33 +84,40 @@ class Skyline(NamedTuple):
 SIZE = CallParameter(
     "size",
     "float or array-like of shape (n_samples,), default=None",
-    """Sizes of the items, or the size of all of them. None takes them from where the constructor's
-    `size` says.""",
+    """Sizes of the items, or one size of all. None takes them by the constructor's
+    `size`.""",
 )
 ANYTIME = CallParameter(
     "anytime",
     "bool, default=False",
-    """If True, watch the clock: features are computed one after the other, and the set to aim for
-    is revised by the time that was spent. It goes on where features came in below their cost, and
-    stops early where they came in above. Costs are then the seconds spent, which a single slow
-    extractor may take above the budget, and answers depend on the machine's load. Needs measured
-    costs.""",
+    """If True, features are computed one after the other, and the choice of the set is
+    revised by the measured time. It becomes larger if features were faster than their
+    cost, and smaller if they were slower. Costs are then the measured seconds. A slow
+    extractor may exceed the budget, and answers depend on the load of the machine.
+    Needs measured costs.""",
 )
 
 
 class BaseFeatureSelector(
     CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseComposition
 ):
-    """Trains models of sets of features, and computes for each item the set its budget allows.
+    """Base of classifiers that compute, for each item, the features its budget allows.
 
-    A subclass declares
+    A subclass writes
 
-    - ``_max_extractors``: how many extractors it can handle;
-    - ``_choose(trainer, reference) -> masks``: the sets that can be chosen. `reference` is the
-      median training size, None where items have no size. It may set fitted attributes;
-    - ``_lookup(cost, budget) -> route``: which of them to choose, from the cost of each set for
-      each query, of shape (n_queries, n_sets), and the queries' budgets;
-    - ``_goals(budget)``: choices that any-time retrieval may end at, the least preferred first.
+    ``_max_extractors`` : int
+        Maximal number of extractors.
+
+    ``_choose(trainer, reference) -> masks``
+        Train sets, and return those that can be chosen. `reference` is the median
+        training size, or None if items have no size. It may set fitted attributes.
+
+    ``_lookup(cost, budget) -> route``
+        Return the choice of each query, from the costs of the sets, of shape
+        (n_queries, n_sets), and the budgets of the queries.
+
+    ``_goals(budget)``
+        Return the choices at which any-time retrieval may end, the worst first.
     """
 
     _parameter_constraints: dict = {
@@ -133,7 +140,7 @@ class BaseFeatureSelector(
     _advice = ""
 
     def get_params(self, deep=True):
-        """Parameters of this estimator and, if `deep`, of its transformers and its model.
+        """Return the parameters, if `deep` also those of transformers and model.
 
         Parameters
         ----------
@@ -174,8 +181,9 @@ class BaseFeatureSelector(
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features) or list
-            Rows, or raw items when `extractors` are transformers.
+        X : {array-like, sparse matrix, dataframe} or list
+            Rows, of shape (n_samples, n_features), or raw items if `extractors` are
+            transformers.
 
         y : array-like of shape (n_samples,)
             Labels.
@@ -186,7 +194,7 @@ class BaseFeatureSelector(
 
         **params : dict
             ``sample_weight``, passed to the models and to the scorer; with metadata
-            routing enabled, whatever the model, the scorer or the splitter requests.
+            routing enabled, what the model, the scorer or the splitter requests.
 
         Returns
         -------
@@ -237,19 +245,17 @@ class BaseFeatureSelector(
         self.expanded_ = indicator(list(trainer.quality), n_extractors)
         self.expanded_quality_ = np.array(list(trainer.quality.values()))
         self.n_trained_ = len(self.expanded_) - 1
-        # What a set costs: for its features (equation 1), by function of the size, and
-        # beside them.
-        self._coef, self._beside = (
-            self.candidates_ @ self.costs_.coef,
-            np.zeros(len(self._masks)),
-        )
+        # Cost of each set: coefficients of functions of the size, for its features
+        # (equation 1), and a constant cost of its model.
+        self._coef = self.candidates_ @ self.costs_.coef
+        self._model_cost = np.zeros(len(self._masks))
         self.choices_ = [set_name(names, mask) for mask in self._masks]
         if isinstance(self.costs, MeasuredCosts) and self.costs.include_model:
-            seconds = self._seconds_beside_features(X, sizes, table_of)
-            self._beside = seconds * self.candidates_.any(axis=1)
+            seconds = self._measure_models(X, sizes, table_of)
+            self._model_cost = seconds * self.candidates_.any(axis=1)
 
     def _routed(self, params):
-        """Metadata for the models, the scorer and the splitter."""
+        """Return the metadata for the models, the scorer and the splitter."""
         params = {name: value for name, value in params.items() if value is not None}
         if not routing_enabled() and set(params) <= {"sample_weight"}:
             if params and not may_take_weights(self.estimator):
@@ -266,11 +272,11 @@ class BaseFeatureSelector(
         )
 
     def _check_rows(self, X, reset=False):
-        """Check X as far as its columns are there to be read; lists of rows become arrays.
+        """Return validated rows or items. Lists of rows become arrays.
 
-        A table of which each column is an extractor is checked as one. Where the user
-        named the extractors, what a row does not need may be missing, and only number
-        and names of the columns are checked. Raw items have none.
+        If each column is an extractor, the whole table is checked. If the user has
+        named the extractors, values that a row does not need may be missing, and only
+        the number and the names of the columns are checked. Raw items have no columns.
         """
         of_columns = self.extractors is None or isinstance(self.extractors, Mapping)
         if of_columns:
@@ -296,24 +302,25 @@ class BaseFeatureSelector(
                 f"extractors, got {len(names)}. Group columns under one name in "
                 f"extractors{self._advice}."
             )
-        if ambiguous := [
-            name for name in names if " + " in name or name == NO_FEATURES
-        ]:
-            raise ValueError(
-                f"The extractor {ambiguous[0]!r} would be mistaken for a set of "
-                "extractors: "
-                f'those have " + " between names, or are {NO_FEATURES!r}. Give it another name.'
-            )
+        for name in names:
+            if " + " in name or name == NO_FEATURES:
+                raise ValueError(
+                    f"The extractor {name!r} would be mistaken for a set of "
+                    "extractors: "
+                    f'those have " + " between names, or are {NO_FEATURES!r}. Give it '
+                    "another name."
+                )
 
     def _feature_costs(self, X, sizes):
-        """Cost functions of the extractors, given or measured."""
+        """Return the cost functions of the extractors, given or measured."""
         names = self.extractors_.names
         measured = MeasuredCosts() if isinstance(self.costs, str) else self.costs
         if isinstance(measured, MeasuredCosts):
             if not isinstance(self.extractors_, ItemExtractors):
                 raise ValueError(
-                    'costs="time" measures transformers, but extractors are columns of X, which '
-                    "take no time to compute. Give numbers, polynomials or callables."
+                    'costs="time" measures transformers, but extractors are columns of '
+                    "X, which take no time to compute. Give numbers, polynomials or "
+                    "callables."
                 )
             percentile = measured.percentile
             if not (isinstance(percentile, Real) and 0 < percentile < 1):
@@ -335,41 +342,50 @@ class BaseFeatureSelector(
             )
         return given_costs([1.0] * len(names), names)
 
-    def _seconds_beside_features(self, X, sizes, table_of):
-        """What an answer to one item takes beside its features, at most: see MeasuredCosts."""
-        rows = timed_rows(
-            np.zeros(num_samples(X)) if sizes is None else sizes, _N_ANSWERED
-        )
-        percentile, models = self.costs.percentile, [0.0]
+    def _measure_models(self, X, sizes, table_of):
+        """Return the seconds of an answer to one item, without its features.
+
+        It is a percentile of the time of the slowest model, plus that of the selector
+        itself, see `MeasuredCosts`.
+        """
+        if sizes is None:
+            rows = timed_rows(np.zeros(num_samples(X)), _N_ANSWERED)
+        else:
+            rows = timed_rows(sizes, _N_ANSWERED)
+        percentile = self.costs.percentile
+        slowest = 0.0
         for mask, model in zip(self._masks, self.estimators_):
-            if mask:
-                table = table_of(mask)
-                alone = [_safe_indexing(table, [row]) for row in rows]
-                model.predict(alone[0])
-                seconds = [timed(model.predict, row) for row in alone]
-                models.append(np.quantile(seconds, percentile))
-        own = []
+            if not mask:
+                continue
+            table = table_of(mask)
+            items = [_safe_indexing(table, [row]) for row in rows]
+            model.predict(items[0])
+            seconds = [timed(model.predict, item) for item in items]
+            slowest = max(slowest, np.quantile(seconds, percentile))
+        selector_seconds = []
         for row in rows:
-            # With nothing bought, what remains is skroute's own work.
-            size = None if sizes is None or self.size is not None else sizes[[row]]
+            size = None
+            if sizes is not None and self.size is None:
+                size = sizes[[row]]
+            # With a budget of 0, nothing is computed but the choice.
             predict = partial(self.predict, budget=0.0, size=size)
-            own.append(timed(predict, _safe_indexing(X, [row])))
-        return float(max(models) + np.quantile(own, percentile))
+            selector_seconds.append(timed(predict, _safe_indexing(X, [row])))
+        return float(slowest + np.quantile(selector_seconds, percentile))
 
     # Sizes and budgets ----------------------------------------------------------------
 
     def _sizes(self, X, size):
-        """Sizes of the items; None where they have none."""
+        """Return the sizes of the items, or None if they have none."""
         if size is None:
             if self.size is None:
                 return None
             if callable(self.size):
-                # Items of an object array come out of X[i] alone as they went in.
-                alone = isinstance(X, (list, np.ndarray))
-                rows = range(num_samples(X))
-                size = [
-                    self.size(X[i] if alone else _safe_indexing(X, i)) for i in rows
-                ]
+                # Only X[i] returns the items of an object array as they are.
+                is_sequence = isinstance(X, (list, np.ndarray))
+                size = []
+                for i in range(num_samples(X)):
+                    item = X[i] if is_sequence else _safe_indexing(X, i)
+                    size.append(self.size(item))
             else:
                 size = _safe_indexing(X, self.size, axis=1)
         shape = () if np.ndim(size) == 0 else (num_samples(X),)
@@ -378,7 +394,7 @@ class BaseFeatureSelector(
         )
 
     def _known_sizes(self, sizes):
-        """Sizes for a decision: required where costs depend on them."""
+        """Return sizes for a decision. They are required if costs depend on them."""
         largest = self.costs_.largest_size
         if sizes is not None:
             sizes = check_numbers(sizes, "size", low=0, high=largest or np.inf)
@@ -390,8 +406,11 @@ class BaseFeatureSelector(
         return sizes if largest else np.zeros(np.shape(sizes))
 
     def _effective_budget(self, budget):
-        budget = self.budget if budget is None else budget
-        budget = np.inf if budget is None else budget
+        """Return the budget of a call, one number or one per item."""
+        if budget is None:
+            budget = self.budget
+        if budget is None:
+            budget = np.inf
         values = np.asarray(budget, dtype=None if np.ndim(budget) == 0 else np.float64)
         if values.dtype.kind not in "iuf" or not (values >= 0).all():
             raise ValueError(
@@ -408,10 +427,10 @@ class BaseFeatureSelector(
     # Decisions ------------------------------------------------------------------------
 
     def _find(self, sizes, budgets):
-        """The choice for each of the queries, block by block."""
+        """Return the choice of each query, block by block."""
         step = max(1, _BLOCK // len(self._masks))
         if len(sizes) <= step:
-            cost = self.costs_.basis(sizes) @ self._coef.T + self._beside
+            cost = self.costs_.basis(sizes) @ self._coef.T + self._model_cost
             return self._lookup(cost, budgets)
         blocks = (slice(start, start + step) for start in range(0, len(sizes), step))
         return np.concatenate(
@@ -419,14 +438,14 @@ class BaseFeatureSelector(
         )
 
     def _cost_of(self, route, sizes):
-        """Cost of one set per size, rounded alike whatever is asked beside it."""
-        of_functions = self.costs_.basis(sizes) * self._coef[route]
-        return of_functions.sum(axis=1) + self._beside[route]
+        """Return the cost of one set per size, independent of the other queries."""
+        feature_costs = self.costs_.basis(sizes) * self._coef[route]
+        return feature_costs.sum(axis=1) + self._model_cost[route]
 
     def select(
         self, size: ArrayLike | None = None, budget: ArrayLike | None = None
     ) -> NDArray[np.int64]:
-        """Which feature set to compute, from size and budget alone.
+        """Return the feature set to compute, by size and budget.
 
         Parameters
         ----------
@@ -442,17 +461,19 @@ class BaseFeatureSelector(
             Indices into ``choices_``, in the broadcast shape of `size` and `budget`.
         """
         if not self.__sklearn_is_fitted__():
-            # It asks for tags, which takes as long as a query.
+            # It collects tags, which takes as long as a query.
             check_is_fitted(self)
-        given = self._known_sizes(size), np.asarray(self._effective_budget(budget))
-        shape = np.broadcast(*given).shape
-        of_each = (
-            part if part.shape == shape else np.full(shape, part) for part in given
-        )
-        return self._find(*(part.reshape(-1) for part in of_each)).reshape(shape)
+        sizes = self._known_sizes(size)
+        budgets = np.asarray(self._effective_budget(budget))
+        shape = np.broadcast(sizes, budgets).shape
+        if sizes.shape != shape:
+            sizes = np.full(shape, sizes)
+        if budgets.shape != shape:
+            budgets = np.full(shape, budgets)
+        return self._find(sizes.reshape(-1), budgets.reshape(-1)).reshape(shape)
 
     def skyline(self, size: float | None = None) -> Skyline:
-        """The sets that are the best for some budget, for items of one size.
+        """Return the sets that are the best for some budget, for items of one size.
 
         Parameters
         ----------
@@ -490,28 +511,30 @@ class BaseFeatureSelector(
         """Choose for each item while its features are computed, one after the other."""
         if not hasattr(self, "measured_costs_"):
             raise ValueError(
-                'anytime=True watches the clock and needs costs="time" in fit, which measures '
-                f"seconds; the selector was fitted with costs={self.costs!r}."
+                'anytime=True watches the clock and needs costs="time" in fit, which '
+                f"measures seconds; the selector was fitted with costs={self.costs!r}."
             )
-        route, spent, computed = (
-            np.empty(len(sizes), dtype=np.int64),
-            np.empty(len(sizes)),
-            [],
-        )
+        route = np.empty(len(sizes), dtype=np.int64)
+        spent = np.empty(len(sizes))
+        computed = []
         for i, estimate in enumerate(self.costs_(sizes).T):
-            item, features = _safe_indexing(X, [i]), {}
+            item = _safe_indexing(X, [i])
+            features = {}
 
             def extract(j, item=item, features=features):
                 features[j] = self.extractors_.extract(item, j)
 
             goals = self._goals(budgets[i])
-            sets, beside = self.candidates_[goals], self._beside[goals]
             position, spent[i] = anytime_walk(
-                sets, estimate, beside, budgets[i], partial(timed, extract)
+                self.candidates_[goals],
+                estimate,
+                self._model_cost[goals],
+                budgets[i],
+                partial(timed, extract),
             )
             route[i] = goals[position]
             computed.append(features)
-        return Plan(route, spent + self._beside[route], computed)
+        return Plan(route, spent + self._model_cost[route], computed)
 
     def _answer(self, plan, response):
         cache = cache_of(self)

@@ -1,8 +1,8 @@
-"""What extractors cost as a function of the item's size, given or measured.
+"""Costs of extractors as functions of the item's size, given or measured.
 
-Every cost is a combination, with coefficients that are not negative, of functions of
-the size that are not negative: powers, for polynomials; hat functions, for measured
-costs; or the user's own functions.
+Each cost is a combination of functions of the size. Neither the functions nor the
+coefficients are negative. The functions are powers for polynomials, hat functions for
+measured costs, or the user's own functions.
 """
 
 from collections.abc import Mapping
@@ -19,13 +19,15 @@ from skroute.utils._named import by_label
 from skroute.utils._timing import timed
 from skroute.utils._validation import check_numbers, is_amount, warn
 
+# Items that are timed, at most.
 _N_TIMED = 100
+# Times that each item is timed.
 _N_REPEATS = 3
-# A straight piece rests on some 40 measurements: two of them are above its 95th
-# percentile.
+# Knots of a measured cost. Each linear piece has about 40 measurements, two of which
+# are above its 95th percentile.
 _N_KNOTS = 8
-# Within a factor of two of the measurements nearby, a fitted cost passes without a
-# warning.
+# A fitted cost and the measurements of similar sizes may differ by this factor without
+# a warning.
 _FACTOR = 2.0
 
 
@@ -70,99 +72,116 @@ class MeasuredCosts(NamedTuple):
 
 
 def powers(degree, sizes):
-    """Powers of sizes up to a degree, of shape (n_sizes, degree + 1)."""
+    """Return the powers of sizes up to a degree, shape (n_sizes, degree + 1)."""
     return sizes[:, None] ** np.arange(degree + 1)
 
 
 def hats(knots, sizes):
-    """Values of the hat functions on rising knots, two or more, of shape (n_sizes, n_knots).
+    """Return the values of the hat functions at sizes, shape (n_sizes, n_knots).
 
-    A combination of them is the piecewise linear function with the coefficients as
-    values at the knots; constant below the first one, and proportional to the size
-    beyond the last.
+    A combination of hat functions is piecewise linear, with the coefficients as its
+    values at the knots. It is constant below the first knot, and proportional to the
+    size above the last. The knots are ascending, at least two.
     """
     rows = np.arange(len(sizes))
-    at = np.clip(np.searchsorted(knots, sizes, side="right") - 1, 0, len(knots) - 2)
-    share = np.clip((sizes - knots[at]) / (knots[at + 1] - knots[at]), 0, 1)
+    left = np.searchsorted(knots, sizes, side="right") - 1
+    left = np.clip(left, 0, len(knots) - 2)
+    share = np.clip((sizes - knots[left]) / (knots[left + 1] - knots[left]), 0, 1)
     values = np.zeros((len(sizes), len(knots)))
-    values[rows, at], values[rows, at + 1] = 1 - share, share
+    values[rows, left] = 1 - share
+    values[rows, left + 1] = share
     return values * np.maximum(1.0, sizes / knots[-1])[:, None]
 
 
 def given_functions(functions, sizes):
-    """Values of the user's functions by name; polynomials among them are coefficients."""
+    """Return the values of the user's functions at sizes, one column for each.
+
+    A polynomial is an array of its coefficients.
+    """
     values = []
-    for name, given in functions.items():
-        polynomial = isinstance(given, np.ndarray)
-        value = powers(len(given) - 1, sizes) @ given if polynomial else given(sizes)
+    for name, function in functions.items():
+        if isinstance(function, np.ndarray):
+            value = powers(len(function) - 1, sizes) @ function
+        else:
+            value = function(sizes)
         value = check_numbers(value, f"costs of {name!r}", low=0)
         values.append(np.broadcast_to(value, sizes.shape))
     return np.column_stack(values)
 
 
 class FeatureCosts:
-    """Cost of each extractor as a function of the size; callable.
+    """Cost of each extractor as a function of the size. It can be called.
 
-    Costs are made of functions, whose values ``functions(given, sizes)`` has, of shape
-    (n_sizes, n_functions); `coef`, of shape (n_extractors, n_functions), is how much of
-    each. Beyond `largest_size` costs may be beyond all floats; it is 0 where the size
-    does not count.
+    Parameters
+    ----------
+    names : list of str
+        Names of the extractors.
+
+    coef : ndarray of shape (n_extractors, n_functions)
+        Coefficient of each function in the cost of each extractor.
+
+    functions : callable
+        ``functions(function_params, sizes)`` returns the values of the functions, shape
+        (n_sizes, n_functions).
+
+    function_params : object
+        First argument of `functions`: a degree, knots, or the user's functions.
+
+    largest_size : float, default=inf
+        Costs of larger sizes may exceed all floats. It is 0 if costs do not depend on
+        the size.
     """
 
-    def __init__(self, names, coef, functions, given, largest_size=np.inf):
+    def __init__(self, names, coef, functions, function_params, largest_size=np.inf):
         self.names = names
         self.coef = coef
-        self.functions, self.given = functions, given
+        self.functions = functions
+        self.function_params = function_params
         self.largest_size = largest_size
 
     def basis(self, sizes):
-        """Values of the functions, of shape (n_sizes, n_functions)."""
-        return self.functions(self.given, sizes)
+        """Return the values of the functions, shape (n_sizes, n_functions)."""
+        return self.functions(self.function_params, sizes)
 
     def __call__(self, sizes):
-        """Costs at sizes, of shape (n_extractors, n_sizes)."""
+        """Return the costs at sizes, shape (n_extractors, n_sizes)."""
         return self.coef @ self.basis(np.asarray(sizes, dtype=np.float64)).T
 
 
 def given_costs(costs, names):
-    """Costs of extractors from what the user gave: one for each, by name or in order."""
+    """Return the user's costs of extractors, by name or in order, as `FeatureCosts`."""
     costs = by_label(costs)
     if isinstance(costs, Mapping):
-        # The names alone are checked as those of other costs are.
+        # This checks the names.
         check_costs(dict.fromkeys(costs, 0.0), names)
         costs = [costs[name] for name in names]
-    given = list(costs)
-    if len(given) != len(names):
+    cost_list = list(costs)
+    if len(cost_list) != len(names):
         raise ValueError(
             f"costs must have one cost for each of {names!r} ({len(names)}), got "
-            f"{len(given)}: {costs!r}."
+            f"{len(cost_list)}: {costs!r}."
         )
-    given = [
-        own if callable(own) else _coefficients(own, name)
-        for name, own in zip(names, given)
-    ]
-    if any(map(callable, given)):
-        return FeatureCosts(
-            names, np.eye(len(names)), given_functions, dict(zip(names, given))
-        )
-    degree = max(map(len, given)) - 1
-    coef = np.array([np.pad(row, (0, degree + 1 - len(row))) for row in given])
+    functions = {}
+    for name, cost in zip(names, cost_list):
+        functions[name] = cost if callable(cost) else _coefficients(cost, name)
+    if any(map(callable, functions.values())):
+        coef = np.eye(len(names))
+        return FeatureCosts(names, coef, given_functions, functions)
+    polynomials = list(functions.values())
+    degree = max(map(len, polynomials)) - 1
+    coef = np.array([np.pad(row, (0, degree + 1 - len(row))) for row in polynomials])
     largest = 1e200 ** (1 / degree) if coef[:, 1:].any() else 0.0
     return FeatureCosts(names, coef, powers, degree, largest)
 
 
 def _coefficients(cost, name):
-    """Coefficients of a number or of a polynomial in the size."""
+    """Return the coefficients of a number or of a polynomial in the size."""
     coef = [cost] if is_amount(cost) else cost
     try:
-        usable = (
-            not isinstance(coef, (str, Mapping))
-            and all(map(is_amount, coef))
-            and len(coef)
-        )
+        is_valid = all(map(is_amount, coef)) and len(coef) > 0
     except TypeError:
-        usable = False
-    if not usable:
+        is_valid = False
+    if isinstance(coef, (str, Mapping)) or not is_valid:
         raise ValueError(
             f"costs of {name!r} must be a number, a sequence of polynomial "
             "coefficients in the size (lowest degree first), all finite and not "
@@ -172,67 +191,95 @@ def _coefficients(cost, name):
 
 
 def timed_rows(sizes, n_timed=_N_TIMED):
-    """Positions of the items to time: the smallest, the largest, and evenly between them."""
+    """Return the positions of the items to time, evenly from small to large sizes."""
     ranks = np.linspace(0, len(sizes) - 1, min(n_timed, len(sizes))).round().astype(int)
     return np.argsort(sizes, kind="stable")[ranks]
 
 
 def measured_costs(extractors, X, sizes, percentile):
-    """Costs of transformers as a percentile of their seconds on single items.
+    """Measure the costs of transformers: a percentile of their seconds on single items.
 
-    Beside them, of each measurement, the size and the seconds, (n_measurements,
-    n_extractors).
+    Returns
+    -------
+    costs : FeatureCosts
+        Fitted costs.
+
+    measured_sizes : ndarray of shape (n_measurements,)
+        Sizes of the timed items, 0 if items have no size.
+
+    seconds : ndarray of shape (n_measurements, n_extractors)
+        Measured times.
     """
-    known = np.zeros(num_samples(X)) if sizes is None else sizes
-    rows = timed_rows(known)
+    all_sizes = np.zeros(num_samples(X)) if sizes is None else sizes
+    rows = timed_rows(all_sizes)
     items = [_safe_indexing(X, [row]) for row in rows]
-    every = range(len(extractors.names))
-    for j in every:
-        # The first call is another one: caches are cold.
+    n_extractors = len(extractors.names)
+    for j in range(n_extractors):
+        # A first call is slower, and is not measured.
         extractors.extract(items[0], j)
-    # Repeats are rounds over all items: a machine that is busy for a while hits all
-    # alike.
-    seconds = np.array(
-        [
-            [timed(extractors.extract, item, j) for j in every]
-            for _ in range(_N_REPEATS)
-            for item in items
-        ]
-    )
-    of_item = np.tile(known[rows], _N_REPEATS)
-    # At sizes that were measured: nothing says what a knot between two of them costs.
-    knots = np.unique(
-        np.quantile(known[rows], np.linspace(0, 1, _N_KNOTS), method="nearest")
-    )
-    one = len(knots) == 1
-    functions, given = (powers, 0) if one else (hats, knots)
-    values = functions(given, of_item)
-    coef = np.array(
-        [_fit_percentile(values, of_item, part, percentile) for part in seconds.T]
-    )
+    seconds = []
+    # Each round has all items, so that a busy time of the machine affects all sizes.
+    for _ in range(_N_REPEATS):
+        for item in items:
+            times = [timed(extractors.extract, item, j) for j in range(n_extractors)]
+            seconds.append(times)
+    seconds = np.array(seconds)
+    measured_sizes = np.tile(all_sizes[rows], _N_REPEATS)
+
+    # Knots are measured sizes, since the cost between two of them is unknown.
+    shares = np.linspace(0, 1, _N_KNOTS)
+    knots = np.unique(np.quantile(all_sizes[rows], shares, method="nearest"))
+    depends_on_size = len(knots) > 1
+    if depends_on_size:
+        functions = hats
+        function_params = knots
+        largest_size = np.inf
+    else:
+        functions = powers
+        function_params = 0
+        largest_size = 0.0
+    values = functions(function_params, measured_sizes)
+    coef = []
+    for times in seconds.T:
+        coef.append(_fit_percentile(values, measured_sizes, times, percentile))
     costs = FeatureCosts(
-        extractors.names, coef, functions, given, 0.0 if one else np.inf
+        extractors.names, np.array(coef), functions, function_params, largest_size
     )
-    if not one:
-        _warn_where_apart(costs, of_item, seconds, percentile)
-    return costs, of_item, seconds
+    if depends_on_size:
+        _warn_where_apart(costs, measured_sizes, seconds, percentile)
+    return costs, measured_sizes, seconds
 
 
 def _fit_percentile(values, sizes, seconds, percentile):
-    """Coefficients, none negative, with which a basis runs through a percentile of seconds.
+    """Fit a percentile of seconds by a combination of functions (quantile regression).
 
-    Quantile regression: what is above the curve counts `percentile`, what is below it
-    the rest, in shares of the seconds that are typical of the size. In seconds, the
-    noise of large items would outweigh all that is known of small ones. `values` are
-    those of the basis at `sizes`, of shape (n_measurements, n_functions).
+    A distance above the curve has the weight `percentile`, a distance below it the
+    rest. Distances are relative to the median seconds of similar sizes. Otherwise the
+    noise of large items would outweigh the small ones.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_measurements, n_functions)
+        Values of the functions.
+
+    sizes, seconds : ndarray of shape (n_measurements,)
+        Measurements.
+
+    percentile : float
+        Share of measurements below the curve.
+
+    Returns
+    -------
+    ndarray of shape (n_functions,)
+        Coefficients of at least 0.
     """
     n, m = values.shape
     order = np.argsort(sizes, kind="stable")
     typical = np.empty(n)
     typical[order] = median_filter(seconds[order], size=max(n // 10, 1), mode="nearest")
     typical = np.maximum(typical, np.finfo(float).tiny)
-    # A curve of m coefficients runs through m points: so many more are to be below it,
-    # for as large a share of new measurements to be.
+    # A curve with m coefficients goes through m measurements. For the same share of new
+    # measurements, m more must be below it.
     share = min(percentile + m / (n + 1), 1 - 0.5 / n)
     identity = eye_array(n)
     solution = linprog(
@@ -246,17 +293,19 @@ def _fit_percentile(values, sizes, seconds, percentile):
 
 
 def _warn_where_apart(costs, sizes, seconds, percentile):
-    """Say where a cost is not near the percentile of the measurements of like size."""
+    """Warn if a cost differs from the percentile of measurements of similar sizes."""
     order = np.argsort(sizes, kind="stable")
-    for name, own, fitted in zip(costs.names, seconds.T, costs(sizes)):
-        # Fewer measurements have no percentile to speak of.
-        for part in np.array_split(order, max(1, min(8, len(order) // 30))):
-            ratio = np.quantile(own[part] / np.maximum(fitted[part], 1e-12), percentile)
+    # Groups of at least 30 measurements, since fewer have no useful percentile.
+    n_groups = max(1, min(8, len(order) // 30))
+    for name, times, fitted in zip(costs.names, seconds.T, costs(sizes)):
+        for group in np.array_split(order, n_groups):
+            ratios = times[group] / np.maximum(fitted[group], 1e-12)
+            ratio = np.quantile(ratios, percentile)
             if not 1 / _FACTOR <= ratio <= _FACTOR:
                 warn(
                     f"The cost of {name!r} is {1 / max(ratio, 1e-12):.2g} times what "
-                    f"was measured for sizes from {sizes[part].min():g} to "
-                    f"{sizes[part].max():g}. Measure on an idle machine, or give its "
+                    f"was measured for sizes from {sizes[group].min():g} to "
+                    f"{sizes[group].max():g}. Measure on an idle machine, or give its "
                     "cost as a function of the size."
                 )
                 break

@@ -1,7 +1,7 @@
-"""Extractors: named sources of features, of which those of a set are computed on demand.
+"""Extractors: named sources of features, which are computed on demand.
 
-Both kinds fit on the training data, ``prepare`` what some extractors need of rows, and
-``take`` the table of a set from what was prepared.
+Both kinds have three methods. ``fit`` reads the training rows, ``prepare`` computes the
+features of some extractors, and ``take`` returns the table of a set of them.
 """
 
 from collections.abc import Mapping
@@ -24,14 +24,20 @@ class ColumnExtractors:
         self.columns = columns
 
     def fit(self, X, y):
+        """Return self: columns need no training."""
         return self
 
     def prepare(self, X, members):
+        """Return X: columns need no computation."""
         return X
 
     def take(self, prepared, members):
-        # A column that two extractors share stands in the table once.
-        columns = list(dict.fromkeys(c for j in members for c in self.columns[j]))
+        """Return the table of some extractors."""
+        columns = []
+        for member in members:
+            columns.extend(self.columns[member])
+        # A column of two extractors is in the table once.
+        columns = list(dict.fromkeys(columns))
         return _safe_indexing(prepared, columns, axis=1)
 
 
@@ -43,6 +49,7 @@ class ItemExtractors:
         self.transformers = transformers
 
     def fit(self, X, y):
+        """Return extractors with fitted clones of the transformers."""
         fitted = []
         for name, transformer in zip(self.names, self.transformers):
             with note_failure(name, num_samples(X), "fit"):
@@ -50,7 +57,7 @@ class ItemExtractors:
         return ItemExtractors(self.names, fitted)
 
     def extract(self, X, j):
-        """Features of extractor `j` for all items of `X`: a table with one row per item."""
+        """Return the features of extractor `j`: a table with one row per item of X."""
         name = self.names[j]
         with note_failure(name, num_samples(X), "transform"):
             table = self.transformers[j].transform(X)
@@ -65,9 +72,11 @@ class ItemExtractors:
         return table
 
     def prepare(self, X, members):
+        """Return the tables of some extractors, by their numbers."""
         return {j: self.extract(X, j) for j in members}
 
     def take(self, prepared, members):
+        """Return the table of some extractors, side by side."""
         tables = [prepared[j] for j in members]
         if any(sparse.issparse(table) for table in tables):
             return sparse.hstack(tables, format="csr")
@@ -75,7 +84,7 @@ class ItemExtractors:
 
 
 def check_extractors(extractors, X, validate_names):
-    """Extractors of either kind from what the user gave."""
+    """Return the extractors of the parameter `extractors`, or raise a ValueError."""
     if extractors is None or isinstance(extractors, Mapping):
         return _of_columns(extractors, X)
     try:
@@ -98,6 +107,7 @@ def check_extractors(extractors, X, validate_names):
 
 
 def _of_columns(extractors, X):
+    """Return extractors that are columns of X: each column, or groups of a mapping."""
     if len(getattr(X, "shape", ())) != 2:
         raise ValueError(
             "extractors=None and a mapping select columns of a two-dimensional X, but "
@@ -113,17 +123,17 @@ def _of_columns(extractors, X):
     columns = []
     for name, selection in extractors.items():
         try:
-            # As ColumnTransformer reads them: names, numbers, a slice or a mask.
-            found = np.asarray(get_column_indices(X, selection)).tolist()
+            # Like ColumnTransformer, it reads names, numbers, a slice or a mask.
+            positions = np.asarray(get_column_indices(X, selection)).tolist()
         except (ValueError, TypeError, IndexError) as error:
             error.add_note(
                 f"This happened in extractors[{name!r}], which is {selection!r}."
             )
             raise
-        if not found:
+        if not positions:
             raise ValueError(
                 f"extractors[{name!r}] must select at least one column, got "
                 f"{selection!r}."
             )
-        columns.append(found)
+        columns.append(positions)
     return ColumnExtractors(list(extractors), columns)

@@ -1,4 +1,4 @@
-"""Greedy: sequences of feature sets that grow by what a feature brings for what it costs."""
+"""Greedy search: sequences of feature sets that grow by gain and cost."""
 
 import numpy as np
 
@@ -31,7 +31,7 @@ class GreedyFeatureSelector(BaseFeatureSelector):
     extractors : mapping from str to columns or list of (str, transformer), default=None
         Where features come from, as in :class:`PolyDomSelector`. At most 62.
 
-    costs : mapping from str to cost, sequence of costs, "time" or MeasuredCosts, default=None
+    costs : mapping, sequence, "time" or MeasuredCosts, default=None
         Cost of each extractor on one item, in any unit, as in :class:`PolyDomSelector`.
         None is allowed with ``extractors=None`` only: each column costs 1.
 
@@ -173,6 +173,7 @@ class GreedyFeatureSelector(BaseFeatureSelector):
         self.n_jobs = n_jobs
 
     def _choose(self, trainer, reference):
+        """Grow one sequence for each trade-off. Return the masks of their sets."""
         if reference is None and self.costs_.largest_size:
             raise ValueError(
                 "Greedy sequences grow at the median training size, but the items have "
@@ -180,81 +181,118 @@ class GreedyFeatureSelector(BaseFeatureSelector):
             )
         reference = np.array([reference or 0.0])
         cost = self.costs_(reference)[:, 0]
-        found = [
-            greedy_sequence(trainer.evaluate, trainer.quality[0], cost, trade_off)
-            for trade_off in self._trade_offs(cost)
-        ]
-        masks, positions = np.unique(found, return_inverse=True)
-        self._sequences = positions.reshape(np.shape(found))
+        sequences = []
+        for trade_off in self._trade_offs(cost):
+            sequence = greedy_sequence(
+                trainer.evaluate, trainer.quality[0], cost, trade_off
+            )
+            sequences.append(sequence)
+        masks, positions = np.unique(sequences, return_inverse=True)
+        self._sequences = positions.reshape(np.shape(sequences))
         quality = np.array(trainer.evaluate(masks.tolist()))
         coef = indicator(masks, len(cost)) @ self.costs_.coef
-        of_sets = self.costs_.basis(reference) @ coef.T
-        self._followed = followed_sequences(self._sequences, of_sets[0], quality)
+        set_costs = (self.costs_.basis(reference) @ coef.T)[0]
+        self._followed = followed_sequences(self._sequences, set_costs, quality)
         return masks
 
     def _trade_offs(self, cost):
+        """Return the trade-offs as numbers, by default relative to the total cost."""
         if self.trade_offs is not None:
-            given = np.asarray(self.trade_offs, dtype=np.float64)
-            if given.ndim == 1 and len(given) and (given >= 0).all():
-                return given
+            trade_offs = np.asarray(self.trade_offs, dtype=np.float64)
+            if trade_offs.ndim == 1 and len(trade_offs) and (trade_offs >= 0).all():
+                return trade_offs
             raise ValueError(
                 "trade_offs must be a one-dimensional sequence of at least one number, "
                 f"none negative, got {self.trade_offs!r}."
             )
-        # From quality alone to nearly cost alone.
+        # From quality only to almost cost only.
         total = cost.sum()
         scale = np.geomspace(1e-3, 3.0, 8) / (total if total > 0 else 1.0)
         return np.concatenate([[0.0], scale])
 
     def _goals(self, budget):
-        least, sequence = self._followed
-        return self._sequences[
-            sequence[np.searchsorted(least, budget, side="right") - 1]
-        ]
+        """Return the sequence of each budget, as positions of sets."""
+        first_budgets, sequence = self._followed
+        segment = np.searchsorted(first_budgets, budget, side="right") - 1
+        return self._sequences[sequence[segment]]
 
     def _lookup(self, cost, budget):
-        """The longest part of the budget's sequence that fits the budget at the item's size."""
+        """Return the largest set of the budget's sequence that fits the budget."""
         goals = self._goals(budget)
-        # Costs rise along a sequence, so those that fit are its beginning.
+        # Costs rise along a sequence, so that the sets that fit are the first ones.
         fits = affords(budget[:, None], np.take_along_axis(cost, goals, axis=1))
-        return np.take_along_axis(goals, fits.sum(axis=1)[:, None] - 1, axis=1)[:, 0]
+        last = fits.sum(axis=1)[:, None] - 1
+        return np.take_along_axis(goals, last, axis=1)[:, 0]
 
 
 def greedy_sequence(evaluate, empty_quality, cost, trade_off):
-    """One sequence of Algorithm 4 (Greedy Candidate-Sequences).
+    """Return one sequence of Algorithm 4 (Greedy Candidate-Sequences).
 
-    ``evaluate(masks)`` returns the qualities of sets, `cost` is that of each extractor
-    at the reference size, and `trade_off` the quality that a unit of it must bring;
-    infinity looks at cost alone. The masks, each contained in the next, go from the
-    empty set to the full one.
+    Parameters
+    ----------
+    evaluate : callable
+        ``evaluate(masks)`` returns the qualities of sets.
+
+    empty_quality : float
+        Quality of the empty set.
+
+    cost : ndarray of shape (n_extractors,)
+        Cost of each extractor at the reference size.
+
+    trade_off : float
+        Quality that one unit of cost must bring. With infinity, only the cost decides.
+
+    Returns
+    -------
+    ndarray of shape (n_extractors + 1,), dtype=int64
+        Masks from the empty set to the full one. Each is contained in the next.
     """
-    left = list(np.argsort(cost, kind="stable"))
-    mask, quality = 0, empty_quality
+    remaining = list(np.argsort(cost, kind="stable"))
+    only_cost = np.isinf(trade_off)
+    weight = 0.0 if only_cost else trade_off
+    mask = 0
+    quality = empty_quality
     sequence = [mask]
-    while left:
-        # Only cost decides: the alternatives need no training.
-        asked = left[:1] if np.isinf(trade_off) else left
-        reached = np.asarray(evaluate([mask | 1 << int(j) for j in asked]))
-        weight = 0.0 if np.isinf(trade_off) else trade_off
-        # Ties go to the cheaper feature, which comes first.
-        best = int(np.argmax(reached - quality - weight * cost[asked]))
-        mask |= 1 << int(left.pop(best))
-        quality = reached[best]
+    while remaining:
+        # If only the cost decides, the other sets are not trained.
+        candidates = remaining[:1] if only_cost else remaining
+        qualities = np.asarray(evaluate([mask | 1 << int(j) for j in candidates]))
+        # Among ties, the cheaper feature comes first.
+        best = int(np.argmax(qualities - quality - weight * cost[candidates]))
+        mask |= 1 << int(remaining.pop(best))
+        quality = qualities[best]
         sequence.append(mask)
     return np.array(sequence, dtype=np.int64)
 
 
 def followed_sequences(sequences, cost, quality):
-    """Which sequence to follow at a budget: that of the best set it buys at the reference size.
+    """Return the sequence to follow at each budget.
 
-    `sequences` are positions of sets, the empty one first; `cost` and `quality` are
-    those of the sets. Returns rising budgets, and the sequence that is followed from
-    each of them on.
+    It is a sequence with the best set that the budget buys at the reference size.
+
+    Parameters
+    ----------
+    sequences : ndarray of shape (n_sequences, n_extractors + 1)
+        Positions of sets, the empty set first.
+
+    cost, quality : ndarray of shape (n_sets,)
+        Cost of each set at the reference size, and its quality.
+
+    Returns
+    -------
+    budgets : ndarray of shape (n_budgets,)
+        Ascending budgets.
+
+    sequence : ndarray of shape (n_budgets,), dtype=int64
+        Row of `sequences` that is followed from each of these budgets on.
     """
-    on = pareto_front(cost, quality)
-    sequence = np.array([int(np.argmax((sequences == i).any(axis=1))) for i in on])
-    if len(on) > 1 and on[0] == sequences[0, 0]:
-        # The empty set starts every sequence. A budget that buys nothing at the
-        # reference size follows the sequence of the cheapest set that is something.
+    best_sets = pareto_front(cost, quality)
+    sequence = np.empty(len(best_sets), dtype=np.int64)
+    for position, best_set in enumerate(best_sets):
+        has_set = (sequences == best_set).any(axis=1)
+        sequence[position] = np.argmax(has_set)
+    if len(best_sets) > 1 and best_sets[0] == sequences[0, 0]:
+        # All sequences start with the empty set. A budget that buys nothing at the
+        # reference size follows the sequence of the cheapest other set.
         sequence[0] = sequence[1]
-    return cost[on], sequence
+    return cost[best_sets], sequence

@@ -1,7 +1,7 @@
-"""The lattice of feature sets: which sets to train, and what training some proves of the rest.
+"""The lattice of feature sets: which sets to train, and bounds for the other sets.
 
-A set is an integer bit mask: bit ``j`` stands for extractor ``j``. Arrays over the
-lattice of `k` extractors are indexed by it: 2 ** k entries.
+A set is an integer bit mask, in which bit ``j`` is extractor ``j``. Arrays over the
+lattice of `k` extractors have 2 ** k entries, and masks as positions.
 """
 
 import time
@@ -9,37 +9,51 @@ from typing import NamedTuple
 
 import numpy as np
 
+# Name of the empty set.
 NO_FEATURES = "(none)"
-# With more extractors the arrays over the lattice no longer fit a small machine.
+# Maximal number of extractors. With more, arrays over the lattice are too large.
 MAX_LATTICE_EXTRACTORS = 20
-# Under a training budget the search starts with this alpha, and lowers it by this
-# factor.
+# Under a training budget, the search starts with this alpha.
 _FIRST_ALPHA = 2.0
+# Under a training budget, alpha is multiplied by this factor in each step.
 _ALPHA_STEP = 0.9
 
 
 def members(mask):
-    """Extractors of one set, in rising order."""
+    """Return the extractors of a set, in ascending order."""
     mask = int(mask)
     return [j for j in range(mask.bit_length()) if mask >> j & 1]
 
 
 def set_name(names, mask):
-    """Name of a set, such as "header + content"."""
-    return " + ".join(names[j] for j in members(mask)) or NO_FEATURES
+    """Return the name of a set, such as "header + content"."""
+    if not mask:
+        return NO_FEATURES
+    return " + ".join(names[j] for j in members(mask))
 
 
 def indicator(masks, n_extractors):
-    """Sets as rows of a boolean matrix of shape (n_sets, n_extractors)."""
+    """Return sets as rows of a boolean matrix of shape (n_sets, n_extractors)."""
     masks = np.asarray(masks, dtype=np.int64)
     return (masks[:, None] >> np.arange(n_extractors) & 1).astype(bool)
 
 
 class Expansion(NamedTuple):
-    """Sets that were trained, in that order, with their qualities; and what that guarantees.
+    """The trained sets and their guarantee.
 
-    Every set `t` of the lattice has a trained subset `s` with
+    Each set `t` of the lattice has a trained subset `s` with
     ``(1 + alpha) * quality(s) >= quality(t)``.
+
+    Attributes
+    ----------
+    masks : ndarray of shape (n_trained,), dtype=int64
+        The sets, in the order of training.
+
+    quality : ndarray of shape (n_trained,)
+        Their qualities.
+
+    alpha : float
+        Alpha of the guarantee.
     """
 
     masks: np.ndarray
@@ -48,7 +62,7 @@ class Expansion(NamedTuple):
 
 
 def subset_max(values):
-    """Largest value over all subsets of each set, itself included."""
+    """Return the largest value over all subsets of each set, itself included."""
     out = values.copy()
     for bit in range(len(out).bit_length() - 1):
         pairs = out.reshape(-1, 2, 1 << bit)
@@ -57,27 +71,39 @@ def subset_max(values):
 
 
 def superset_min(values):
-    """Smallest value over all supersets of each set, itself included."""
-    # From last to first, the supersets of a set are the subsets of what it leaves out.
+    """Return the smallest value over all supersets of each set, itself included."""
+    # In reversed order, the supersets of a set are the subsets of its complement.
     return -subset_max(-values[::-1])[::-1]
 
 
 def bounds(quality, monotonicity_tol):
-    """What the trained sets say of every set: the best trained subset, and an upper bound.
+    """Return bounds of the quality of every set, by the trained sets.
 
-    `quality` has NaN where a set was not trained. A set is at most `monotonicity_tol`
-    better than one that contains it.
+    Parameters
+    ----------
+    quality : ndarray of shape (2 ** n_extractors,)
+        NaN for sets that are not trained.
+
+    monotonicity_tol : float
+        A set is at most this much better than a set that contains it.
+
+    Returns
+    -------
+    offered, upper : ndarray of shape (2 ** n_extractors,)
+        Quality of the best trained subset, and an upper bound.
     """
-    trained = ~np.isnan(quality)
-    offered = subset_max(np.where(trained, quality, -np.inf))
-    upper = superset_min(np.where(trained, quality, np.inf)) + monotonicity_tol
+    is_trained = ~np.isnan(quality)
+    offered = subset_max(np.where(is_trained, quality, -np.inf))
+    upper = superset_min(np.where(is_trained, quality, np.inf)) + monotonicity_tol
     return offered, upper
 
 
 def certified_alpha(quality, monotonicity_tol):
-    """Smallest alpha that the sets trained so far guarantee."""
-    missing = np.isnan(quality)
-    offered, upper = (part[missing] for part in bounds(quality, monotonicity_tol))
+    """Return the smallest alpha that the trained sets guarantee."""
+    is_missing = np.isnan(quality)
+    offered, upper = bounds(quality, monotonicity_tol)
+    offered = offered[is_missing]
+    upper = upper[is_missing]
     behind = upper > offered
     if not behind.any():
         return 0.0
@@ -94,9 +120,26 @@ class _Spent(Exception):
 class LatticeSearch:
     """Bidirectional search of the lattice (Algorithm 2, Expand-Enumerate).
 
-    ``evaluate(masks)``, a list of int, trains these sets and returns their qualities.
-    No set is asked for twice, and never the empty one. `max_models` and `max_seconds`
-    are the training budget.
+    Parameters
+    ----------
+    n_extractors : int
+        Number of extractors.
+
+    evaluate : callable
+        ``evaluate(masks)`` trains a list of sets and returns their qualities. No set is
+        trained twice, and the empty set never.
+
+    empty_quality : float
+        Quality of the empty set.
+
+    monotonicity_tol : float, default=0.0
+        A set is at most this much better than a set that contains it.
+
+    max_models : int, default=None
+        Maximal number of sets to train. None is unlimited.
+
+    max_seconds : float, default=None
+        Seconds after which no further layer is trained. None is unlimited.
     """
 
     def __init__(
@@ -113,35 +156,37 @@ class LatticeSearch:
         self.evaluate = evaluate
         self.monotonicity_tol = monotonicity_tol
         self.max_models = np.inf if max_models is None else max_models
-        self.deadline = (
-            np.inf if max_seconds is None else time.monotonic() + max_seconds
-        )
+        self.deadline = np.inf
+        if max_seconds is not None:
+            self.deadline = time.monotonic() + max_seconds
         self.quality = np.full(1 << n_extractors, np.nan)
         self.quality[0] = empty_quality
         self.sizes = np.bitwise_count(np.arange(1 << n_extractors))
         self.order = [0]
 
     def run(self, alpha):
-        """Search for `alpha`; under a training budget, progressively down to it."""
-        limited = np.isfinite(self.max_models) or np.isfinite(self.deadline)
-        now = max(alpha, _FIRST_ALPHA) if limited else alpha
+        """Search for `alpha`, which a training budget lowers step by step."""
+        is_limited = np.isfinite(self.max_models) or np.isfinite(self.deadline)
+        current = max(alpha, _FIRST_ALPHA) if is_limited else alpha
         try:
-            self._pass_down_and_up(now)
-            while now > alpha:
-                # What is certified already needs no pass of its own.
-                now = _ALPHA_STEP * min(now, self._certified())
-                now = alpha if now < alpha + 1e-3 else now
-                self._pass_down_and_up(now)
+            self._pass_down_and_up(current)
+            while current > alpha:
+                # A smaller alpha may already be certified.
+                current = _ALPHA_STEP * min(current, self._certified())
+                if current < alpha + 1e-3:
+                    current = alpha
+                self._pass_down_and_up(current)
         except _Spent:
             pass
         masks = np.array(self.order, dtype=np.int64)
         return Expansion(masks, self.quality[masks], self._certified())
 
     def _certified(self):
+        """Return the smallest alpha that the trained sets guarantee."""
         return certified_alpha(self.quality, self.monotonicity_tol)
 
     def _pass_down_and_up(self, alpha):
-        """One search: layers from the top and from the bottom in turn until they meet."""
+        """Search layers from the top and from the bottom in turn until they meet."""
         k = self.n_extractors
         for depth in range(k // 2 + 1):
             self._layer(k - depth, alpha)
@@ -149,24 +194,26 @@ class LatticeSearch:
                 self._layer(depth, alpha)
 
     def _layer(self, size, alpha):
-        """Train the sets of one size, but for those that trained ones sandwich.
+        """Train the sets of one size, except those with a good trained subset.
 
-        The relaxed sandwich property (3.3 and 3.11): a trained subset is, but for a
-        factor of 1 + alpha, as good as the set can be.
+        By the relaxed sandwich property (3.3 and 3.11), such a subset is as good as the
+        set can be, up to a factor of 1 + alpha.
         """
         offered, upper = bounds(self.quality, self.monotonicity_tol)
-        wanted = (self.sizes == size) & np.isnan(self.quality)
-        masks = np.flatnonzero(wanted & ~((1.0 + alpha) * offered >= upper))
+        is_candidate = (self.sizes == size) & np.isnan(self.quality)
+        is_covered = (1.0 + alpha) * offered >= upper
+        masks = np.flatnonzero(is_candidate & ~is_covered)
         room = self.max_models - (len(self.order) - 1)
-        if cut := len(masks) > room:
-            # Those that may bring most are trained first.
+        exceeds_budget = len(masks) > room
+        if exceeds_budget:
+            # The sets with the largest possible gain are trained.
             with np.errstate(divide="ignore"):
                 promise = upper[masks] / offered[masks]
             masks = masks[np.argsort(-promise, kind="stable")[: int(room)]]
         if len(masks):
             self.quality[masks] = self.evaluate(masks.tolist())
             self.order.extend(masks.tolist())
-        if cut or time.monotonic() > self.deadline:
+        if exceeds_budget or time.monotonic() > self.deadline:
             raise _Spent
 
 
@@ -178,11 +225,18 @@ def expand_all(n_extractors, evaluate, empty_quality):
 
 
 def monotonicity_violations(masks, quality, tol):
-    """Trained sets that a trained subset beats by more than `tol`: (subset, set, drop), sorted."""
-    found = []
-    for mask, own in zip(masks, quality):
+    """Return trained sets that are worse than a trained subset by more than `tol`.
+
+    Returns
+    -------
+    list of (subset, superset, drop)
+        Masks, and the difference of their qualities, the largest first.
+    """
+    violations = []
+    for mask, set_quality in zip(masks, quality):
         subsets = np.flatnonzero((masks & ~mask) == 0)
         best = subsets[np.argmax(quality[subsets])]
-        if quality[best] - own > tol:
-            found.append((int(masks[best]), int(mask), float(quality[best] - own)))
-    return sorted(found, key=lambda one: -one[2])
+        drop = quality[best] - set_quality
+        if drop > tol:
+            violations.append((int(masks[best]), int(mask), float(drop)))
+    return sorted(violations, key=lambda violation: -violation[2])

@@ -59,7 +59,7 @@ class PolyDomSelector(BaseFeatureSelector):
           of the chosen set, on the items that need them.
         - None: each column of X is an extractor of its own, and X must be complete.
 
-    costs : mapping from str to cost, sequence of costs, "time" or MeasuredCosts, default=None
+    costs : mapping, sequence, "time" or MeasuredCosts, default=None
         Cost of each extractor on one item, in any unit. A cost is a number, a sequence
         of polynomial coefficients in the size (lowest degree first, none negative, as
         :mod:`numpy.polynomial`), or a callable of an array of sizes. ``"time"``
@@ -239,11 +239,12 @@ class PolyDomSelector(BaseFeatureSelector):
         self.n_jobs = n_jobs
 
     def _choose(self, trainer, reference):
+        """Search the lattice. Return the masks of the sets that may be chosen."""
         n_extractors = len(self.extractors_.names)
         if self.alpha is None:
-            found = expand_all(n_extractors, trainer.evaluate, trainer.quality[0])
+            expansion = expand_all(n_extractors, trainer.evaluate, trainer.quality[0])
         else:
-            found = LatticeSearch(
+            expansion = LatticeSearch(
                 n_extractors,
                 trainer.evaluate,
                 trainer.quality[0],
@@ -251,38 +252,41 @@ class PolyDomSelector(BaseFeatureSelector):
                 max_models=self.max_models,
                 max_seconds=self.max_seconds,
             ).run(self.alpha)
-        self.alpha_ = found.alpha
-        self._report_violations(found)
-        coef = indicator(found.masks, n_extractors) @ self.costs_.coef
-        kept = undominated(found.quality, coef)
-        self._tied = len(np.unique(found.quality[kept])) < len(kept)
-        return found.masks[kept]
+        self.alpha_ = expansion.alpha
+        self._report_violations(expansion)
+        coef = indicator(expansion.masks, n_extractors) @ self.costs_.coef
+        positions = undominated(expansion.quality, coef)
+        qualities = expansion.quality[positions]
+        self._tied = len(np.unique(qualities)) < len(qualities)
+        return expansion.masks[positions]
 
     def _lookup(self, cost, budget):
+        """Return the best set within each budget."""
         return best_affordable(cost, self.quality_, budget, self._tied)
 
     def _goals(self, budget):
+        """Return all choices, the worst first."""
         return np.arange(len(self.quality_))
 
-    def _report_violations(self, found):
-        """Say where the assumption of the guarantee did not hold on the trained sets."""
+    def _report_violations(self, expansion):
+        """Store violations of the guarantee's assumption, and warn about them."""
         violations = monotonicity_violations(
-            found.masks, found.quality, self.monotonicity_tol
+            expansion.masks, expansion.quality, self.monotonicity_tol
         )
         names = self.extractors_.names
-        self.monotonicity_violations_ = [
-            MonotonicityViolation(
+        self.monotonicity_violations_ = []
+        for subset, superset, drop in violations:
+            violation = MonotonicityViolation(
                 set_name(names, subset), set_name(names, superset), drop
             )
-            for subset, superset, drop in violations
-        ]
+            self.monotonicity_violations_.append(violation)
         if violations and self.alpha is not None:
             worst = self.monotonicity_violations_[0]
             warn(
                 "The guarantee assumes that a set of extractors is at most "
                 f"monotonicity_tol={self.monotonicity_tol!r} worse than any of its "
-                f"subsets. {len(violations)} of the {len(found.masks)} scored sets are "
-                f"not so, the worst being {worst.superset!r}, which is "
+                f"subsets. {len(violations)} of the {len(expansion.masks)} scored sets "
+                f"are not so, the worst being {worst.superset!r}, which is "
                 f"{worst.drop:.4g} below {worst.subset!r}. "
                 f"monotonicity_tol={np.ceil(worst.drop * 1e4) / 1e4:.4g} would hold on "
                 "these sets; see monotonicity_violations_."
@@ -290,29 +294,59 @@ class PolyDomSelector(BaseFeatureSelector):
 
 
 def undominated(quality, coef):
-    """Sets that some size and budget may choose (Properties 3.6 and 3.7): positions, worst first.
+    """Return the sets that are chosen at some size and budget (Properties 3.6 and 3.7).
 
-    A set costs ``coef @ basis(size)`` with a basis that is never negative. It is left
-    out where a set at least as good has no larger coefficient: that one is at most as
-    dear at every size.
+    A set costs ``coef @ basis(size)``, with a basis that is never negative. It is
+    dominated if another set is at least as good and has no larger coefficient, since
+    that set never costs more.
+
+    Parameters
+    ----------
+    quality : ndarray of shape (n_sets,)
+        Quality of each set.
+
+    coef : ndarray of shape (n_sets, n_functions)
+        Coefficients of the cost of each set.
+
+    Returns
+    -------
+    ndarray of int64
+        Positions of the sets that are not dominated, the worst first.
     """
-    # Among equals in quality a set that undercuts another is before it.
+    # Among sets of equal quality, a cheaper one comes first.
     order = np.lexsort((*coef.T[::-1], -quality))
-    kept, n_kept = np.empty_like(coef), 0
-    positions = []
+    front_coef = np.empty_like(coef)
+    front = []
     for row in order:
-        if not (kept[:n_kept] <= coef[row]).all(axis=1).any():
-            kept[n_kept] = coef[row]
-            n_kept += 1
-            positions.append(row)
-    return np.array(positions[::-1])
+        better = front_coef[: len(front)]
+        is_dominated = (better <= coef[row]).all(axis=1).any()
+        if not is_dominated:
+            front_coef[len(front)] = coef[row]
+            front.append(row)
+    return np.array(front[::-1])
 
 
 def best_affordable(cost, quality, budget, tied=True):
-    """The best set within each budget, of equally good ones the cheapest: one for each query.
+    """Return the best set within each budget, the cheapest of equally good ones.
 
-    `quality` does not fall, and one set at least fits every budget; `tied` says whether
-    some qualities may be equal.
+    Parameters
+    ----------
+    cost : ndarray of shape (n_queries, n_sets)
+        Cost of each set for each query. At least one set fits the budget.
+
+    quality : ndarray of shape (n_sets,)
+        Ascending qualities.
+
+    budget : ndarray of shape (n_queries,)
+        Budget of each query.
+
+    tied : bool, default=True
+        False if all qualities are different.
+
+    Returns
+    -------
+    ndarray of shape (n_queries,), dtype=int64
+        Positions of the sets.
     """
     fits = affords(budget[:, None], cost)
     best = len(quality) - 1 - fits[:, ::-1].argmax(axis=1)

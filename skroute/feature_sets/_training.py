@@ -13,7 +13,7 @@ from skroute.utils._compat import _safe_indexing, check_method_params
 
 
 def score_set(estimator, X, y, fit_params, name, splits, scorer, score_params):
-    """Out-of-sample quality of one set: mean of the scorer over the folds."""
+    """Return the out-of-fold quality of one set: the mean score of the folds."""
     scores = []
     for train, test in splits:
         model = _fitted(estimator, X, y, fit_params, name, train)
@@ -24,71 +24,98 @@ def score_set(estimator, X, y, fit_params, name, splits, scorer, score_params):
 
 
 def _fitted(estimator, X, y, fit_params, name, rows):
+    """Return a clone of the model that is fitted on some rows."""
+    """Return a clone of the model that is fitted on some rows."""
     params = check_method_params(X, params=fit_params, indices=rows)
     with note_failure(name, len(rows), "fit"):
         return clone(estimator).fit(_safe_indexing(X, rows), y[rows], **params)
 
 
 class SetTrainer:
-    """Trains and scores sets for a selector, and remembers every score in `quality`.
+    """Trainer of the models of sets. It stores the score of each set.
 
-    ``table_of(mask)`` is the table of the features of a set; `task` is told of what is
-    trained.
+    Parameters
+    ----------
+    selector : BaseFeatureSelector
+        With its parameters and its fitted extractors.
+
+    table_of : callable
+        ``table_of(mask)`` returns the features of a set.
+
+    y : ndarray of shape (n_rows,)
+        Labels.
+
+    splits : list of (train, test)
+        Folds.
+
+    fit_params, score_params : dict
+        Metadata of the model and of the scorer.
+
+    task : FitTask
+        Reports the training to callbacks.
+
+    Attributes
+    ----------
+    quality : dict from int to float
+        Score of each set, by its mask, in the order of training.
     """
 
     def __init__(self, selector, table_of, y, splits, fit_params, score_params, task):
-        self.estimator, self.n_jobs = selector.estimator, selector.n_jobs
-        self.names, self.table_of = selector.extractors_.names, table_of
-        self.y, self.fit_params, self.task = y, fit_params, task
+        self.estimator = selector.estimator
+        self.n_jobs = selector.n_jobs
+        self.names = selector.extractors_.names
+        self.table_of = table_of
+        self.y = y
+        self.fit_params = fit_params
+        self.task = task
         self.score_set = check_memory(selector.memory).cache(score_set, ignore=["name"])
         scorer = check_scoring(selector.estimator, scoring=selector.scoring)
-        self.judged_by = splits, scorer, score_params
+        self._score_arguments = (splits, scorer, score_params)
         self.quality = {0: self._scores([0])[0]}
 
     def evaluate(self, masks):
-        """Qualities of sets, training those that were not trained before."""
-        if new := [mask for mask in masks if mask not in self.quality]:
+        """Return the qualities of sets. New sets are trained."""
+        new = [mask for mask in masks if mask not in self.quality]
+        if new:
             with self.task.step(f"train-{len(new)}-sets"):
                 self.quality.update(zip(new, self._scores(new)))
         return [self.quality[mask] for mask in masks]
 
     def fit(self, masks):
-        """Models of sets, trained on all rows."""
+        """Return models of sets, trained on all rows."""
         with self.task.step(f"train-{len(masks)}-sets"):
             return self._each(_fitted, masks, np.arange(len(self.y)))
 
     def _scores(self, masks):
-        scores = self._each(self.score_set, masks, *self.judged_by)
-        for mask, found in zip(masks, scores):
-            if not np.isfinite(found) or found < 0:
+        """Return the scores of sets, or raise an error for an invalid score."""
+        scores = self._each(self.score_set, masks, *self._score_arguments)
+        for mask, score in zip(masks, scores):
+            if not np.isfinite(score) or score < 0:
                 raise ValueError(
                     "scoring must give finite scores that are not negative, higher "
-                    f"being better, because alpha is a factor; got {found!r} for the "
+                    f"being better, because alpha is a factor; got {score!r} for the "
                     f"set {set_name(self.names, mask)!r}."
                 )
         return scores
 
-    def _each(self, function, masks, *more):
-        """A function of the model and the rows of each set, in parallel."""
+    def _each(self, function, masks, *arguments):
+        """Call a function with the model and the rows of each set, in parallel."""
+        jobs = (self._job(function, mask, arguments) for mask in masks)
+        return Parallel(n_jobs=self.n_jobs)(jobs)
 
-        def job(mask):
-            if mask:
-                model, table, params = (
-                    self.estimator,
-                    self.table_of(mask),
-                    self.fit_params,
-                )
-            else:
-                # The class prior takes weights, and none of what the user's model may
-                # take besides.
-                model, table = (
-                    DummyClassifier(strategy="prior"),
-                    np.zeros((len(self.y), 1)),
-                )
-                params = {
-                    k: v for k, v in self.fit_params.items() if k == "sample_weight"
-                }
-            name = set_name(self.names, mask)
-            return delayed(function)(model, table, self.y, params, name, *more)
-
-        return Parallel(n_jobs=self.n_jobs)(map(job, masks))
+    def _job(self, function, mask, arguments):
+        """Return the delayed call of a function for one set."""
+        if mask:
+            model = self.estimator
+            table = self.table_of(mask)
+            params = self.fit_params
+        else:
+            # Without features the answer is the class prior. It takes weights, but no
+            # other metadata of the user's model.
+            model = DummyClassifier(strategy="prior")
+            table = np.zeros((len(self.y), 1))
+            params = {}
+            if "sample_weight" in self.fit_params:
+                params["sample_weight"] = self.fit_params["sample_weight"]
+        name = set_name(self.names, mask)
+        return delayed(function)(model, table, self.y, params, name, *arguments)

@@ -1,8 +1,8 @@
-"""Where data sets live, and how a missing one is fetched.
+"""The folder of data sets, and the download of a missing one.
 
-Every set is one file below the data home. A fetcher compares its content with the known
-digest; where the file is absent, the raw files are downloaded from their public origin
-and converted, compared as well, and only then put in place.
+Each set is one file in the data home. A fetcher compares its content with the known
+digest. If the file is absent, the raw files are downloaded from their public origin and
+converted. The result is compared, too, before the file is written.
 """
 
 import hashlib
@@ -23,10 +23,13 @@ from skroute.utils._compat import validate_params
 
 logger = logging.getLogger(__name__)
 
-# Text columns are lists: as arrays of fixed width, long prompts would need gigabytes.
+# Arrays by name. Columns of texts are lists, since arrays of fixed width would need
+# gigabytes for long prompts.
 Arrays = dict[str, Any]
 
+# Tries to download from one address.
 _N_ATTEMPTS = 4
+# Seconds between two tries.
 _DELAY = 1.0
 
 # Constraints that all fetchers share.
@@ -40,15 +43,15 @@ FETCH_PARAMS = {
     {"data_home": [str, os.PathLike, None]}, prefer_skip_nested_validation=True
 )
 def get_data_home(data_home: str | os.PathLike[str] | None = None) -> str:
-    """Folder that data sets are read from and stored in.
+    """Return the folder from which data sets are read, and in which they are stored.
 
-    The folder is not created: a fetcher does that when it has something to put there.
+    The folder is not created. A fetcher creates it when it writes a file.
 
     Parameters
     ----------
     data_home : str or path-like, default=None
-        The folder. None takes the environment variable ``SKROUTE_DATA`` and, where that
-        is not set, ``~/skroute_data``.
+        The folder. None takes the environment variable ``SKROUTE_DATA`` or, if that is
+        not set, ``~/skroute_data``.
 
     Returns
     -------
@@ -67,12 +70,27 @@ def get_data_home(data_home: str | os.PathLike[str] | None = None) -> str:
 
 
 class Origin(NamedTuple):
-    """How to obtain one data file: for each raw file the addresses that may hold it, in turn.
+    """The origin of one data file.
 
-    `path` is relative to the data home. `convert` makes the content of the file of the
-    raw files by name, and `load` the arrays of the data set of that content; `digest`
-    is their :func:`content_digest`. `size` is roughly that of the download, for the
-    message.
+    Attributes
+    ----------
+    path : str
+        Path of the file in the data home.
+
+    urls : mapping from str to sequence of str
+        For each raw file the addresses that may have it, in the order of the tries.
+
+    convert : callable
+        Returns the content of the file from the raw files by name.
+
+    load : callable
+        Returns the arrays of the data set from the content of the file.
+
+    digest : str
+        :func:`content_digest` of the arrays.
+
+    size : str
+        Approximate size of the download, for messages.
     """
 
     path: str
@@ -84,30 +102,33 @@ class Origin(NamedTuple):
 
 
 def github(repository, commit, path):
-    """Address of a file of a public repository at a pinned commit."""
+    """Return the address of a file of a public repository at a pinned commit."""
     return f"https://raw.githubusercontent.com/{repository}/{commit}/{path}"
 
 
 def load_npz(content: bytes) -> Arrays:
-    """Arrays of an ``.npz`` file."""
+    """Return the arrays of an ``.npz`` file."""
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
         return dict(file)
 
 
 def dump_npz(arrays: Arrays) -> bytes:
-    """Content of an ``.npz`` file."""
+    """Return the content of an ``.npz`` file."""
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **arrays)
     return buffer.getvalue()
 
 
 def content_digest(arrays: Mapping[str, Any]) -> str:
-    """SHA-256 of names, types, shapes and values: that of a file depends on the compression."""
+    """Return the SHA-256 of names, types, shapes and values of arrays.
+
+    That of a file would depend on its compression.
+    """
     digest = hashlib.sha256()
     for name in sorted(arrays):
         array = arrays[name]
         if isinstance(array, list):
-            # Lengths first: no text can pass for the end of another or for a separator.
+            # With the lengths first, no other texts have the same digest.
             texts = [text.encode() for text in array]
             digest.update(f"{name} text {[len(text) for text in texts]}\n".encode())
             digest.update(b"".join(texts))
@@ -119,7 +140,7 @@ def content_digest(arrays: Mapping[str, Any]) -> str:
 
 
 def download(urls):
-    """Bytes of the first address that answers."""
+    """Return the content of the first address that answers."""
     for url in urls:
         for _ in range(_N_ATTEMPTS):
             try:
@@ -128,7 +149,7 @@ def download(urls):
                     return response.read()
             except (OSError, HTTPException) as error:
                 failure = error
-                # An address that has nothing now will not have it in a second.
+                # These errors do not pass within a second.
                 if getattr(error, "code", None) in (403, 404, 410):
                     break
                 time.sleep(_DELAY)
@@ -138,9 +159,10 @@ def download(urls):
 
 
 def load_or_fetch(origin: Origin, data_home, download_if_missing):
-    """Arrays of a data set and the path of its file, which is downloaded where it is absent."""
+    """Return the arrays of a data set and its path. A missing file is downloaded."""
     path = Path(get_data_home(data_home)) / origin.path
-    if present := path.is_file():
+    is_present = path.is_file()
+    if is_present:
         raw = {}
     elif download_if_missing:
         first = [urls[0] for urls in origin.urls.values()]
@@ -155,22 +177,25 @@ def load_or_fetch(origin: Origin, data_home, download_if_missing):
             f"the download of {origin.size}."
         )
     try:
-        content = path.read_bytes() if present else origin.convert(raw)
+        content = path.read_bytes() if is_present else origin.convert(raw)
         arrays = origin.load(content)
-        found = content_digest(arrays)
-        amiss = f"its content has sha256 {found}, expected {origin.digest}"
+        digest = content_digest(arrays)
+        problem = f"its content has sha256 {digest}, expected {origin.digest}"
     except Exception as error:
-        # Damaged bytes fail in as many ways as there are formats.
-        found, amiss = None, f"it cannot be read ({error!r})"
-    if found != origin.digest:
+        # Damaged content can raise any error.
+        digest = None
+        problem = f"it cannot be read ({error!r})"
+    if digest != origin.digest and is_present:
         raise OSError(
-            f"{path} is not the known data set: {amiss}. The file was damaged or "
+            f"{path} is not the known data set: {problem}. The file was damaged or "
             f"changed. Delete it, and the next call downloads it again ({origin.size})."
-            if present
-            else f"The data set downloaded for {path} is not the known one: {amiss}. The origin "
-            "has changed or the transfer was damaged; nothing was written."
         )
-    if not present:
+    if digest != origin.digest:
+        raise OSError(
+            f"The data set downloaded for {path} is not the known one: {problem}. The "
+            "origin has changed or the transfer was damaged; nothing was written."
+        )
+    if not is_present:
         path.parent.mkdir(parents=True, exist_ok=True)
         # The file is there whole or not at all, also after Ctrl-C.
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:

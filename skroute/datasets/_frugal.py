@@ -28,21 +28,22 @@ _WITH_SCORES = {"PASCAL": (0, 2, 6), "MIR": (0,)}
 
 
 def _numbers(raw):
+    """Return the numbers of a text file."""
     return np.array(raw.split(), dtype=np.float64)
 
 
 def _names(raw):
-    """Names that stand one a line, each but the last with a comma."""
+    """Return the names of a text file: one per line, each but the last with a comma."""
     return np.array([line.rstrip(",") for line in raw.decode("utf-8").split()])
 
 
 def _columns(raw, kind, ids, dtype):
-    """A column for each service, from text files with one number a line."""
+    """Return one column per service, from text files with one number per line."""
     return np.column_stack([_numbers(raw[f"{kind} {i}"]) for i in ids]).astype(dtype)
 
 
 def convert_frugalml(raw: dict[str, bytes], entry: LogSet) -> bytes:
-    """Content of a FrugalML set from its text files."""
+    """Return the content of a FrugalML set from its text files."""
     ids = entry.apis.ids
     y_true = _numbers(raw["TrueLabel"]).astype(np.int8)
     predicted = _columns(raw, "PredictedLabel", ids, np.int8)
@@ -59,7 +60,7 @@ def convert_frugalml(raw: dict[str, bytes], entry: LogSet) -> bytes:
 
 
 def convert_frugalmct(raw: dict[str, bytes], entry: LogSet, with_scores) -> bytes:
-    """Content of a FrugalMCT set from its text files and, for labels, JSON files."""
+    """Return the content of a FrugalMCT set from its text and JSON files."""
     sample_id = _names(raw["ImageName"])
     arrays = {
         "reward": _columns(raw, "Reward", entry.apis.ids, np.float32),
@@ -71,10 +72,12 @@ def convert_frugalmct(raw: dict[str, bytes], entry: LogSet, with_scores) -> byte
         row = {PurePosixPath(name).stem: i for i, name in enumerate(sample_id)}
 
         def labels(name):
+            """Yield row, column and entry of the labels in a JSON file."""
             for item, named in json.loads(raw[name]).items():
                 for label in named:
-                    # A service may name labels that nobody asked for.
-                    if (j := column.get(label["transcription"])) is not None:
+                    j = column.get(label["transcription"])
+                    # A service may return labels that are not in the set.
+                    if j is not None:
                         yield row[PurePosixPath(item).stem], j, label
 
         y_true = np.zeros((len(row), len(column)), dtype=bool)
@@ -83,7 +86,7 @@ def convert_frugalmct(raw: dict[str, bytes], entry: LogSet, with_scores) -> byte
         scores = np.zeros((len(row), len(with_scores), len(column)), dtype=np.float32)
         for k, api in enumerate(with_scores):
             for i, j, label in labels(f"PredictedLabel {api}"):
-                # Of a label that is named twice, the larger score.
+                # If a label occurs twice, the larger score counts.
                 scores[i, k, j] = max(scores[i, k, j], label["confidence"])
         arrays |= {
             "y_true": y_true,
@@ -95,19 +98,21 @@ def convert_frugalmct(raw: dict[str, bytes], entry: LogSet, with_scores) -> byte
 
 
 def _addresses(source, name, apis, *kinds):
-    """Where a file may be that is the same for each of `apis`, under each of `kinds`."""
+    """Return the addresses of a file that is equal for several services and kinds."""
     folder = f"dataset/mlserviceperformance_{name}"
-    return [
-        github(*source, f"{folder}/Model{i}_{kind}.txt") for i in apis for kind in kinds
-    ]
+    addresses = []
+    for api in apis:
+        for kind in kinds:
+            addresses.append(github(*source, f"{folder}/Model{api}_{kind}.txt"))
+    return addresses
 
 
-# Where the coding was not changed, a service has one of the two files only.
+# A service has only one of these files if the coding of labels was not changed.
 _PREDICTED = ("PredictedLabel", "OriginalPredictedLabel")
 
 
 def frugalml_origin(name: str) -> Origin:
-    """The origin of a FrugalML set."""
+    """Return the origin of a FrugalML set."""
     entry = FRUGALML[name]
     ids = entry.apis.ids
     where = partial(_addresses, _FRUGALML, name)
@@ -117,14 +122,21 @@ def frugalml_origin(name: str) -> Origin:
         urls["ImageName"] = where(ids, "ImageName")
         urls |= {f"Confidence {i}": where([i], "Confidence") for i in ids}
     convert = partial(convert_frugalml, entry=entry)
-    path, size = f"frugalml/{name}.npz", "up to 10 MB"
-    return Origin(path, urls, convert, load_npz, entry.digest, size)
+    return Origin(
+        path=f"frugalml/{name}.npz",
+        urls=urls,
+        convert=convert,
+        load=load_npz,
+        digest=entry.digest,
+        size="up to 10 MB",
+    )
 
 
 def frugalmct_origin(name: str) -> Origin:
-    """The origin of a FrugalMCT set."""
+    """Return the origin of a FrugalMCT set."""
     entry = FRUGALMCT[name]
-    ids, with_scores = entry.apis.ids, _WITH_SCORES.get(name, ())
+    ids = entry.apis.ids
+    with_scores = _WITH_SCORES.get(name, ())
     where = partial(_addresses, _FRUGALMCT, name)
     urls = {"ImageName": where(ids, "ImageName")}
     urls |= {f"Reward {i}": where([i], "Reward") for i in ids}
@@ -132,29 +144,35 @@ def frugalmct_origin(name: str) -> Origin:
         urls["TrueLabel"] = where(ids, "TrueLabel")
     urls |= {f"PredictedLabel {i}": where([i], *_PREDICTED) for i in with_scores}
     convert = partial(convert_frugalmct, entry=entry, with_scores=with_scores)
-    path, size = f"frugalmct/{name}.npz", "up to 20 MB"
-    return Origin(path, urls, convert, load_npz, entry.digest, size)
+    return Origin(
+        path=f"frugalmct/{name}.npz",
+        urls=urls,
+        convert=convert,
+        load=load_npz,
+        digest=entry.digest,
+        size="up to 20 MB",
+    )
 
 
 _FRUGALML_DESCR = """{name}: answers of commercial APIs for {task} (FrugalML).
 
-Labels and scores of three commercial services and one open-source model on a public test
-set of {n} items, with prices in US dollars per 10,000 calls. The items themselves are
-not part of it and have licences of their own.
+Labels and scores of three commercial services and one open-source model on a public
+test set of {n} items, with prices in US dollars per 10,000 calls. The items themselves
+are not part of it and have licences of their own.
 
-Origin: github.com/lchen001/FrugalML, commit 96712f6, Apache-2.0. Paper: Chen, Zaharia, Zou,
-FrugalML: How to use ML prediction APIs more accurately and cheaply, NeurIPS 2020,
+Origin: github.com/lchen001/FrugalML, commit 96712f6, Apache-2.0. Paper: Chen, Zaharia,
+Zou, FrugalML: How to use ML prediction APIs more accurately and cheaply, NeurIPS 2020,
 arXiv 2006.07512.
 """
 
 _FRUGALMCT_DESCR = """{name}: answers of commercial APIs for {task} (FrugalMCT).
 
-Accuracy of three commercial services and one open-source model on each of {n} items, with
-prices in US dollars per 10,000 calls.{extra} The items themselves are not part of it and
-have licences of their own.
+Accuracy of three commercial services and one open-source model on each of {n} items,
+with prices in US dollars per 10,000 calls.{extra} The items themselves are not part of
+it and have licences of their own.
 
-Origin: github.com/lchen001/FrugalMCT, commit 850a2b6, Apache-2.0. Paper: Chen, Zaharia, Zou,
-Efficient online ML API selection for multi-label classification tasks, ICML 2022,
+Origin: github.com/lchen001/FrugalMCT, commit 850a2b6, Apache-2.0. Paper: Chen, Zaharia,
+Zou, Efficient online ML API selection for multi-label classification tasks, ICML 2022,
 arXiv 2102.09127.
 """
 
@@ -227,8 +245,8 @@ def fetch_frugalml(
 
     References
     ----------
-    .. [1] L. Chen, M. Zaharia, J. Zou (2020). FrugalML: How to use ML prediction APIs more
-       accurately and cheaply. NeurIPS. arXiv:2006.07512
+    .. [1] L. Chen, M. Zaharia, J. Zou (2020). FrugalML: How to use ML prediction APIs
+       more accurately and cheaply. NeurIPS. arXiv:2006.07512
 
     Examples
     --------
@@ -236,8 +254,8 @@ def fetch_frugalml(
     >>> log = fetch_frugalml("FERPLUS")  # doctest: +SKIP
     >>> log.model_names  # doctest: +SKIP
     ['Google', 'FacePP', 'Microsoft', 'GitHub(CNN)']
-    >>> [round(float(accuracy), 3) for accuracy in log.quality.mean(axis=0)]  # doctest: +SKIP
-    [0.677, 0.684, 0.814, 0.651]
+    >>> log.quality.mean(axis=0).round(3)  # doctest: +SKIP
+    array([0.677, 0.684, 0.814, 0.651])
     """
     arrays, path = load_or_fetch(frugalml_origin(name), data_home, download_if_missing)
     entry = FRUGALML[name]
@@ -305,7 +323,7 @@ def fetch_frugalmct(
             File names, unique.
         target : ndarray of shape (n_samples, n_labels), dtype=bool, or None
             True labels; PASCAL (20) and MIR (24) only.
-        scores : ndarray of shape (n_samples, n_scored, n_labels), dtype=float32, or None
+        scores : ndarray of shape (n_samples, n_scored, n_labels), or None
             The largest score that a service gave a label, 0 where it did not name it;
             PASCAL and MIR only.
         scores_columns : ndarray of shape (n_scored,), dtype=int64, or None
@@ -334,8 +352,8 @@ def fetch_frugalmct(
     >>> log = fetch_frugalmct("PASCAL")  # doctest: +SKIP
     >>> log.model_names  # doctest: +SKIP
     ['Google', 'Microsoft', 'EveryPixel', 'GitHub(SSD)']
-    >>> [round(float(accuracy), 3) for accuracy in log.quality.mean(axis=0)]  # doctest: +SKIP
-    [0.545, 0.748, 0.679, 0.493]
+    >>> log.quality.mean(axis=0).round(3)  # doctest: +SKIP
+    array([0.545, 0.748, 0.679, 0.493])
     """
     arrays, path = load_or_fetch(frugalmct_origin(name), data_home, download_if_missing)
     entry = FRUGALMCT[name]

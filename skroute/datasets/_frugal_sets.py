@@ -90,12 +90,12 @@ _COMMANDS = (
     "(none of the 30 words)",
 )
 _PASCAL_OBJECTS = """
-    person bird cat cow dog horse sheep aeroplane bicycle boat bus car motorbike train bottle
-    chair diningtable pottedplant sofa tvmonitor
+    person bird cat cow dog horse sheep aeroplane bicycle boat bus car motorbike train
+    bottle chair diningtable pottedplant sofa tvmonitor
 """.split()
 _MIR_TAGS = """
-    animals baby bird car clouds dog female flower food indoor lake male night people plant_life
-    portrait river sea sky structures sunset transport tree water
+    animals baby bird car clouds dog female flower food indoor lake male night people
+    plant_life portrait river sea sky structures sunset transport tree water
 """.split()
 
 _faces = partial(LogSet, "facial emotion recognition", _FACE, _EMOTIONS)

@@ -1,4 +1,4 @@
-"""Which language model answers which prompt: RouteLLM's MMLU and LLMRouter."""
+"""Answers of language models to prompts: RouteLLM's MMLU and LLMRouter."""
 
 import csv
 import gzip
@@ -20,18 +20,20 @@ _MMLU_MODELS = {
     "gpt-4-1106-preview": 24.7,
 }
 _SUBJECTS = """
-    abstract_algebra anatomy astronomy business_ethics clinical_knowledge college_biology
-    college_chemistry college_computer_science college_mathematics college_medicine
-    college_physics computer_security conceptual_physics econometrics electrical_engineering
-    elementary_mathematics formal_logic global_facts high_school_biology high_school_chemistry
-    high_school_computer_science high_school_european_history high_school_geography
-    high_school_government_and_politics high_school_macroeconomics high_school_mathematics
-    high_school_microeconomics high_school_physics high_school_psychology
-    high_school_statistics high_school_us_history high_school_world_history human_aging
-    human_sexuality international_law jurisprudence logical_fallacies machine_learning
-    management marketing medical_genetics miscellaneous moral_disputes moral_scenarios
-    nutrition philosophy prehistory professional_accounting professional_law
-    professional_medicine professional_psychology public_relations security_studies sociology
+    abstract_algebra anatomy astronomy business_ethics clinical_knowledge
+    college_biology college_chemistry college_computer_science college_mathematics
+    college_medicine college_physics computer_security conceptual_physics econometrics
+    electrical_engineering elementary_mathematics formal_logic global_facts
+    high_school_biology high_school_chemistry high_school_computer_science
+    high_school_european_history high_school_geography
+    high_school_government_and_politics high_school_macroeconomics
+    high_school_mathematics high_school_microeconomics high_school_physics
+    high_school_psychology high_school_statistics high_school_us_history
+    high_school_world_history human_aging human_sexuality international_law
+    jurisprudence logical_fallacies machine_learning management marketing
+    medical_genetics miscellaneous moral_disputes moral_scenarios nutrition philosophy
+    prehistory professional_accounting professional_law professional_medicine
+    professional_psychology public_relations security_studies sociology
     us_foreign_policy virology world_religions
 """.split()
 
@@ -50,14 +52,14 @@ _LLMROUTER_MODELS = {
 
 
 def read_table(content):
-    """Columns of a compressed CSV file by name."""
+    """Return the columns of a compressed CSV file by name."""
     text = io.StringIO(gzip.decompress(content).decode("utf-8"), newline="")
     header, *rows = csv.reader(text)
     return dict(zip(header, map(list, zip(*rows))))
 
 
 def dump_table(columns):
-    """Content of a compressed CSV file, the same for the same columns."""
+    """Return the content of a compressed CSV file, equal for equal columns."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -66,7 +68,7 @@ def dump_table(columns):
 
 
 def load_mmlu(content: bytes) -> Arrays:
-    """Arrays of MMLU from ``mmlu.csv.gz``."""
+    """Return the arrays of MMLU from ``mmlu.csv.gz``."""
     table = read_table(content)
     correct = [table["mixtral_correct"], table["gpt4_correct"]]
     return {
@@ -78,7 +80,7 @@ def load_mmlu(content: bytes) -> Arrays:
 
 
 def convert_mmlu(raw: dict[str, bytes]) -> bytes:
-    """``mmlu.csv.gz`` from a CSV file per subject and the list of contaminated prompts."""
+    """Return ``mmlu.csv.gz`` from the raw files: a CSV file per subject, and a list."""
     contaminated = {
         json.loads(line)["eval_prompt"]
         for line in raw["contaminated"].decode().splitlines()
@@ -102,7 +104,7 @@ def convert_mmlu(raw: dict[str, bytes]) -> bytes:
 
 
 def load_llmrouter(content: bytes) -> Arrays:
-    """Arrays of LLMRouter from ``scores.csv.gz``."""
+    """Return the arrays of LLMRouter from ``scores.csv.gz``."""
     table = read_table(content)
     return {
         "prompt": table["prompt"],
@@ -118,7 +120,7 @@ def load_llmrouter(content: bytes) -> Arrays:
 
 
 def convert_llmrouter(raw: dict[str, bytes]) -> bytes:
-    """``scores.csv.gz`` from train and test records and the queries behind them."""
+    """Return ``scores.csv.gz`` from train and test records and their queries."""
     origin: dict[str, tuple[str, str]] = {}
     for name in ("queries train", "queries test"):
         for line in raw[name].decode("utf-8").splitlines():
@@ -184,23 +186,23 @@ LLMROUTER = Origin(
 
 _MMLU_DESCR = """MMLU answered by two language models (RouteLLM).
 
-Whether Mixtral-8x7B-Instruct-v0.1 and gpt-4-1106-preview answer each of 14,042 questions of
-MMLU (57 subjects, sorted) correctly. The source has no prices; those given here, US
-dollars per million tokens, are the ones that the paper works with, quoted second-hand.
-105 prompts repeat an earlier one.
+The table says if Mixtral-8x7B-Instruct-v0.1 and gpt-4-1106-preview answer each of 14,042
+questions of MMLU (57 subjects, sorted) correctly. The source has no prices. The prices
+here, in US dollars per million tokens, are those of the paper, quoted second-hand. 105
+prompts repeat an earlier one.
 
-Origin: github.com/lm-sys/RouteLLM, commit 0b64fda, Apache-2.0. Paper: Ong et al., RouteLLM:
-Learning to route LLMs with preference data, arXiv 2406.18665. Questions: Hendrycks et al.,
-Measuring massive multitask language understanding, ICLR 2021.
+Origin: github.com/lm-sys/RouteLLM, commit 0b64fda, Apache-2.0. Paper: Ong et al.,
+RouteLLM: Learning to route LLMs with preference data, arXiv 2406.18665. Questions:
+Hendrycks et al., Measuring massive multitask language understanding, ICLR 2021.
 """
 
-_LLMROUTER_DESCR = """Nine language models on prompts of 14 public benchmarks (LLMRouter).
+_LLMROUTER_DESCR = """Nine language models on prompts of 14 benchmarks (LLMRouter).
 
-Scores in [0, 1] on 5,608 train and 500 test prompts, with prices in US dollars per million
-tokens, the same for input and output. About 97 % of the scores are 0 or 1, the rest F1 or
-coverage values. Train has 14 tasks and test 10 of them in another mix; for a fair estimate
-split the train rows. 119 test prompts also stand in train. The scores depend on how the
-source parsed answers: they rank models for routing, not models as such.
+Scores in [0, 1] on 5,608 train and 500 test prompts, with prices in US dollars per
+million tokens, the same for input and output. About 97 % of the scores are 0 or 1, the
+others are F1 or coverage values. Train has 14 tasks, and test has 10 of them in another
+mix. For a fair estimate, split the train rows. 119 test prompts are also in train. The
+scores depend on how the source parsed the answers. They do not rank models in general.
 
 Origin: github.com/ulab-uiuc/LLMRouter, commit 4e7a796, MIT. The prompts come from the
 benchmarks named in the task, which have licences of their own.

@@ -39,8 +39,8 @@ def make_routing_problem(
 
     The mechanism:
 
-    1. Rows are uniform in the unit cube. `n_regions` points, uniform in the same cube, cut
-       it into the regions of the rows that are nearest to each.
+    1. Rows are uniform in the unit cube. `n_regions` points are uniform in the same
+       cube. The region of a row is that of the nearest point.
     2. Model :math:`i` costs :math:`c_i`; costs are spaced geometrically from
        :math:`1 / \text{cost\_ratio}` to 1. Its base accuracy :math:`a_i` is spaced
        evenly from ``accuracy[0]`` to ``accuracy[1]``: a more expensive model is better
@@ -48,9 +48,9 @@ def make_routing_problem(
     3. In region :math:`r` model :math:`i` is right with probability
        :math:`\sigma(\operatorname{logit}(a_i) + \text{specialization} \cdot z_{ir})`,
        with independent standard normal :math:`z_{ir}`.
-    4. Labels are uniform over the classes and independent of the features, so that nothing
-       but the choice of the model matters. A model answers the label with its
-       probability and otherwise each other class alike, independently of the other
+    4. Labels are uniform over the classes and independent of the features, so that only
+       the choice of the model matters. A model answers the label with its probability,
+       and otherwise any other class with equal probability, independently of the other
        models.
 
     With ``success`` the best possible routing is known: no router that sees the rows
@@ -163,7 +163,7 @@ def make_routing_problem(
     prefer_skip_nested_validation=True,
 )
 def make_four_clusters(n_samples=400, *, noise=0.25, random_state=None):
-    """Make four clusters in which the feature that looks best alone is a bad first purchase.
+    """Make four clusters in which the best single feature is a bad first purchase.
 
     The paper's Synthetic-2: two features of equal cost and four clusters of two
     classes. Feature 0 alone looks best to a single linear model: it isolates cluster 1.

@@ -141,6 +141,7 @@ SCHEMA = $(BIN)/check-jsonschema --builtin-schema vendor.
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tests/check_language.py skroute
 	$(BIN)/mypy
 	$(SCHEMA)github-workflows .github/workflows/*.yml
 	$(SCHEMA)github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/feature.yml

@@ -29,6 +29,13 @@ BANNED_NAMES = {
     "part",
     "told",
 }
+# Files that are not checked, with the reason.
+ALLOWED_FILES = {
+    "skroute/gating/_sequential.py": "replaced by the issue about buying features",
+    "skroute/gating/_set_models.py": "replaced by the issue about buying features",
+    "skroute/gating/_sets.py": "replaced by the issue about buying features",
+    "skroute/gating/_stopping.py": "replaced by the issue about buying features",
+}
 # Public names, and names of the papers, that users know.
 ALLOWED_NAMES = {
     "known": "parameter of SequentialFeatureClassifier",
@@ -109,6 +116,8 @@ def main(folders):
         root = pathlib.Path(folder)
         paths = [root] if root.is_file() else sorted(root.rglob("*.py"))
         for path in paths:
+            if path.as_posix() in ALLOWED_FILES:
+                continue
             for line, text in findings(path):
                 print(f"{path}:{line}: {text}")
                 n_findings += 1

@@ -186,8 +186,8 @@ LLMROUTER = Origin(
 
 _MMLU_DESCR = """MMLU answered by two language models (RouteLLM).
 
-The table says if Mixtral-8x7B-Instruct-v0.1 and gpt-4-1106-preview answer each of 14,042
-questions of MMLU (57 subjects, sorted) correctly. The source has no prices. The prices
+Correctness of the answers of Mixtral-8x7B-Instruct-v0.1 and gpt-4-1106-preview to each
+of 14,042 questions of MMLU (57 subjects, sorted). The source has no prices. The prices
 here, in US dollars per million tokens, are those of the paper, quoted second-hand. 105
 prompts repeat an earlier one.
 

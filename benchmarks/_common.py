@@ -1,7 +1,8 @@
 """What the benchmark scripts share: contenders timed in turn, tables, and a record of a run.
 
-A script prints tables and writes them to ``benchmarks/results/<name>.json`` with date, commit,
-versions and machine. Numbers in README and guide are copied by hand from such a record.
+A script prints tables and writes them to ``benchmarks/results/<name>.json`` with date,
+commit, versions and machine. Numbers in README and guide are copied by hand from such a
+record.
 """
 
 import json
@@ -69,7 +70,8 @@ def record(name):
 def standard_error(gaps, tested):
     """Of the mean over splits of paired differences, splits and shared rows taken together.
 
-    `gaps` has one array of differences for each split, `tested` the rows that they stand for.
+    `gaps` has one array of differences for each split, `tested` the rows that they
+    stand for.
     """
     n_splits, mean = len(gaps), np.mean([gap.mean() for gap in gaps])
     parts = [(gap - mean) / (len(gap) * n_splits) for gap in gaps]

@@ -1,6 +1,7 @@
 """Tables that only the benchmarks read, from the folder `SKROUTE_DATA` (or ../shared/data).
 
-They cannot be downloaded in this form; a benchmark that needs one says so where it is absent.
+They cannot be downloaded in this form; a benchmark that needs one says so where it is
+absent.
 """
 
 import csv

@@ -104,7 +104,8 @@ def cascade(name):
     log, texts = _data.cascades(name), _data.read_csv(f"cascades/{name}_prompts.csv.gz")
     prompts = dict(zip(texts["query_id"], texts["prompt"]))
     X = np.array([prompts[str(key)] for key in log["query_id"]])
-    # Train rows are few and of another kind: all rows, five folds, equal prompts together.
+    # Train rows are few and of another kind: all rows, five folds, equal prompts
+    # together.
     splits = folds(len(X), same_text(X))
     return Log(X, log["correctness"].astype(float), log["cost"].mean(axis=0), splits)
 

@@ -2,13 +2,14 @@
 
     python benchmarks/bench_acquisition.py [--quick] [--part spam rare ...]
 
-``spam``: Spambase with at most k columns of each row, on the split of Covert et al. (ICML 2023,
-beside what they published) and on fresh ones. ``small``: the same on small tables of scikit-learn.
-``mean``: Letter (two halves of the alphabet), Adult and Covertype at mean budgets. ``rare``: Adult
-and Covertype with 2, 5 and 10 % positives at mean budgets, by AUC, log loss and money; the default
-quality. ``spent``: what a budget spends on fresh rows.
-The fixed sets are chosen on training rows: by forward selection, of rare positives also by gain in
-one model of all. A run of some parts replaces their tables in the record.
+``spam``: Spambase with at most k columns of each row, on the split of Covert et al.
+(ICML 2023, beside what they published) and on fresh ones. ``small``: the same on small
+tables of scikit-learn. ``mean``: Letter (two halves of the alphabet), Adult and
+Covertype at mean budgets. ``rare``: Adult and Covertype with 2, 5 and 10 % positives at
+mean budgets, by AUC, log loss and money; the default quality. ``spent``: what a budget
+spends on fresh rows. The fixed sets are chosen on training rows: by forward selection,
+of rare positives also by gain in one model of all. A run of some parts replaces their
+tables in the record.
 """
 
 import argparse

@@ -1,25 +1,28 @@
 """Do budgets hold? Realised cost over budget, and the coverage of the validation intervals.
 
-200 random splits for each set and number of rows (--splits N for another number), three budgets
-each: a quarter, a half and three quarters of the way from the cheapest to the unlimited policy.
-A router is fitted on the rows drawn and spends on 3,000 others; what is counted is what the
-choices cost in the log, never what was planned. Fixed costs are the price list, with the logged
-costs given to `fit` where there are some; learned ones come from a `cost_estimator`.
+200 random splits for each set and number of rows (--splits N for another number), three
+budgets each: a quarter, a half and three quarters of the way from the cheapest to the
+unlimited policy. A router is fitted on the rows drawn and spends on 3,000 others; what
+is counted is what the choices cost in the log, never what was planned. Fixed costs are
+the price list, with the logged costs given to `fit` where there are some; learned ones
+come from a `cost_estimator`.
 
-Beside each bias that of the price that is solved for planned costs, ties to the cheaper (the rule
-of Algorithm 1, and skroute's until this benchmark). Coverage: how often the 95 % intervals from
-`validation_cost_se_` and `validation_quality_se_`, widened by the noise of the test rows, hold the
-mean of the test rows. That noise is of rows, not of draws: ties at the price are drawn, evenly
-among equal rows, so that 3,000 copies of one row spend their budget but for one or two of them.
+Beside each bias that of the price that is solved for planned costs, ties to the cheaper
+(the rule of Algorithm 1, and skroute's until this benchmark). Coverage: how often the
+95 % intervals from `validation_cost_se_` and `validation_quality_se_`, widened by the
+noise of the test rows, hold the mean of the test rows. That noise is of rows, not of
+draws: ties at the price are drawn, evenly among equal rows, so that 3,000 copies of one
+row spend their budget but for one or two of them.
 
-"val to test" fits on rows of ParetoBandit's validation file and spends on its test file, whose
-requests are longer: that drift is shown beside it. All splits spend on that one file, whose rows
-alone leave a standard error of .04: no coverage is claimed of it. "Adapt on" a set has a cheap
-model of all features; "Adapt, features of" a set pays for columns, and the cheap model reads few.
-"Combining" are the routers that ask members in turn, on FER+'s services.
+"val to test" fits on rows of ParetoBandit's validation file and spends on its test
+file, whose requests are longer: that drift is shown beside it. All splits spend on that
+one file, whose rows alone leave a standard error of .04: no coverage is claimed of it.
+"Adapt on" a set has a cheap model of all features; "Adapt, features of" a set pays for
+columns, and the cheap model reads few. "Combining" are the routers that ask members in
+turn, on FER+'s services.
 
-Standard errors are those over splits: the budgets of a split are not independent. A budget that a
-fit would not spend whatever its price is not counted ("not spendable").
+Standard errors are those over splits: the budgets of a split are not independent. A
+budget that a fit would not spend whatever its price is not counted ("not spendable").
 
     python benchmarks/bench_budgets.py [--short] [--splits N] [--part WORD]
 
@@ -303,14 +306,16 @@ def settings():
 def test_noise(choices, table, X):
     """Standard errors of a mean over test rows: by the rows, and by the draws of ties.
 
-    Of equal rows that are tied the right number goes each way but for less than one of them.
+    Of equal rows that are tied the right number goes each way but for less than one of
+    them.
     """
     rows = np.arange(len(table))
     apart = table[rows, choices.high] - table[rows, choices.low]
     _, code = np.unique(row_keys(X), return_inverse=True)
     often, share = np.bincount(code), choices.share
     mean = np.bincount(code, apart) / often
-    # Which of them go up says nothing of what that changes in each, and how many is rounded.
+    # Which of them go up says nothing of what that changes in each, and how many is
+    # rounded.
     which = np.sum(share * (1 - share) * (apart - mean[code]) ** 2)
     left = np.bincount(code, share) % 1.0
     of_draws = np.sqrt(which + np.sum(mean**2 * left * (1 - left))) / len(rows)

@@ -1,10 +1,11 @@
 """Cascades of language models: area of error over cost.
 
-Logs of nine models on MMLU and TriviaQA (../shared/data/cascades): everything is fitted and
-chosen on the 285 and 300 training rows, and measured on the test rows as `published.json` says:
-the mean cost of a model on the test rows is what each of its calls costs, points are joined by
-straight lines, and 1 - accuracy is averaged over the published range of costs. Beside each
-number: the published ones, and the models alone mixed at random.
+Logs of nine models on MMLU and TriviaQA (../shared/data/cascades): everything is fitted
+and chosen on the 285 and 300 training rows, and measured on the test rows as
+`published.json` says: the mean cost of a model on the test rows is what each of its
+calls costs, points are joined by straight lines, and 1 - accuracy is averaged over the
+published range of costs. Beside each number: the published ones, and the models alone
+mixed at random.
 
     python benchmarks/bench_cascades.py [--short]
 """
@@ -25,7 +26,8 @@ from _common import record, table
 from skroute.routing import CascadeRouter
 from skroute.routing.parts._mixtures import best_mixture
 
-# Area of error over cost that the project asks of itself, and the seconds of a chain's fit.
+# Area of error over cost that the project asks of itself, and the seconds of a chain's
+# fit.
 BARS = {
     "mmlu": {"chain": 0.2375, "five": 0.217, "nine": 0.195},
     "triviaqa": {"chain": 0.1050, "five": 0.083, "nine": 0.061},
@@ -138,8 +140,8 @@ def bench_curves(data):
             "rules": len(router.rule_names_),
         }
     table(
-        f"{data.name}: area of error over cost, {bounds[0]:.0f} to {bounds[1]:.0f} $ per million "
-        "(lower is better)",
+        f"{data.name}: area of error over cost, {bounds[0]:.0f} to {bounds[1]:.0f} $ "
+        "per million (lower is better)",
         ["cascade", "area", "published", "singles mixed", "bar", "fit s", "rules"],
         [
             [

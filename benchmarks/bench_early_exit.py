@@ -1,10 +1,10 @@
 """Early exit against the libraries' own prediction, in microseconds and in members.
 
-Adult with its official split, 500 LightGBM trees of depth 5; the learning rate 0.05 is the
-best of 0.1, 0.05, 0.03 in 5-fold cross-validation on the training rows. Training rows
-optimise, test rows report. One thread unless said. The part "speed" takes times and wants a
-quiet machine; the others count, on any. That the order search is compiled (1.1 s where numpy
-takes 15) was decided here.
+Adult with its official split, 500 LightGBM trees of depth 5; the learning rate 0.05 is
+the best of 0.1, 0.05, 0.03 in 5-fold cross-validation on the training rows. Training
+rows optimise, test rows report. One thread unless said. The part "speed" takes times
+and wants a quiet machine; the others count, on any. That the order search is compiled
+(1.1 s where numpy takes 15) was decided here.
 
     python benchmarks/bench_early_exit.py [--short] [--part NAME ...]
 
@@ -79,7 +79,8 @@ def counts(short):
                 [alpha, seed, cost.mean(), 100 * differ, 100 * at_most, *right, bar]
             )
     table(
-        "Adult, LightGBM, a quarter held out (default): members and disagreement on test rows",
+        "Adult, LightGBM, a quarter held out (default): members and disagreement on "
+        "test rows",
         [
             "alpha",
             "seed",
@@ -173,7 +174,8 @@ def speed(short):
     ).fit(X, y)
     name = "HistGradientBoosting (rows of fit)"
     rows.append(clock(name, hist, X, X_test, 0.005, repeats, "8x"))
-    # A forest knows its own rows by heart: it is optimised on rows that it has not seen.
+    # A forest knows its own rows by heart: it is optimised on rows that it has not
+    # seen.
     half = len(X) // 2
     forest = RandomForestClassifier(n_trees, min_samples_leaf=5, random_state=0)
     forest.fit(X[:half], y[:half])
@@ -259,8 +261,8 @@ def unseen(short):
         )
         rows.append([name, 100 * np.mean(shares), 100 * error, above, n_seeds, limit])
     table(
-        "Default calibration, alpha 0.5 %, on rows that the ensemble has not seen (made up: "
-        "19,020 rows of 10 columns)",
+        "Default calibration, alpha 0.5 %, on rows that the ensemble has not seen "
+        "(made up: 19,020 rows of 10 columns)",
         ["data", "mean differ %", "standard error", "above bound", "seeds", "allowed"],
         rows,
     )
@@ -358,10 +360,11 @@ def greedy_mse_order(values):
 def fan_curve(values, values_test, order, bins=20):
     """Dynamic scheduling of Fan, Chu, Wang and Yu (AAAI 2002), two classes.
 
-    Rows of a position whose running scores fall into one bin are alike: what they still miss of
-    the full score has a mean and a deviation on the rows to learn from. A row stops where its
-    running score plus that mean clears 0 by `gamma` deviations; in a bin that no row fell into
-    it goes on. Returns disagreement and mean members on the test rows, for each `gamma`.
+    Rows of a position whose running scores fall into one bin are alike: what they still
+    miss of the full score has a mean and a deviation on the rows to learn from. A row
+    stops where its running score plus that mean clears 0 by `gamma` deviations; in a
+    bin that no row fell into it goes on. Returns disagreement and mean members on the
+    test rows, for each `gamma`.
     """
     known, running = (
         np.cumsum(part[order, :, 0], axis=0) for part in (values, values_test)
@@ -444,8 +447,8 @@ def orders(short):
                 ]
                 rows.append([name, stopping, order, *np.mean(at, axis=0).tolist()])
     table(
-        "Members at equal disagreement on test rows (nan: not reached; random: mean of three "
-        "draws); several classes: iterations, fitted on half of the training rows",
+        "Members at equal disagreement on test rows (nan: not reached; random: mean of "
+        "three draws); several classes: iterations, fitted on half of the training rows",
         ["data", "stopping", "order", "0.5 %", "1 %"],
         rows,
     )

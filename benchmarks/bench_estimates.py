@@ -1,15 +1,17 @@
 """What decisions gain by the default estimate of quality, on eighteen tables.
 
-Gain: realised quality on test rows over the best random mix of models that spends the same
-(picked with the test rows in hand), mean of five budgets between the cheapest model and the best
-one, in points. Five folds or the given split, fixed seeds; everything is fitted and chosen on
-training rows. Peers: OCCAM's bagged neighbours on features scaled to [0, 1], and scikit-learn's
-extremely randomised trees with leaves of ten rows.
+Gain: realised quality on test rows over the best random mix of models that spends the
+same (picked with the test rows in hand), mean of five budgets between the cheapest
+model and the best one, in points. Five folds or the given split, fixed seeds;
+everything is fitted and chosen on training rows. Peers: OCCAM's bagged neighbours on
+features scaled to [0, 1], and scikit-learn's extremely randomised trees with leaves of
+ten rows.
 
     python benchmarks/bench_estimates.py [--short] [--folds 5] [--tables WORD]
 
-With the time of a fit, of one row and of many, and the size of the file, at 10,000 rows of 100
-features and nine models; and how often 90 % intervals hold the true quality on made-up tables.
+With the time of a fit, of one row and of many, and the size of the file, at 10,000 rows
+of 100 features and nine models; and how often 90 % intervals hold the true quality on
+made-up tables.
 """
 
 import os

@@ -1,10 +1,10 @@
 """All trees, exact: FastForest beside each library's own prediction.
 
-One thread, one process, in turn. Adult with its official split and 500 trees of depth 5 is the
-case that others report; the rest shows other shapes: 200 leaves (beyond bit vectors), 100
-features, 26 classes, other libraries. CatBoost and YDF's QuickScorer take part where they are
-installed (extra ``bench``); lleaves needs an older llvmlite than numba has, its published factor
-is 8.6 on Adult.
+One thread, one process, in turn. Adult with its official split and 500 trees of depth 5
+is the case that others report; the rest shows other shapes: 200 leaves (beyond bit
+vectors), 100 features, 26 classes, other libraries. CatBoost and YDF's QuickScorer take
+part where they are installed (extra ``bench``); lleaves needs an older llvmlite than
+numba has, its published factor is 8.6 on Adult.
 
     python benchmarks/bench_fast_forest.py [--short]
 """

@@ -2,10 +2,11 @@
 
     python benchmarks/bench_feature_sets.py [--quick]
 
-A. Sets that are trained until the guarantee holds, beside all of them and a greedy search that adds
+A. Sets that are trained until the guarantee holds, beside all of them and a greedy
+search that adds
    one feature at a time (made-up qualities and cost polynomials, `make_feature_sets`).
-B. Queries against all affordable sets, one by one: none above its budget, none worse than promised.
-C. Microseconds of a query on a fitted selector, alone and in bulk.
+B. Queries against all affordable sets, one by one: none above its budget, none worse
+than promised. C. Microseconds of a query on a fitted selector, alone and in bulk.
 """
 
 import argparse

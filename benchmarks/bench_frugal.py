@@ -1,9 +1,9 @@
 """Buying labels: FrugalML, FrugalMCT and Sequential on logs of commercial APIs.
 
 For each set: at which share of the best single API's price its accuracy is matched, and
-the accuracy at that price. The authors' split (seeds 1, 5, 10, 50, 100; half trains, half
-tests); everything is chosen on training rows. Run with ``--short`` for one small set, or
-``--sets FERPLUS,EXPW`` for some.
+the accuracy at that price. The authors' split (seeds 1, 5, 10, 50, 100; half trains,
+half tests); everything is chosen on training rows. Run with ``--short`` for one small
+set, or ``--sets FERPLUS,EXPW`` for some.
 """
 
 import argparse
@@ -35,8 +35,8 @@ SETS = (
     "PASCAL",
 )
 METHODS = ("FrugalML", "FrugalMCT", "Sequential")
-# The cheapest service alone comes first: a method that spends less than the others do at their
-# smallest budget is compared with them between the two.
+# The cheapest service alone comes first: a method that spends less than the others do
+# at their smallest budget is compared with them between the two.
 SHARES = np.r_[0.0, 0.01, 0.04, np.arange(0.08, 0.73, 0.08), 0.85, 1.0]
 
 
@@ -100,7 +100,8 @@ def voted(services, rows, target, new):
 def one_split(name, seed):
     """What is measured on the test rows of a split.
 
-    A method's curve is the accuracy of each test row at each budget, and the mean cost there.
+    A method's curve is the accuracy of each test row at each budget, and the mean cost
+    there.
     """
     services, target, costs, quality = load(name)
     prices = np.array(list(costs.values()))
@@ -137,8 +138,8 @@ def one_split(name, seed):
 def worst_margin(curve, other, tested):
     """Points of accuracy over another curve at the cost that the first really had.
 
-    The smallest over all budgets, one standard error allowed: of splits, and of rows that several
-    splits test. Between two budgets of the other curve its rows are mixed.
+    The smallest over all budgets, one standard error allowed: of splits, and of rows
+    that several splits test. Between two budgets of the other curve its rows are mixed.
     A curve has the accuracy of each row and the mean cost, for each split.
     """
     margins = []
@@ -241,8 +242,9 @@ def main():
         "at price",
     ]
     table(
-        f"Buying labels, means over seeds {seeds}: saving at the best API's accuracy (standard "
-        "error); points gained at its price (standard error; share of it spent)",
+        f"Buying labels, means over seeds {seeds}: saving at the best API's accuracy "
+        "(standard error); points gained at its price (standard error; share of it "
+        "spent)",
         [*header, "fit s"],
         [row_of(name, seeds) for name in names],
     )

@@ -2,12 +2,13 @@
 
     python benchmarks/bench_gating.py [--quick] [--part letter adult ...]
 
-Every method is swept on training rows, chosen on validation rows and reported on test rows, over
-seeds on which nothing was chosen. "Saved": the cheapest setting that is on validation rows less
-accurate than the full model by at most one point less two standard errors of that difference.
-GreedyMiser is Adapt with ``p_full=0``. L1 and BudgetPrune are the baselines of the paper (Nan and
-Saligrama, 2017), in short form; they, and gates by least squares, were behind Adapt at all budgets
-by 1 to 15 points, and left the package. A run of some parts replaces their tables in the record.
+Every method is swept on training rows, chosen on validation rows and reported on test
+rows, over seeds on which nothing was chosen. "Saved": the cheapest setting that is on
+validation rows less accurate than the full model by at most one point less two standard
+errors of that difference. GreedyMiser is Adapt with ``p_full=0``. L1 and BudgetPrune
+are the baselines of the paper (Nan and Saligrama, 2017), in short form; they, and gates
+by least squares, were behind Adapt at all budgets by 1 to 15 points, and left the
+package. A run of some parts replaces their tables in the record.
 """
 
 import argparse
@@ -92,7 +93,8 @@ def l1_gates(full, train, gammas):
 def budget_prune(train, gammas, trees, seed, n_rows=300):
     """A random forest pruned by its errors on rows that each tree has not seen, and its columns.
 
-    The integral linear program (IP) of Nan, Wang and Saligrama (2016) on a sample of the rows.
+    The integral linear program (IP) of Nan, Wang and Saligrama (2016) on a sample of
+    the rows.
     """
     X, y = train
     forest = RandomForestClassifier(trees, max_depth=10, random_state=seed).fit(X, y)

@@ -2,14 +2,19 @@
 
     SKROUTE_DATA=folder python benchmarks/bench_guarantees.py [--short]
 
-A. A batch of 1,531 MMLU questions: share served by the cheap model while the answers to all of it
+A. A batch of 1,531 MMLU questions: share served by the cheap model while the answers to
+all of it
    agree with the expensive one's on 90 % of the rows, delta .1, 150 labels.
-B. CALM summaries: mean exit layer at a loss of at most .05, delta .1, 100 rows.
-C. A loss budget: four cascades to llama-405b are certified at a quarter of the level each, and the
+B. CALM summaries: mean exit layer at a loss of at most .05, delta .1, 100 rows. C. A
+loss budget: four cascades to llama-405b are certified at a quarter of the level each,
+and the
    cheapest is taken. Savings are over all test rows.
-D. A promise of loss and cost: evidence is drawn with replacement from a table that is the truth.
-   The naive rule takes the cheapest point whose mean on the evidence is within the limit.
-E. `PromiseMonitor`: false alarms at the promise, and the rows until a doubled cost or loss is
+D. A promise of loss and cost: evidence is drawn with replacement from a table that is
+the truth.
+   The naive rule takes the cheapest point whose mean on the evidence is within the
+   limit.
+E. `PromiseMonitor`: false alarms at the promise, and the rows until a doubled cost or
+loss is
    noticed after so many good rows, beside one bettor that starts at the first row.
 """
 
@@ -43,9 +48,9 @@ def limit99(count, n):
 class Cascade(CostAwareMixin, BaseEstimator):
     """Ask a cheap model, and the reference where it is not confident; X holds row numbers.
 
-    The path: thresholds on the confidence, whose costs are those of the train rows; without a
-    budget the reference alone is asked. It answers whether the answer served is right or, with
-    `labels`, the answer itself.
+    The path: thresholds on the confidence, whose costs are those of the train rows;
+    without a budget the reference alone is asked. It answers whether the answer served
+    is right or, with `labels`, the answer itself.
     """
 
     def __init__(self, log, cheap, reference, budget=None, labels=False):
@@ -110,7 +115,8 @@ def batches(n_seeds):
             served.append((found.route == 0).mean())
             cost.append(1e6 * found.cost.mean())
             broken += (found.y_pred != truth).mean() > 0.1 + 1e-9
-        # Rows served at random may differ on a tenth of all; an oracle serves those that agree.
+        # Rows served at random may differ on a tenth of all; an oracle serves those
+        # that agree.
         mix, oracle = min(0.1 / (1 - same), 1.0), min(same + 0.1, 1.0)
         row = [
             f"{cheap} to {expensive}",

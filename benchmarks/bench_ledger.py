@@ -1,10 +1,12 @@
 """The ledgers of streams: what a booking costs, and what a storm of killed workers leaves.
 
-A. Microseconds of reserve and commit in memory; pairs a second of SQLite and Redis, from processes
+A. Microseconds of reserve and commit in memory; pairs a second of SQLite and Redis,
+from processes
    with threads.
-B. The storm: processes x threads spend one total with random costs and failures, and are killed
-   with SIGKILL at random instants. Never above the total; what is booked is what the providers
-   counted, calls that a kill cut off accounted by name.
+B. The storm: processes x threads spend one total with random costs and failures, and
+are killed
+   with SIGKILL at random instants. Never above the total; what is booked is what the
+   providers counted, calls that a kill cut off accounted by name.
 
 Redis is measured where `redis-server` and the package redis are.
 """

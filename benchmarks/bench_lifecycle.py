@@ -1,22 +1,24 @@
 """After fit: prices that change and new models, against a new fit.
 
-Prices: each model's price times 0.2, 3 and 8 in turn on a fitted router (`set_params(costs=...)`,
-no labels, no fit), beside a router fitted at the new prices and one that keeps the old dual
-price; ridge. (A model that is down is left out as by a fit without it: tests/routing.) LLMRouter
-(nine models, prices per token), ParetoBandit (three models; fixed costs beside a log of costs per
-request) and a made-up log of nine models. One half of the rows to fit, the other to measure; spend
-is what the log says. Each case (a model and a factor) is the mean over random halves: on one half
-of ParetoBandit, whose 1,800 rows have heavy tails, the mean cost has a standard error of 5 %,
-which a new fit shares.
+Prices: each model's price times 0.2, 3 and 8 in turn on a fitted router
+(`set_params(costs=...)`, no labels, no fit), beside a router fitted at the new prices
+and one that keeps the old dual price; ridge. (A model that is down is left out as by a
+fit without it: tests/routing.) LLMRouter (nine models, prices per token), ParetoBandit
+(three models; fixed costs beside a log of costs per request) and a made-up log of nine
+models. One half of the rows to fit, the other to measure; spend is what the log says.
+Each case (a model and a factor) is the mean over random halves: on one half of
+ParetoBandit, whose 1,800 rows have heavy tails, the mean cost has a standard error of 5
+%, which a new fit shares.
 
-New models: each model of CARROT (18, the task is the only feature), of LLMRouter and of the MMLU
-log of the cascades (nine each) is held out in turn and added (`add_choice`) with 10, 30, 100 and
-300 scored rows. Beside it: leaving it out, a router fitted with all of its rows, and the two-level
-shrunk mean (means of large and of small blocks of rows, each shrunk with 24 pseudo-counts; CARROT's
-task groups and tasks, else 20 and 100 clusters). Quality over five budgets at exactly equal spend
-on the test rows. How many standard errors a newcomer is docked was chosen on other splits of CARROT
-and LLMRouter, with test rows in view: what is said of these two is a little optimistic. MMLU was
-not looked at.
+New models: each model of CARROT (18, the task is the only feature), of LLMRouter and of
+the MMLU log of the cascades (nine each) is held out in turn and added (`add_choice`)
+with 10, 30, 100 and 300 scored rows. Beside it: leaving it out, a router fitted with
+all of its rows, and the two-level shrunk mean (means of large and of small blocks of
+rows, each shrunk with 24 pseudo-counts; CARROT's task groups and tasks, else 20 and 100
+clusters). Quality over five budgets at exactly equal spend on the test rows. How many
+standard errors a newcomer is docked was chosen on other splits of CARROT and LLMRouter,
+with test rows in view: what is said of these two is a little optimistic. MMLU was not
+looked at.
 
     python benchmarks/bench_lifecycle.py [--short] [--part WORD] [--draws N]
 

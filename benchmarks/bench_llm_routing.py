@@ -1,11 +1,11 @@
 """Routing between language models from logs: LLMRouter and MMLU.
 
-LLMRouter (nine models, 5,608 train rows, 5 folds shuffled with seed 0) and MMLU (two models,
-14,037 rows, 5 folds by prompt): TF-IDF, SVD and extremely randomised trees on the prompt,
-everything fitted on four folds and measured on the fifth. The settings were chosen once, by
-`validation_quality_` on training rows; no test fold had a say. Beside each number: the best
-single model that the budget affords and the random mix that spends the same, both picked with
-the test rows in hand, and the oracle.
+LLMRouter (nine models, 5,608 train rows, 5 folds shuffled with seed 0) and MMLU (two
+models, 14,037 rows, 5 folds by prompt): TF-IDF, SVD and extremely randomised trees on
+the prompt, everything fitted on four folds and measured on the fifth. The settings were
+chosen once, by `validation_quality_` on training rows; no test fold had a say. Beside
+each number: the best single model that the budget affords and the random mix that
+spends the same, both picked with the test rows in hand, and the oracle.
 
     python benchmarks/bench_llm_routing.py [--short]
 """
@@ -69,7 +69,8 @@ def llmrouter(short):
             curve = accuracy_cost_curve(router, B, Q[test], budgets)
             found[policy].append(curve.quality)
             spent[policy].append(curve.cost)
-        # Ablation: a predictor that looks at nothing (DAP) knows each model's mean only.
+        # Ablation: a predictor that looks at nothing (DAP) knows each model's mean
+        # only.
         mean = Q[fit].mean(axis=0)
         choice = [
             np.where(costs <= b * (1 + 1e-12), mean, -1).argmax() for b in budgets
@@ -100,8 +101,8 @@ def llmrouter(short):
     ]
     header += ["best single", "random", "oracle"]
     table(
-        f"LLMRouter: mean quality on test folds (best single model {Q.mean(axis=0)[best]:.4f} "
-        f"at {costs[best]:.3g} USD per million tokens)",
+        "LLMRouter: mean quality on test folds (best single model "
+        f"{Q.mean(axis=0)[best]:.4f} at {costs[best]:.3g} USD per million tokens)",
         header,
         rows,
     )

@@ -1,11 +1,12 @@
 """Logs of one answer per request: whether their intervals hold the truth.
 
-Logs are drawn from full tables (LLMRouter: nine models, ParetoBandit: three with logged costs) by
-three known policies: uniform, mostly cheap, and one that prefers what a ridge on other rows finds
-good (with a fifth at random); propensities are given. A router fitted on other rows is judged by
-200 logs for each policy at five budgets, from the smallest to the unlimited one; the truth is the
-mean over the whole table of rows that logs are drawn from. Rows are drawn without replacement, a
-quarter of the table at most, so that intervals are about 1/(1 - share / 2) too wide at most.
+Logs are drawn from full tables (LLMRouter: nine models, ParetoBandit: three with logged
+costs) by three known policies: uniform, mostly cheap, and one that prefers what a ridge
+on other rows finds good (with a fifth at random); propensities are given. A router
+fitted on other rows is judged by 200 logs for each policy at five budgets, from the
+smallest to the unlimited one; the truth is the mean over the whole table of rows that
+logs are drawn from. Rows are drawn without replacement, a quarter of the table at most,
+so that intervals are about 1/(1 - share / 2) too wide at most.
 
     python benchmarks/bench_logs.py [--short] [--logs N]
 """

@@ -1,18 +1,19 @@
 """Early exit from a deep net on USPS, three seeds. ``python benchmarks/bench_multi_exit.py``
 
-A convolutional net of four stages with a head after each. Split: the one that `_data.usps` marks
-(7,699 / 3,301); of the train rows 2,000, drawn by the seed, are kept from training the net, and
-thresholds and policies are fitted on them. The test rows are only scored.
+A convolutional net of four stages with a head after each. Split: the one that
+`_data.usps` marks (7,699 / 3,301); of the train rows 2,000, drawn by the seed, are kept
+from training the net, and thresholds and policies are fitted on them. The test rows are
+only scored.
 
-Compared with the full net: what a plain torch loop over the whole module takes on the same rows
-in the same batches. Baselines: each exit alone; the same number of rows leaving at each exit, but
-drawn at random; one threshold on the largest probability for all exits (as BranchyNet does),
-chosen on the same 2,000 rows; and an oracle that is told the labels and stops at the first exit
-that is right.
+Compared with the full net: what a plain torch loop over the whole module takes on the
+same rows in the same batches. Baselines: each exit alone; the same number of rows
+leaving at each exit, but drawn at random; one threshold on the largest probability for
+all exits (as BranchyNet does), chosen on the same 2,000 rows; and an oracle that is
+told the labels and stops at the first exit that is right.
 
-Time is counted twice: as the stages that rows went through, at the cost of a stage that `fit`
-measured, and as seconds of `predict` with everything in it. Hooks on the stages count the rows
-that they see: a stage that saw a row twice would show.
+Time is counted twice: as the stages that rows went through, at the cost of a stage that
+`fit` measured, and as seconds of `predict` with everything in it. Hooks on the stages
+count the rows that they see: a stage that saw a row twice would show.
 """
 
 import argparse
@@ -106,8 +107,8 @@ def rows_per_stage(net, call):
 def branchy(held_out, staged, spent, alpha):
     """One threshold on the largest probability for all exits, BranchyNet's rule.
 
-    The one that leaves earliest whose answers differ from the last exit's on at most a share
-    `alpha` of the held-out rows.
+    The one that leaves earliest whose answers differ from the last exit's on at most a
+    share `alpha` of the held-out rows.
     """
 
     def leave(proba, threshold):
@@ -227,7 +228,8 @@ def main():
         )
         rows.append([name, accuracy, 100 * (full - accuracy), stages, seconds])
     table(
-        f"USPS, {len(test)} test rows, {len(runs)} seeds; costs: shares of the full net's",
+        f"USPS, {len(test)} test rows, {len(runs)} seeds; costs: shares of the full "
+        "net's",
         ["", "accuracy", "points lost", "stage costs", "measured seconds"],
         rows,
     )

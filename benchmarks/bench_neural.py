@@ -1,8 +1,9 @@
 """Convolutional nets on USPS under OCCAM, costs measured as time on the CPU.
 
-Three nets of growing width are trained on 5,500 images; the router learns from the other
-2,199 (frozen members). Beside OCCAM: the best single net within the budget, and the random mix of
-two nets that spends the same. Hooks count the rows that each net is asked about.
+Three nets of growing width are trained on 5,500 images; the router learns from the
+other 2,199 (frozen members). Beside OCCAM: the best single net within the budget, and
+the random mix of two nets that spends the same. Hooks count the rows that each net is
+asked about.
 
     python benchmarks/bench_neural.py [--short]
 """
@@ -124,7 +125,8 @@ def one_seed(seed, X, y, X_test, y_test, epochs, repeats):
     router = occam(nets, X[learn], y[learn], seed)
 
     def at(shares, router):
-        # Measured: on a slow machine the smallest share may not pay for the cheapest answer.
+        # Measured: on a slow machine the smallest share may not pay for the cheapest
+        # answer.
         return np.maximum(shares * router.costs_.max(), router.min_budget_)
 
     budgets = at(SHARES, router)
@@ -134,7 +136,8 @@ def one_seed(seed, X, y, X_test, y_test, epochs, repeats):
         each[np.where(router.costs_ <= b, router.mean_quality_, 0).argmax()]
         for b in budgets
     ]
-    # Matched to what OCCAM really spent: the two nets whose random mixture is best for that.
+    # Matched to what OCCAM really spent: the two nets whose random mixture is best for
+    # that.
     hull, kept = best_mixture(router.costs_, router.mean_quality_)
     spent = np.maximum(curve.cost, router.costs_.min())
     mixtures = [hull.share(cost) for cost in spent]

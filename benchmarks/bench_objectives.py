@@ -1,11 +1,12 @@
 """What the user cares about: costs of errors, balanced accuracy, log loss.
 
-Three sets with rare or expensive positives (Adult, Covertype's rarest class against the rest,
-made-up data with 6 % positives), three members of price 1, 3 and 10 each. A third of the training
-rows fits the members; the rest chooses their thresholds and fits the routers; test rows are looked
-at once. A missed positive costs 50, a false alarm 1. Each number is a mean over fresh draws of the
-made-up data, or fresh splits of a real table, and each standard error that of a mean of paired
-differences, over splits and over rows that several splits test.
+Three sets with rare or expensive positives (Adult, Covertype's rarest class against the
+rest, made-up data with 6 % positives), three members of price 1, 3 and 10 each. A third
+of the training rows fits the members; the rest chooses their thresholds and fits the
+routers; test rows are looked at once. A missed positive costs 50, a false alarm 1. Each
+number is a mean over fresh draws of the made-up data, or fresh splits of a real table,
+and each standard error that of a mean of paired differences, over splits and over rows
+that several splits test.
 
     python benchmarks/bench_objectives.py [--short] [--part "made up" Adult Covertype]
 
@@ -81,7 +82,8 @@ class Problem(NamedTuple):
     fit: tuple
     train: tuple
     test: tuple
-    # Which rows of the table the test rows are: those of several splits are not independent.
+    # Which rows of the table the test rows are: those of several splits are not
+    # independent.
     tested: np.ndarray
 
 

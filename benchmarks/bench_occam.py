@@ -1,8 +1,8 @@
 """OCCAM on USPS with measured costs. ``python benchmarks/bench_occam.py``
 
-The split that `_data.usps` marks (7,699 / 3,301), members, accuracy estimator and reg_lambda as
-in examples/applied/plot_occam_usps.py. Everything is fitted on the train rows; the test rows are
-only scored.
+The split that `_data.usps` marks (7,699 / 3,301), members, accuracy estimator and
+reg_lambda as in examples/applied/plot_occam_usps.py. Everything is fitted on the train
+rows; the test rows are only scored.
 """
 
 import argparse
@@ -46,7 +46,8 @@ def one_seed(seed, X_train, y_train, X_test, y_test):
         reg_lambda=1,
         cv=3,
     ).fit(X_train, y_train)
-    # Measured: on a slow machine the smallest share may not even pay for the cheapest answer.
+    # Measured: on a slow machine the smallest share may not even pay for the cheapest
+    # answer.
     budgets = np.maximum(SHARES * router.costs_.max(), router.min_budget_)
     curve = accuracy_cost_curve(router, X_test, y_test, budgets)
     each = np.array([model.score(X_test, y_test) for model in router.estimators_])
@@ -102,7 +103,8 @@ def main():
     short = parser.parse_args().short
     mean = {name: np.array(values) for name, values in usps(short).items()}
     table(
-        "USPS, mean of the seeds; budgets and costs as shares of the most expensive model's",
+        "USPS, mean of the seeds; budgets and costs as shares of the most expensive "
+        "model's",
         ["budget", *mean],
         [[share, *(v[i] for v in mean.values())] for i, share in enumerate(SHARES)],
     )

@@ -1,17 +1,19 @@
 """Learning while serving: ParetoBandit's four experiments, by its own protocol.
 
-Three (in the fourth: four) language models, 1,824 test prompts in the published phases, ceilings,
-orders and 20 seeds; each request shows the reward and the true cost of one model. Features: 25
-components of the prompt's words and three counts, fitted on val's texts.
+Three (in the fourth: four) language models, 1,824 test prompts in the published phases,
+ceilings, orders and 20 seeds; each request shows the reward and the true cost of one
+model. Features: 25 components of the prompt's words and three counts, fitted on val's
+texts.
 
 - **warm**: started from the table of val, 1,785 rows of three scores. ParetoBandit starts from a
-  table of 8,374 rows that is not public, and then learns from one outcome for each row of val.
+  table of 8,374 rows that is not public, and then learns from one outcome for each row
+  of val.
 - **cold** (experiment 1): no table; one outcome for each row of val, as in ParetoBandit's pass;
   5 seeds.
 
-Beside it ParetoBandit's published rows, the best single model under the ceiling, the oracle (it
-knows all rewards and costs of the test rows) and the offline router of the same start that learns
-nothing more. Constants were chosen on val alone.
+Beside it ParetoBandit's published rows, the best single model under the ceiling, the
+oracle (it knows all rewards and costs of the test rows) and the offline router of the
+same start that learns nothing more. Constants were chosen on val alone.
 
     python benchmarks/bench_online.py [--short]
 """
@@ -84,7 +86,8 @@ def started(val, budget, *, cold=None):
     prices = dict(zip((LLAMA, MISTRAL, PRO), val.C.mean(axis=0).tolist()))
     router = OnlineBudgetRouter(prices)
     if cold is None:
-        # The lowest ceiling is the mean of the cheapest model, and estimates of it are above.
+        # The lowest ceiling is the mean of the cheapest model, and estimates of it are
+        # above.
         return router.fit(val.X, val.Q, val.C).set_params(budget=float(budget))
     router.set_params(budget=float(budget)).partial_fit(
         val.X[cold[:1]], np.full((1, 3), np.nan)
@@ -233,7 +236,8 @@ def onboarding(val, test, seeds, published, short):
     rows = []
     changes = {"good_cheap": (1, 1), "good_expensive": (10, 1), "bad_cheap": (1, 0.5)}
     ceilings = CEILINGS | {"unconstrained": np.inf}
-    # Its price list stands beside the others' prices, as 0.30 / 2.50 beside 1.25 / 10 dollars.
+    # Its price list stands beside the others' prices, as 0.30 / 2.50 beside 1.25 / 10
+    # dollars.
     for what, (factor, worse) in changes.items():
         Q, C = test.Q.copy(), test.C.copy()
         Q[:, 3] *= worse

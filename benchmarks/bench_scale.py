@@ -1,9 +1,10 @@
 """One budget over more rows than fit a memory: Dask over Parquet.
 
-Rows of seven values are written to Parquet in parts of a million, and solved under one budget by
-`skroute.distributed.solve_assignment` on Dask's threads. Beside it: one pass that only reads the
-same files and takes the argmax at a given price; the solver in memory, at a million rows; other
-divisions into blocks. ``--rows`` says how many rows (10^7; 10^8 takes 6 GB of disk).
+Rows of seven values are written to Parquet in parts of a million, and solved under one
+budget by `skroute.distributed.solve_assignment` on Dask's threads. Beside it: one pass
+that only reads the same files and takes the argmax at a given price; the solver in
+memory, at a million rows; other divisions into blocks. ``--rows`` says how many rows
+(10^7; 10^8 takes 6 GB of disk).
 """
 
 import argparse

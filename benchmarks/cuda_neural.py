@@ -1,10 +1,11 @@
 """What a CUDA device brings: three nets on USPS, with its times.
 
-Needs torch, scikit-learn and numpy, and USPS in SKROUTE_DATA, so that it runs on a machine that
-has no more. The router here is OCCAM's rule in NumPy, since skroute's own needs numba.
+Needs torch, scikit-learn and numpy, and USPS in SKROUTE_DATA, so that it runs on a
+machine that has no more. The router here is OCCAM's rule in NumPy, since skroute's own
+needs numba.
 
-    python benchmarks/cuda_neural.py            # on a CUDA device
-    python benchmarks/cuda_neural.py --short    # small, on the CPU where there is no other
+    python benchmarks/cuda_neural.py            # on a CUDA device python
+    benchmarks/cuda_neural.py --short    # small, on the CPU where there is no other
 """
 
 import argparse
@@ -164,7 +165,8 @@ def routed(device, short):
     table(
         "Routed; budgets and costs as shares of the largest net's time", header, routes
     )
-    # Budgets are aimed at on other rows: some percent over is what a mean does, half is wrong.
+    # Budgets are aimed at on other rows: some percent over is what a mean does, half is
+    # wrong.
     least = (costs[0] + deciding) / costs.max()
     assert all(row[2] <= 1.5 * max(row[0], least) for row in routes)
 

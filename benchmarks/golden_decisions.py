@@ -1,16 +1,16 @@
 """Golden decisions: what every estimator decides on twenty-two data sets, to the last bit.
 
-A rewriting that is to change nothing is checked by this script. Record before the first change,
-compare after the last one:
+A rewriting that is to change nothing is checked by this script. Record before the first
+change, compare after the last one:
 
     python benchmarks/golden_decisions.py record before.npz
     python benchmarks/golden_decisions.py compare before.npz
 
-`compare` prints each array that differs, with the number of rows in which it does, and exits with
-1 if there is one. `--cases` takes words: only cases whose name contains one of them run. Routes,
-costs, answers, probabilities, estimates and certificates are compared. All models have a fixed
-`random_state`. Records of other versions of the libraries, or of another processor, are not
-comparable.
+`compare` prints each array that differs, with the number of rows in which it does, and
+exits with 1 if there is one. `--cases` takes words: only cases whose name contains one
+of them run. Routes, costs, answers, probabilities, estimates and certificates are
+compared. All models have a fixed `random_state`. Records of other versions of the
+libraries, or of another processor, are not comparable.
 """
 
 import os
@@ -84,7 +84,8 @@ from skroute.routing import (
     SequentialRouterClassifier,
 )
 
-# Rows that a router is fitted on, and rows that it decides: enough for folds and ties, and seconds.
+# Rows that a router is fitted on, and rows that it decides: enough for folds and ties,
+# and seconds.
 N_FIT = 300
 N_NEW = 200
 # Budgets, as positions between the cheapest and the most expensive choice.
@@ -104,7 +105,7 @@ def split(X, y, n_fit=N_FIT, n_new=N_NEW, seed=0):
     return X[fit], y[fit], X[new], y[new]
 
 
-# Data sets ---------------------------------------------------------------------------------
+# Data sets ----------------------------------------------------------------------------
 
 
 def classification_sets():
@@ -195,7 +196,7 @@ def log_sets():
     }
 
 
-# What is recorded --------------------------------------------------------------------------
+# What is recorded ---------------------------------------------------------------------
 
 
 def decisions(router, X, budgets, proba=True, **call):
@@ -233,7 +234,7 @@ def budgets_of(router, most):
     return [*budgets, np.inf]
 
 
-# Cases -------------------------------------------------------------------------------------
+# Cases --------------------------------------------------------------------------------
 
 TREE = DecisionTreeRegressor(max_depth=4, min_samples_leaf=5, random_state=0)
 
@@ -691,7 +692,7 @@ def cases():
     return found
 
 
-# Record and compare ------------------------------------------------------------------------
+# Record and compare -------------------------------------------------------------------
 
 
 def run(name):
@@ -752,7 +753,8 @@ def main():
     if arguments.action == "record":
         np.savez_compressed(arguments.file, **arrays)
         print(
-            f"{len(arrays)} arrays of {len(names)} cases recorded, {len(errors)} errors."
+            f"{len(arrays)} arrays of {len(names)} cases recorded, {len(errors)} "
+            "errors."
         )
         return 0
     with np.load(arguments.file, allow_pickle=False) as stored:

@@ -1,4 +1,4 @@
-"""What is collected: no module without an example, and nothing of torch where it is absent."""
+"""Collection of doctests: modules with an example, and torch's only with torch."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +13,9 @@ _PACKAGE = Path(__file__).parent / "skroute"
 
 
 def pytest_ignore_collect(collection_path):
-    """Importing a module to find no doctest in it takes seconds where it declares kernels."""
+    """Return True for a module of skroute without a doctest, else None.
+
+    The import of a module with kernels takes seconds.
+    """
     if collection_path.suffix == ".py" and collection_path.is_relative_to(_PACKAGE):
         return ">>>" not in collection_path.read_text(encoding="utf-8") or None

@@ -78,6 +78,26 @@ def test_it_decides_as_the_router(
             policy.decide(quality, router.min_budget_ * 0.9)
 
 
+def test_a_budget_just_above_the_smallest_has_the_routers_price():
+    """Deciding costs more than abstaining: the room for choices is tiny, not none."""
+    for seed in range(5):
+        X, Q = log(120, seed)
+        router = BudgetRouter(
+            Ridge(),
+            costs={"a": 1.0, "b": 2.0, "c": 2.0, "d": 5.0},
+            routing_cost=0.25,
+            abstain_cost=Q.max() - 1.0,
+            cv=2,
+        ).fit(X, Q)
+        policy = reread(router)
+        rows, _ = log(500, seed + 1)
+        quality = router.predict_quality(rows)
+        for excess in (0.0, 1e-16, 1e-15, 1e-13, 1e-9):
+            budget = router.min_budget_ + excess
+            expected = router.route(rows, budget=budget)
+            np.testing.assert_array_equal(policy.decide(quality, budget), expected)
+
+
 def test_the_budget_holds_where_rows_are_tied():
     rng = np.random.default_rng(0)
     X = np.eye(2)[rng.integers(0, 2, 4000)]

@@ -145,8 +145,7 @@ class PortablePolicy:
             )
         # Mean cost that is left for the choices.
         room = (1 - record["margin"]) * (budget - deciding)
-        is_smallest = budget <= smallest * (1 + _ROUNDING)
-        if is_smallest or room <= cheapest * (1 + _ROUNDING):
+        if room <= cheapest * (1 + _ROUNDING):
             # At an infinite price each row makes its cheapest choice.
             return np.inf, 0.0
         price, share = self._price_of_room(room)

@@ -5,6 +5,8 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import make_classification
+from sklearn.dummy import DummyClassifier
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -274,3 +276,12 @@ def test_raw_frames_are_as_frames_encoded_by_hand(seed):
     assert_allclose(of_raw.predict_cost(new), of_encoded.predict_cost(encoded_new))
     lazy = LazyFeatures({name: new[name] for name in new})
     assert_array_equal(of_raw.predict_routed(lazy).cost, of_raw.predict_cost(new))
+
+
+def test_a_frame_whose_categories_are_all_unique_has_intercepts_only():
+    """No category is seen twice, so no column of the linear model is left."""
+    ids = pd.DataFrame({"id": [f"r{row}" for row in range(100)]})
+    labels = np.arange(100) % 2
+    full_model = FrozenEstimator(DummyClassifier().fit(ids, labels))
+    gate = AdaptGatingClassifier(full_model, gate=LinearGate()).fit(ids, labels)
+    assert_allclose(gate.predict_proba(ids), 0.5)

@@ -80,8 +80,11 @@ def places_of(keys, place_of):
     -------
     ndarray of shape (n_keys,), dtype=int64
     """
-    places = np.full(len(keys), -1, dtype=np.int64)
-    for position, key in enumerate(keys):
-        if isinstance(key, Hashable):
-            places[position] = place_of.get(key, -1)
-    return places
+    try:
+        places = [place_of.get(key, -1) for key in keys]
+    except TypeError:
+        # Some keys are not hashable.
+        places = []
+        for key in keys:
+            places.append(place_of.get(key, -1) if isinstance(key, Hashable) else -1)
+    return np.array(places, dtype=np.int64)

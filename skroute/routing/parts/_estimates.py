@@ -477,8 +477,8 @@ def _note_advice(estimator, X, target, name):
                 "encoder before it: "
                 f"make_pipeline(skroute.quality.FrameEncoder(), {name})."
             )
-        # The tag of one output does not refuse an estimator before `fit`, since nets have
-        # it by default.
+        # The tag of one output does not refuse an estimator before `fit`, since nets
+        # have it by default.
         if target.shape[1] > 1 and not _may_have_several_outputs(estimator):
             error.add_note(
                 f"It was fitted on {target.shape[1]} outputs, one for each choice. A "

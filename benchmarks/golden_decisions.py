@@ -205,12 +205,14 @@ def decisions(router, X, budgets, proba=True, **call):
     for position, budget in enumerate(budgets):
         routed = router.predict_routed(X, budget=budget, **call)
         found[f"{position} route"] = routed.route
+        # The names are those of the first record: the cost that decided was "cost".
         found[f"{position} cost"] = routed.cost
+        if routed.quoted_cost is not None:
+            found[f"{position} cost"] = routed.quoted_cost
+            found[f"{position} expected cost"] = routed.cost
         found[f"{position} answer"] = np.asarray(routed.y_pred)
         if routed.expected_quality is not None:
             found[f"{position} expected quality"] = routed.expected_quality
-        if routed.expected_cost is not None:
-            found[f"{position} expected cost"] = routed.expected_cost
         if proba and hasattr(router, "predict_proba"):
             found[f"{position} probabilities"] = router.predict_proba(
                 X, budget=budget, **call
@@ -564,7 +566,11 @@ def cascade_case(read, given_order):
             request_id=np.arange(len(new)),
         )
         found[f"{position} route"] = routed.route
+        # The names are those of the first record: the cost that decided was "cost".
         found[f"{position} cost"] = routed.cost
+        if routed.quoted_cost is not None:
+            found[f"{position} cost"] = routed.quoted_cost
+            found[f"{position} expected cost"] = routed.cost
     return found | validation(router)
 
 

@@ -68,17 +68,20 @@ class Routed:
         Index of the choice made for each row, into ``choices_``.
 
     cost : ndarray of shape (n_samples,), dtype=float64
-        What each row cost, everything included, in the unit of ``costs``: by the price
-        list or the estimate that the row was decided by.
+        What each row is billed, everything included, in the unit of ``costs``. If the
+        bill comes after the call, it is the expected bill: the mean of the bills that
+        the choice had in the log, at this price or estimate.
 
     expected_quality : ndarray of shape (n_samples,), dtype=float64, or None
         Expected quality of the choice. It is lower than the estimate that was used to
         decide, because the highest estimate is partly high by chance. None if an
         estimator does not estimate quality.
 
-    expected_cost : ndarray of shape (n_samples,), dtype=float64
-        Expected cost of the choice. It differs from `cost` if costs were logged or
-        learned: a choice is made partly because its cost was underestimated.
+    quoted_cost : ndarray of shape (n_samples,), dtype=float64
+        Cost by which the row was decided: that of the price list, the quote or the
+        estimate. It is `cost` if costs are known before the call. It differs from
+        `cost` if bills were logged: a choice is made partly because its cost was
+        underestimated.
 
     Examples
     --------
@@ -94,7 +97,7 @@ class Routed:
     route: NDArray[np.int64]
     cost: NDArray[np.float64]
     expected_quality: NDArray[np.float64] | None = None
-    expected_cost: NDArray[np.float64] | None = None
+    quoted_cost: NDArray[np.float64] | None = None
 
     def __iter__(self):
         return iter((self.y_pred, self.route, self.cost))
@@ -109,7 +112,8 @@ class Plan(NamedTuple):
         Index of the choice for each row.
 
     cost : ndarray of shape (n_samples,), dtype=float64
-        What answering according to `route` costs in all, the cost of deciding included.
+        What answering according to `route` is billed, the cost of deciding included.
+        If the bill comes after the call, it is the expected bill.
 
     state : object, default=None
         What deciding has computed already, so that answering does not pay for it twice.
@@ -118,8 +122,8 @@ class Plan(NamedTuple):
     quality : ndarray of shape (n_samples,), default=None
         Expected quality of the choices, if it is estimated.
 
-    expected_cost : ndarray of shape (n_samples,), default=None
-        Expected cost of the choices, if it differs from `cost`.
+    quoted_cost : ndarray of shape (n_samples,), default=None
+        Cost by which the rows were decided. None if it is `cost`.
 
     X : indexable, default=None
         The rows that were decided, validated. :meth:`CostAwareMixin.plan` sets it.
@@ -129,8 +133,13 @@ class Plan(NamedTuple):
     cost: NDArray[np.float64]
     state: Any = None
     quality: Any = None
-    expected_cost: Any = None
+    quoted_cost: Any = None
     X: Any = None
+
+    @property
+    def is_billed(self):
+        """True if `cost` is the bill. False if it is an expectation of the bill."""
+        return self.quoted_cost is None or np.array_equal(self.cost, self.quoted_cost)
 
 
 class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
@@ -169,7 +178,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
     list. A wrapper, whose keywords are those of the estimator inside, has a property of
     this name instead.
 
-    It may replace seven more methods:
+    It may replace nine more methods and properties:
 
     ``fit(X, y, sample_weight=None)``
         Show what `fit` takes beyond `X` and `y`, and pass it on to ``_fit``: ``return
@@ -205,6 +214,14 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         Prepare a copy of the estimator for a sweep over budgets on the same rows, see
         ``skroute/utils/_cache.py``. A wrapper gives the estimator inside a cache here.
         The default does nothing.
+
+    ``bill(plan, costs)``
+        Return what the rows of a plan are billed, by a table of bills. The default
+        refuses such a table.
+
+    ``needs_costs_``
+        True if a call needs ``costs``, because they differ from row to row and are
+        known before the call. The default is False.
 
     Four attributes are read where an estimator has them:
 
@@ -459,6 +476,40 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         rows, call = self._check_call(X, call)
         return self._plan_single(rows, name, call)._replace(X=rows)
 
+    def bill(self, plan: Plan, costs: Any) -> np.ndarray:
+        """Return what the rows of a plan are billed, by the bills of each choice.
+
+        Curves, certificates and savings call it to count real money. A subclass whose
+        choices may have bills that differ from row to row replaces it.
+
+        Parameters
+        ----------
+        plan : Plan
+            From :meth:`plan` or :meth:`plan_single`.
+
+        costs : {array-like, dataframe} of shape (n_samples, n_choices)
+            Bill of each choice on each row. A frame is read by name.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), dtype=float64
+            The cost of deciding is included.
+
+        Raises
+        ------
+        TypeError
+            If the costs of the estimator do not differ from row to row.
+        """
+        raise TypeError(
+            f"costs is a table of bills, but {type(self).__name__} has a fixed or "
+            "measured cost for each choice, which is its bill. Leave costs out."
+        )
+
+    @property
+    def needs_costs_(self):
+        """True if calls need the cost of each choice for each row, as ``costs``."""
+        return False
+
     def _check_call(self, X, call):
         """Return validated rows, and a call whose tables match them."""
         self._check_is_fitted()
@@ -552,7 +603,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         -------
         Routed
             Unpacks into ``(y_pred, route, cost)``, with ``expected_quality`` and
-            ``expected_cost`` of the choices as further attributes.
+            ``quoted_cost`` of the choices as further attributes.
         """
         return self.respond(X, self.make_call(budget, **parameters))
 
@@ -582,7 +633,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
     def predict_cost(
         self, X: Any, budget: float | None = None, **parameters: Any
     ) -> np.ndarray:
-        """Return the cost of `predict` for each row, without answering.
+        """Return what `predict` is billed for each row, without answering.
 
         Parameters
         ----------
@@ -598,7 +649,8 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         Returns
         -------
         ndarray of shape (n_samples,), dtype=float64
-            Cost per row, in the unit of `costs`.
+            Bill of each row, in the unit of `costs`. If bills come after the call, it
+            is the expected bill.
         """
         return self.plan(X, self.make_call(budget, **parameters)).cost
 
@@ -708,8 +760,8 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
 
 def routed_of(plan, y_pred):
     """Return what a plan and its answers, or None, come to: a `Routed`."""
-    expected_cost = plan.cost if plan.expected_cost is None else plan.expected_cost
-    return Routed(y_pred, plan.route, plan.cost, plan.quality, expected_cost)
+    quoted_cost = plan.cost if plan.quoted_cost is None else plan.quoted_cost
+    return Routed(y_pred, plan.route, plan.cost, plan.quality, quoted_cost)
 
 
 # Views as they are written, with ``**parameters`` in the place of the keywords of a

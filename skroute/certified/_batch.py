@@ -557,7 +557,7 @@ def _check_costs_known(scale_set, budget_limit):
     unlimited = router.make_call(np.inf, **scale_set.call)
     routed = router.respond(scale_set.X, unlimited, None)
     if np.isfinite(budget_limit) and not np.array_equal(
-        routed.cost, routed.expected_cost
+        routed.cost, routed.quoted_cost
     ):
         raise ValueError(
             f"budget={budget_limit!r} cannot be held: what calls of the wrapped "

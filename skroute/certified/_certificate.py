@@ -83,6 +83,10 @@ class Certificate(NamedTuple):
         Number of rows of the batch that the guarantee is about. None if it is about
         future rows.
 
+    billed : bool, default=True
+        True if costs are bills. False if they are expected bills, because the bills of
+        the evidence rows were not given.
+
     Examples
     --------
     >>> from skroute.certified import Certificate
@@ -109,6 +113,7 @@ class Certificate(NamedTuple):
     calls: dict[str, int] | None = None
     abstained_share: float | None = None
     n_population: int | None = None
+    billed: bool = True
 
     @property
     def saving(self) -> float:
@@ -131,7 +136,7 @@ class Certificate(NamedTuple):
         """Return the loss and the cost on the evidence rows, as text."""
         if self.n_population is None:
             kind_of_rows = "evidence"
-            cost_name = "the cost"
+            cost_name = "the cost" if self.billed else "the expected cost"
         else:
             kind_of_rows = "labelled"
             cost_name = "the cost of the batch was"

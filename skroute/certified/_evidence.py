@@ -34,12 +34,16 @@ class EvidenceRows(NamedTuple):
         The group of each row. None without groups.
     call : dict
         Keywords of the calls about these rows.
+    bills : array-like of shape (n_rows, n_choices), default=None
+        Bill of each choice on each row. None if the costs of the estimator are the
+        bills.
     """
 
     X: Any
     y: NDArray[Any]
     groups: NDArray[Any] | None
     call: dict[str, Any]
+    bills: Any = None
 
 
 class Evidence(NamedTuple):
@@ -73,8 +77,8 @@ class Evidence(NamedTuple):
     exact : bool
         True if losses of a row can only differ by -1, 0 or 1, on all rows to come.
     costs_known : bool
-        True if the costs are those of the calls. False if the calls cost something else
-        than the prices that the estimator decides by.
+        True if the costs are bills. False if they are expected bills, because bills
+        come after the call and were not given.
     row_counts : dict from str to int
         Number of rows that each model was called on.
     call_keywords : set of str
@@ -153,13 +157,19 @@ class _PathPoint(NamedTuple):
     budget : float
     losses : ndarray of shape (n_rows,)
         Minus the quality of the answers.
-    routed : Routed
-        Costs and choices of the rows.
+    route : ndarray of shape (n_rows,), dtype=int64
+        Choices of the rows.
+    cost : ndarray of shape (n_rows,)
+        Bills of the rows, or expected bills.
+    is_billed : bool
+        True if `cost` are bills.
     """
 
     budget: float
     losses: NDArray[np.float64]
-    routed: Routed
+    route: NDArray[np.int64]
+    cost: NDArray[np.float64]
+    is_billed: bool
 
 
 def groups_of_rows(groups, y):
@@ -223,7 +233,7 @@ def operating_budgets(router, X, n_points, call):
     if not np.isfinite(smallest):
         return np.array([np.inf])
     unlimited = router.respond(X, router.make_call(np.inf, **call), None)
-    largest = max(float(unlimited.expected_cost.mean()), smallest)
+    largest = max(float(unlimited.cost.mean()), smallest)
     rising = np.unique(np.linspace(smallest, largest, n_points))
     budgets = np.r_[np.inf, rising[::-1]]
     if call:
@@ -271,9 +281,7 @@ def collect(router, budgets, rows, *, reference, loss, from_single):
         budgets = feasible_budgets(router, rows.X, rows.call, budgets)
     objective = loss.objective
     path = [_path_point(router, rows, budget, objective) for budget in budgets]
-    costs_known = all(
-        np.array_equal(point.routed.cost, point.routed.expected_cost) for point in path
-    )
+    costs_known = all(point.is_billed for point in path)
     references = _references(router, rows, reference, objective)
     reference_names = [record.name for record in references]
     first_reference = None
@@ -289,15 +297,15 @@ def collect(router, budgets, rows, *, reference, loss, from_single):
         first_reference = reference_names.index(single)
         plan = router.plan_single(rows.X, single, router.make_call(**rows.call))
         single_losses = references[first_reference].losses
-        path.insert(0, _PathPoint(np.inf, single_losses, routed_of(plan, None)))
+        path.insert(0, _point_of_plan(router, rows, plan, np.inf, single_losses))
     # The loss of a row that abstains lies between those of right and wrong answers.
     some_abstain = can_abstain(router) or can_abstain(reference)
     return Evidence(
         budgets=np.array([point.budget for point in path]),
         losses=np.column_stack([point.losses for point in path]),
-        costs=np.column_stack([point.routed.cost for point in path]),
+        costs=np.column_stack([point.cost for point in path]),
         abstained_share=np.array(
-            [abstained(router, point.routed.route).mean() for point in path]
+            [abstained(router, point.route).mean() for point in path]
         ),
         reference_losses=np.column_stack([record.losses for record in references]),
         reference_costs={record.name: record.mean_cost for record in references},
@@ -313,10 +321,20 @@ def collect(router, budgets, rows, *, reference, loss, from_single):
 
 def _path_point(router, rows, budget, objective):
     """Return the operating point of a budget on the evidence rows."""
-    call = router.make_call(budget, **rows.call)
-    routed = router.respond(rows.X, call, objective.asks)
+    plan = router.plan(rows.X, router.make_call(budget, **rows.call))
+    routed = routed_of(plan, router.answer(plan, objective.asks))
     losses = -objective.of_routed(rows.y, routed, router)
-    return _PathPoint(budget, losses, routed)
+    return _point_of_plan(router, rows, plan, budget, losses)
+
+
+def _point_of_plan(router, rows, plan, budget, losses):
+    """Return the operating point of a plan, with the bills of the rows if given."""
+    if rows.bills is not None:
+        cost = router.bill(plan, rows.bills)
+        return _PathPoint(budget, losses, plan.route, cost, is_billed=True)
+    return _PathPoint(
+        budget, losses, plan.route, plan.cost, is_billed=plan.is_billed
+    )
 
 
 def _rows_of_groups(groups):
@@ -364,7 +382,12 @@ def _references(router, rows, reference, objective):
     references = []
     for candidate in candidates:
         name, routed = ask_reference(
-            router, candidate, X=rows.X, call=rows.call, objective=objective
+            router,
+            candidate,
+            X=rows.X,
+            call=rows.call,
+            objective=objective,
+            bills=rows.bills,
         )
         decides = router if isinstance(candidate, str) else candidate
         if isinstance(candidate, str) and candidate in names:
@@ -377,7 +400,7 @@ def _references(router, rows, reference, objective):
     return references
 
 
-def ask_reference(router, reference, *, X, call, objective):
+def ask_reference(router, reference, *, X, call, objective, bills=None):
     """Return the name of a reference, and its answers to all rows.
 
     Parameters
@@ -389,6 +412,8 @@ def ask_reference(router, reference, *, X, call, objective):
     X, call
         The rows, and the keywords of calls about them.
     objective : Objective
+    bills : array-like of shape (n_rows, n_choices), default=None
+        As in `EvidenceRows`.
 
     Returns
     -------
@@ -400,10 +425,15 @@ def ask_reference(router, reference, *, X, call, objective):
     if not isinstance(reference, str):
         return _ask_estimator(router, reference, X, objective)
     if reference == "full":
-        unlimited = router.make_call(np.inf, **call)
-        return FULL, router.respond(X, unlimited, objective.asks)
-    plan = router.plan_single(X, reference, router.make_call(**call))
-    return reference, routed_of(plan, router.answer(plan, objective.asks))
+        name = FULL
+        plan = router.plan(X, router.make_call(np.inf, **call))
+    else:
+        name = reference
+        plan = router.plan_single(X, reference, router.make_call(**call))
+    routed = routed_of(plan, router.answer(plan, objective.asks))
+    if bills is not None:
+        routed.cost = router.bill(plan, bills)
+    return name, routed
 
 
 def _ask_estimator(router, reference, X, objective):

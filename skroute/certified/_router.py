@@ -253,9 +253,10 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     warn if the certified point saves nothing.
 
     A budget given to a call replaces that of the constructor. The promise holds for
-    each budget that was not chosen by looking at the evidence. Costs are those of
-    ``predict_cost``. If the real costs of calls differ from them, by a log that the
-    wrapped estimator was fitted on, no budget can be promised.
+    each budget that was not chosen by looking at the evidence. Costs are bills. If the
+    bills of the wrapped estimator come after the call, give those of the evidence rows
+    as ``costs``: cost, saving and the promise of `budget` then rest on them. Without
+    them costs are expected bills, and no budget can be promised.
 
     Every evidence row counts once. For a promise about a **weighted population** give
     evidence that is drawn by the weights, ``kept = rng.random(n_rows) < weight /
@@ -410,6 +411,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         self._set_estimator(model)
         self._y_ndim = rows.targets.ndim
         self._group_values = self._expected_groups(rows.groups)
+        call, bills = self._without_bills(call)
         budgets = operating_budgets(
             with_cache(self.estimator_),
             _safe_indexing(rows.X, fit_rows),
@@ -422,6 +424,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
                 order=evidence_rows,
                 budgets=budgets,
                 call=call,
+                bills=bills,
                 maybe_fitted_on=is_frozen(self.estimator),
             )
         self.choices_ = list(self.estimator_.choices_)
@@ -529,11 +532,13 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
                 f"{rows.targets.shape}."
             )
         order = check_random_state(self.random_state).permutation(num_samples(rows.X))
+        call, bills = self._without_bills(self._routed_call(call))
         self._certify(
             rows,
             order=order,
             budgets=self._selection.path_budgets(),
-            call=self._routed_call(call),
+            call=call,
+            bills=bills,
             maybe_fitted_on=True,
         )
         return self
@@ -586,6 +591,22 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         raise_for_params(unknown, self, "fit")
         return fit_params, call
 
+    def _without_bills(self, call):
+        """Split the bills of rows from the keywords of calls about these rows.
+
+        Bills that are known before a call are among the keywords, too.
+
+        Returns
+        -------
+        call : dict
+        bills : array-like of shape (n_rows, n_choices), or None
+        """
+        bills = call.get("costs")
+        if bills is None or self.estimator_.needs_costs_:
+            return call, bills
+        call = {name: value for name, value in call.items() if name != "costs"}
+        return call, bills
+
     def _routed_call(self, call):
         """Return the keywords of a call of the wrapped estimator.
 
@@ -623,7 +644,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             y = in_order(y, models_of(model), "y")
         return _as_array(y)
 
-    def _certify(self, rows, *, order, budgets, call, maybe_fitted_on):
+    def _certify(self, rows, *, order, budgets, call, bills, maybe_fitted_on):
         """Call the estimator and the references on evidence rows, and set `_selection`.
 
         Parameters
@@ -635,6 +656,8 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             In decreasing order, from infinity.
         call : dict
             Keywords of calls about all `rows`.
+        bills : array-like of shape (n_rows, n_choices), or None
+            Bill of each choice on all `rows`.
         maybe_fitted_on : bool
             True if the wrapped estimator may have been fitted on these rows.
         """
@@ -646,6 +669,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             y=all_targets[order],
             groups=None if rows.groups is None else rows.groups[order],
             call=check_method_params(rows.X, call, indices=order),
+            bills=None if bills is None else _safe_indexing(bills, order),
         )
         self._check_labels_and_groups(evidence_rows)
         evidence = collect(

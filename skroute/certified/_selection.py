@@ -236,7 +236,8 @@ class Selection:
             raise ValueError(
                 f"budget={budget!r} cannot be promised: what calls of the wrapped "
                 "estimator cost is known only after them, and differs from the prices "
-                "that it decides by. Leave budget out; max_loss is promised without it."
+                "that it decides by. Give the bills of the evidence rows as costs, or "
+                "leave budget out; max_loss is promised without it."
             )
         is_certified = self.loss_certified(self.level(budget))
         if not is_certified.any():
@@ -384,6 +385,7 @@ class Selection:
             confidence=float(self.confidence),
             reference=reference,
             n_rows=len(evidence.losses),
+            billed=evidence.costs_known,
             operating_budget=float(evidence.budgets[k]),
             loss=evidence.mean_loss(k),
             cost=float(costs.mean()),

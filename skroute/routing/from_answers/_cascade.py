@@ -561,6 +561,29 @@ default=None
         costs = self._costs_of_call(call.costs, n_rows)
         return Plan(np.full(n_rows, model), costs[:, model])
 
+    def bill(self, plan, costs):
+        """Return what the rows of a plan are billed: the bills of all asked models.
+
+        Parameters
+        ----------
+        plan : Plan
+            From :meth:`plan` or :meth:`plan_single`.
+
+        costs : {array-like, dataframe} of shape (n_samples, n_models)
+            Bill of each model on each row. A frame is read by name.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), dtype=float64
+        """
+        check_is_fitted(self)
+        n_rows = len(plan.route)
+        bills = self._costs_of_call(costs, n_rows)
+        if plan.state is None:
+            # A single choice asks no other model.
+            return bills[np.arange(n_rows), plan.route]
+        return (bills * plan.state).sum(axis=1)
+
     # The calls ------------------------------------------------------------------------
 
     def predict_quality(

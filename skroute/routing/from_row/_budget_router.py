@@ -30,7 +30,7 @@ from skroute.routing.parts._log import (
 )
 from skroute.routing.parts._newcomers import with_newcomer
 from skroute.routing.parts._policy import check_lambda
-from skroute.routing.parts._router import COSTS
+from skroute.routing.parts._router import COSTS, QUOTED_COSTS
 from skroute.routing.parts._table_router import TableRouter, realised_quality
 from skroute.utils._cache import cache_of
 from skroute.utils._compat import (
@@ -257,7 +257,7 @@ class BudgetRouter(TableRouter):
         "routing_cost": [Interval(Real, 0, None, closed="left")],
     }
 
-    call_parameters = (EXCLUDE, ALLOWED, REQUEST_ID, COSTS)
+    call_parameters = (EXCLUDE, ALLOWED, REQUEST_ID, COSTS, QUOTED_COSTS)
 
     def __init__(
         self,
@@ -286,7 +286,16 @@ class BudgetRouter(TableRouter):
 
     # Fit ------------------------------------------------------------------------------
 
-    def fit(self, X, y, costs=None, choice=None, propensity=None, **params):
+    def fit(
+        self,
+        X,
+        y,
+        costs=None,
+        choice=None,
+        propensity=None,
+        quoted_costs=None,
+        **params,
+    ):
         """Learn the quality of each choice and the price of the budget.
 
         `y` is a table with the quality of each choice on each row. With `choice`, `y`
@@ -303,10 +312,12 @@ class BudgetRouter(TableRouter):
             the quality of the answer of that choice.
 
         costs : {array-like, dataframe} of shape (n_samples, n_choices), default=None
-            Cost of each choice on each row. If the constructor has fixed costs, rows
-            are decided by the fixed costs, and the budget is met in these: the rows
-            that go to an expensive model may be its long ones. With `choice`, the shape
-            may also be (n_samples,): the costs of the answers.
+            The bills: what each choice costs on each row. The budget is always met in
+            bills. Rows are decided by the price list, the `cost_estimator` or
+            `quoted_costs`. Without these, rows are decided by the bills themselves,
+            which must then be known before each call. With `choice`, the shape may also
+            be (n_samples,): the bills of the answers. None takes the price list as the
+            bills.
 
         choice : array-like of shape (n_samples,), default=None
             For a log of one answer per request: the choice that gave it, which is a
@@ -315,6 +326,13 @@ class BudgetRouter(TableRouter):
         propensity : array-like of shape (n_samples,), default=None
             The probability with which that choice was made, above 0. None estimates it
             from X: then the log must have chosen by features in X and by chance only.
+
+        quoted_costs : {array-like, dataframe} of shape (n_samples, n_choices), \
+default=None
+            Estimate of each bill that is known before the call, such as the cost of the
+            input tokens and of an expected output. Rows are decided by these quotes,
+            and later calls must have ``quoted_costs``, too. `costs` must have the
+            bills.
 
         **params : dict
             ``sample_weight``, array-like of shape (n_samples,): weights of the rows,
@@ -342,14 +360,19 @@ class BudgetRouter(TableRouter):
 
         Notes
         -----
-        Without a price list and a `cost_estimator`, rows are decided by `costs`, and
-        later calls must have costs of the same kind. Real costs are known only after
-        the call: give them to `fit` together with a `cost_estimator` or a price list. A
-        later call with at least 50 rows is refused if its costs lack the chance
-        variation of the costs of `fit`.
+        With `costs` alone, later calls must have costs of the same kind. If bills come
+        after the call, give them together with a price list, a `cost_estimator` or
+        `quoted_costs`. A later call with at least 50 rows is refused if its costs lack
+        the chance variation of the costs of `fit`.
         """
         return super().fit(
-            X, y, costs=costs, choice=choice, propensity=propensity, **params
+            X,
+            y,
+            costs=costs,
+            choice=choice,
+            propensity=propensity,
+            quoted_costs=quoted_costs,
+            **params,
         )
 
     def _readers(self):
@@ -360,7 +383,18 @@ class BudgetRouter(TableRouter):
             readers["quality_estimator"].set_fit_request(sample_weight=True)
         return readers
 
-    def _fit(self, X, y, *, task, costs=None, choice=None, propensity=None, **params):
+    def _fit(
+        self,
+        X,
+        y,
+        *,
+        task,
+        costs=None,
+        choice=None,
+        propensity=None,
+        quoted_costs=None,
+        **params,
+    ):
         """Learn a log: costs per row if they are estimated, then quality and prices.
 
         Parameters are those of `fit`. `task` (FitTask) gets a step for each estimator.
@@ -375,11 +409,21 @@ class BudgetRouter(TableRouter):
                 "cost_estimator learns costs per row, but the constructor has fixed "
                 f"costs={self.costs!r}. Leave one of them out."
             )
+        if quoted_costs is not None:
+            self._check_quotes_allowed(costs)
         X = self._rows_of_fit(X, y)
-        log = self._read_log(X, y, costs=costs, choice=choice, propensity=propensity)
+        log = self._read_log(
+            X,
+            y,
+            costs=costs,
+            choice=choice,
+            propensity=propensity,
+            quoted_costs=quoted_costs,
+        )
         check_consistent_length(X, log.quality)
         # False if answers are column numbers.
         self._named = log.named
+        self._has_quotes = quoted_costs is not None
         self._cost_summary = None
         if self.cost_estimator is None and log.planned is None and log.paid.ndim == 2:
             # Later calls must be given costs, too. They are compared with these.
@@ -428,7 +472,30 @@ class BudgetRouter(TableRouter):
         self.choices_ = log.names
         self._warn_after_fit(budget)
 
-    def _read_log(self, X, y, *, costs, choice, propensity):
+    def _check_quotes_allowed(self, costs):
+        """Raise an error if quotes in `fit` stand next to another estimate of costs.
+
+        `costs` are the bills of `fit`, None if there are none.
+        """
+        if self.costs is not None:
+            raise ValueError(
+                "quoted_costs are an estimate of the bill of each row, and the "
+                f"price list costs={self.costs!r} of the constructor is another one. "
+                "Leave one of them out."
+            )
+        if self.cost_estimator is not None:
+            raise ValueError(
+                "quoted_costs are an estimate of the bill of each row, and "
+                "cost_estimator learns another one. Leave one of them out."
+            )
+        if costs is None:
+            raise ValueError(
+                "costs must have the bills of the rows that quoted_costs are the "
+                "estimates of, got None. If the quotes are what is billed, give them "
+                "as costs."
+            )
+
+    def _read_log(self, X, y, *, costs, choice, propensity, quoted_costs):
         """Return the log that `fit` is given, a table or single answers (`Log`)."""
         if choice is not None:
             return read_answers(
@@ -438,13 +505,14 @@ class BudgetRouter(TableRouter):
                 propensity=propensity,
                 costs=costs,
                 listed=self.costs,
+                quoted=quoted_costs,
                 estimates_costs=self.cost_estimator is not None,
             )
         if propensity is not None:
             raise ValueError(
                 "propensity belongs to a log of one answer per request: give choice."
             )
-        return read_table(y, costs, listed=self.costs)
+        return read_table(y, costs, listed=self.costs, quoted=quoted_costs)
 
     def _cheapest_plan(self, log, weight):
         """Return a lower bound of the mean cost of the cheapest plan, before any fit.
@@ -530,9 +598,10 @@ class BudgetRouter(TableRouter):
         )
         policy = self._policy().restricted(choices)
         has_own_costs = call.costs is not None
+        quoted_costs = call.option("quoted_costs")
         costs = policy.planned
-        if policy.per_row or has_own_costs:
-            costs = self._row_costs(X, call.costs)[:, choices]
+        if policy.per_row or has_own_costs or quoted_costs is not None:
+            costs = self._row_costs(X, call.costs, quoted_costs)[:, choices]
         estimates, _ = self._estimated(X, policy)
         return policy.decide(
             estimates,
@@ -544,14 +613,17 @@ class BudgetRouter(TableRouter):
             allowed=allowed,
         )
 
-    def _row_costs(self, X, costs):
+    def _row_costs(self, X, costs, quoted_costs=None):
         """Return the costs by which the rows of a call are decided.
 
         Parameters
         ----------
         X : indexable of n_rows rows
         costs : array-like or dataframe of shape (n_rows, n_models), or None
-            Costs that the call was given. None: `cost_estimator_` estimates them.
+            Bills that the call was given. None: there are none.
+        quoted_costs : array-like or dataframe of shape (n_rows, n_models), or None
+            Quotes that the call was given. None: there are none. Without either,
+            `cost_estimator_` estimates the bills.
 
         Returns
         -------
@@ -564,12 +636,15 @@ class BudgetRouter(TableRouter):
             raise ValueError(
                 "costs per row were given, but this router decides by the fixed costs "
                 "of its constructor. The prices can be changed after fit, without a "
-                "new fit: use set_params(costs=...). What calls are expected to cost "
-                "by the log is predict_routed(X).expected_cost."
+                "new fit: use set_params(costs=...). What calls are expected to be "
+                "billed is predict_cost(X)."
             )
+        columns = models if self._named else None
+        self._check_kind_of_costs(costs, quoted_costs, shape)
         cache = cache_of(self)
-        if costs is not None:
-            columns = models if self._named else None
+        if quoted_costs is not None:
+            costs = check_row_costs(quoted_costs, columns, shape, "quoted_costs")
+        elif costs is not None:
             costs = check_row_costs(costs, columns, shape)
             if self._cost_summary is not None:
                 cache.get_or_compute(
@@ -588,13 +663,82 @@ class BudgetRouter(TableRouter):
             )
         return costs if self.abstain_quality_ is None else with_last(costs, 0.0)
 
+    def _check_kind_of_costs(self, costs, quoted_costs, shape):
+        """Raise an error if a call gives bills for quotes, or quotes for bills.
+
+        Parameters
+        ----------
+        costs, quoted_costs : array-like or None
+            As in `_row_costs`.
+        shape : tuple of two ints
+            Number of rows and of models.
+        """
+        if not self._has_quotes and quoted_costs is not None:
+            raise ValueError(
+                "quoted_costs were given, but the router was fitted without them. Fit "
+                "it with quoted_costs next to the bills, costs."
+            )
+        if not self._has_quotes:
+            return
+        if costs is not None:
+            raise ValueError(
+                "costs were given, but this router decides by quoted_costs, which it "
+                "was fitted with. Give quoted_costs."
+            )
+        if quoted_costs is None:
+            raise ValueError(
+                "quoted_costs must be given for the rows to decide on, array-like of "
+                f"shape {shape}: the router was fitted with quoted_costs."
+            )
+
     def _plan_single(self, X, name, call):
         """Return the plan that makes one choice, of this name, for all rows."""
         plan = super()._plan_single(X, name, call)
-        if not self._learned.per_row:
-            return plan
-        costs = self._row_costs(X, call.costs)
-        return plan._replace(cost=costs[:, self.choices_.index(name)])
+        policy = self._policy()
+        position = self.choices_.index(name)
+        quoted_cost = plan.cost
+        if policy.per_row:
+            quoted_cost = self._row_costs(X, call.costs, call.option("quoted_costs"))
+            quoted_cost = quoted_cost[:, position]
+        if policy.realised is None or call.costs is not None:
+            return plan._replace(cost=quoted_cost)
+        cost = quoted_cost * policy.cost_factor[position]
+        return plan._replace(cost=cost, quoted_cost=quoted_cost)
+
+    @property
+    def needs_costs_(self):
+        """True if the costs of each row are known before the call, and calls need them.
+
+        Curves and certificates then pass ``costs`` on to the calls.
+        """
+        check_is_fitted(self)
+        is_estimated = self.cost_estimator_ is not None or self._has_quotes
+        return self._learned.per_row and not is_estimated
+
+    def bill(self, plan, costs):
+        """Return what the rows of a plan are billed, by the bills of each choice.
+
+        Parameters
+        ----------
+        plan : Plan
+            From :meth:`plan` or :meth:`plan_single`.
+
+        costs : {array-like, dataframe} of shape (n_samples, n_models)
+            Bill of each model on each row. A frame is read by name.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), dtype=float64
+            `routing_cost` is included. A row that abstains pays nothing else.
+        """
+        check_is_fitted(self)
+        models = models_of(self)
+        columns = models if self._named else None
+        n_rows = len(plan.route)
+        bills = check_row_costs(costs, columns, (n_rows, len(models)))
+        if self.abstain_quality_ is not None:
+            bills = with_last(bills, 0.0)
+        return bills[np.arange(n_rows), plan.route] + self._learned.deciding
 
     def score(self, X, y, sample_weight=None, budget=None, **parameters):
         """Return the mean quality of the choices made.

@@ -348,7 +348,7 @@ class LogCosts(NamedTuple):
     known: KnownCells | None = None
 
 
-def read_table(y, costs, listed):
+def read_table(y, costs, listed, quoted=None):
     """Return the log of a table of outcomes.
 
     Parameters
@@ -359,6 +359,8 @@ def read_table(y, costs, listed):
         Real costs.
     listed : mapping, array-like of shape (n_choices,) or None
         The price list.
+    quoted : {array-like, dataframe} of shape (n_rows, n_choices), default=None
+        Estimates of the costs that are known before the call.
 
     Returns
     -------
@@ -366,7 +368,9 @@ def read_table(y, costs, listed):
     """
     names, named = choice_names(y, listed)
     quality = check_matrix(y, "y", allow_nan=True)
-    log_costs = _read_costs(costs, listed, names, named=named, shape=quality.shape)
+    log_costs = _read_costs(
+        costs, listed, names, quoted=quoted, named=named, shape=quality.shape
+    )
     return Log(
         names,
         quality,
@@ -377,12 +381,12 @@ def read_table(y, costs, listed):
     )
 
 
-def _read_costs(costs, listed, names, *, named, shape):
+def _read_costs(costs, listed, names, *, quoted, named, shape):
     """Return the costs of a log in which all costs are known (`LogCosts`).
 
     Parameters
     ----------
-    costs, listed
+    costs, listed, quoted
         As in `read_table`.
     names : list of str
         The choices.
@@ -391,9 +395,11 @@ def _read_costs(costs, listed, names, *, named, shape):
     shape : tuple of two ints
         Number of rows and of choices.
     """
+    columns = names if named else None
     planned = None if listed is None else check_costs(listed, names)
+    if quoted is not None:
+        planned = check_row_costs(quoted, columns, shape, "quoted_costs")
     if costs is not None:
-        columns = names if named else None
         paid = check_row_costs(costs, columns, shape)
         return LogCosts(paid, planned)
     if planned is None:
@@ -439,7 +445,9 @@ class LoggedChoices(NamedTuple):
     named: bool
 
 
-def read_answers(X, y, *, choice, propensity, costs, listed, estimates_costs):
+def read_answers(
+    X, y, *, choice, propensity, costs, listed, estimates_costs, quoted=None
+):
     """Return the log of one answer per request.
 
     Parameters
@@ -457,6 +465,8 @@ def read_answers(X, y, *, choice, propensity, costs, listed, estimates_costs):
         The price list.
     estimates_costs : bool
         True if the router learns the costs of choices that were not made.
+    quoted : {array-like, dataframe} of shape (n_rows, n_choices), default=None
+        Estimates of the costs of all choices that are known before the call.
 
     Returns
     -------
@@ -478,11 +488,21 @@ def read_answers(X, y, *, choice, propensity, costs, listed, estimates_costs):
     known_quality = _known_cells_of_answers(quality, logged, chance)
     if costs is not None and np.ndim(costs) == 1:
         log_costs = _read_costs_of_answers(
-            costs, listed, logged, chance=chance, estimates_costs=estimates_costs
+            costs,
+            listed,
+            logged,
+            chance=chance,
+            estimates_costs=estimates_costs,
+            quoted=quoted,
         )
     else:
         log_costs = _read_costs(
-            costs, listed, names, named=logged.named, shape=(n_rows, len(names))
+            costs,
+            listed,
+            names,
+            quoted=quoted,
+            named=logged.named,
+            shape=(n_rows, len(names)),
         )
     return Log(
         names,
@@ -555,14 +575,14 @@ def _known_cells_of_answers(values, logged, chance):
     return KnownCells(table, weight, noise=float(weight[weight > 0].mean()))
 
 
-def _read_costs_of_answers(costs, listed, logged, *, chance, estimates_costs):
+def _read_costs_of_answers(costs, listed, logged, *, chance, estimates_costs, quoted):
     """Return the costs of a log in which only those of the answers are known.
 
     Parameters
     ----------
     costs : array-like of shape (n_rows,)
-    listed, estimates_costs
-        As in `read_answers`. One of them must say what the other choices cost.
+    listed, estimates_costs, quoted
+        As in `read_answers`. One of them must have the costs of the other choices.
     logged : LoggedChoices
     chance : ndarray of shape (n_rows,)
         Propensity of the choice of each row.
@@ -572,12 +592,16 @@ def _read_costs_of_answers(costs, listed, logged, *, chance, estimates_costs):
     LogCosts
     """
     planned = None if listed is None else check_costs(listed, logged.names)
+    if quoted is not None:
+        columns = logged.names if logged.named else None
+        shape = (len(chance), len(logged.names))
+        planned = check_row_costs(quoted, columns, shape, "quoted_costs")
     if planned is None and not estimates_costs:
         raise ValueError(
             "costs of the answers given, of shape (n_samples,), do not say what the "
             "other choices would have cost. Give the price list to the constructor "
             "(the budget is then met in the logged costs), or a cost_estimator that "
-            "learns them."
+            "learns them, or quoted_costs to fit."
         )
     costs = read_values(costs, "costs", len(chance), least=0.0)
     known_costs = _known_cells_of_answers(costs, logged, chance)
@@ -702,15 +726,18 @@ def check_matrix(matrix, name, columns=None, allow_nan=False):
     return matrix.reshape(len(matrix), -1)
 
 
-def check_row_costs(costs, columns, shape):
-    """Return costs as an array of this shape (n_rows, n_choices), at least 0."""
-    costs = check_matrix(costs, "costs", columns)
+def check_row_costs(costs, columns, shape, name="costs"):
+    """Return costs as an array of this shape (n_rows, n_choices), at least 0.
+
+    `name` is the parameter that error messages name.
+    """
+    costs = check_matrix(costs, name, columns)
     if costs.shape != shape:
         raise ValueError(
-            f"costs must have one cost for each row and choice, shape {shape}, "
+            f"{name} must have one cost for each row and choice, shape {shape}, "
             f"got {costs.shape}."
         )
-    return check_numbers(costs, "costs", low=0.0)
+    return check_numbers(costs, name, low=0.0)
 
 
 def check_new_choice(name, cost, names):

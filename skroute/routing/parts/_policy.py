@@ -650,18 +650,17 @@ class Policy:
         if allowed is not None:
             route = np.where(allowed[rows, route], route, stand_in)
 
-        cost = np.broadcast_to(costs, values.shape)[rows, route]
+        quoted_cost = np.broadcast_to(costs, values.shape)[rows, route]
         correction = self.correction(budget)
         quality = worth[rows, route] + (self.penalty + correction.quality)[route]
-        expected_cost = cost
+        cost = quoted_cost
         if are_costs_estimated:
-            expected_cost = cost * correction.cost_factor[route]
+            cost = quoted_cost * correction.cost_factor[route]
         return Plan(
             self.kept[route],
-            cost + self.deciding,
-            None,
-            quality,
-            expected_cost + self.deciding,
+            cost=cost + self.deciding,
+            quality=quality,
+            quoted_cost=quoted_cost + self.deciding,
         )
 
     def _route_online(self, values, costs, budget, draw):
@@ -826,6 +825,22 @@ class Policy:
             cached = (budget, self._correction_of(choices))
             self._cache["correction"] = cached
         return cached[1]
+
+    @cached_property
+    def cost_factor(self):
+        """Ratio of paid and planned costs of each choice over all rows of the log.
+
+        It is 1 for a choice that is planned to cost nothing.
+        """
+        shape = self.quality.shape
+        paid = np.average(np.broadcast_to(self.paid, shape), axis=0, weights=self.weight)
+        planned = np.average(
+            np.broadcast_to(self.planned, shape), axis=0, weights=self.weight
+        )
+        factor = np.ones(shape[1])
+        np.divide(paid, planned, out=factor, where=planned > 0)
+        # Doubly robust means of unknown bills may be below 0 by noise.
+        return np.maximum(factor, 0.0)
 
     def _correction_of(self, choices):
         """Return the `Correction` of choices, shrunk towards the mean of all."""

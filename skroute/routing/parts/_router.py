@@ -75,10 +75,16 @@ def _decides_by_price(router):
 COSTS = CallParameter(
     "costs",
     "array-like or dataframe of shape (n_samples, n_choices), default=None",
-    """Cost of each choice for each row, for a router that was fitted on costs of
-    rows. `predict_cost` returns them. A router with a price list refuses them, and
-    `predict_cost` returns the prices of the list. ``expected_cost`` has the mean of
-    the logged costs.""",
+    """Cost of each choice for each row, known before the call, for a router that was
+    fitted on such costs, or in place of the estimates of its `cost_estimator`. They
+    are the bills. A router with a price list or with quotes refuses them.""",
+)
+QUOTED_COSTS = CallParameter(
+    "quoted_costs",
+    "array-like or dataframe of shape (n_samples, n_choices), default=None",
+    """Quote of each choice for each row, known before the call, for a router that was
+    fitted with ``quoted_costs``. Rows are decided by the quotes, and the budget is
+    kept in bills.""",
 )
 
 

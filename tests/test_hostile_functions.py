@@ -131,7 +131,11 @@ def calls(tmp_path):
             power=0.8,
         ),
         "metrics.accuracy_cost_curve": good(
-            **asked, budgets=[1.0, 2.0], sample_weight=np.ones(6), row_quality=None
+            **asked,
+            budgets=[1.0, 2.0],
+            sample_weight=np.ones(6),
+            row_quality=None,
+            costs=None,
         ),
         "metrics.off_policy_curve": good(
             estimator=plain,
@@ -144,12 +148,36 @@ def calls(tmp_path):
             confidence_level=0.9,
             cv=2,
         ),
+        "metrics.off_policy_savings": good(
+            estimator=plain,
+            X=X[:30],
+            q=np.linspace(0, 1, 30),
+            choice=np.arange(30) % 3,
+            propensity=np.full(30, 1 / 3),
+            costs=np.ones(30),
+            seconds=np.ones(30),
+            budget=4.0,
+            cost_unit="USD",
+            confidence_level=0.9,
+            cv=2,
+        ),
+        "metrics.savings": good(
+            **asked,
+            **RESAMPLED,
+            costs=None,
+            seconds=None,
+            today=None,
+            budget=2.0,
+            row_quality=None,
+            cost_unit="USD",
+        ),
         "metrics.decision_report": good(
             **asked,
             **RESAMPLED,
             path=tmp_path / "report.html",
             budgets=[1.0, 2.0],
             n_budgets=3,
+            costs=None,
         ),
         "metrics.replay": good(
             router=plain, X=X[:6], quality=VALUES, costs=COSTS, choices=None, delay=0

@@ -317,6 +317,11 @@ def of_functions():
     found = {
         "sample_quality": (metrics.sample_quality, {"y_true": Y, "y_pred": Y}),
         "off_policy_curve": (at(metrics.off_policy_curve, estimator=router), log),
+        "off_policy_savings": (at(metrics.off_policy_savings, estimator=router), log),
+        "savings": (
+            at(metrics.savings, estimator=router, n_resamples=2),
+            {"X": X, "y": Q, "costs": PAID, "seconds": PAID},
+        ),
         "OffPolicyDisplay": (
             at(OffPolicyDisplay.from_estimator, estimator=router),
             log,

@@ -43,6 +43,7 @@ def keyword_values(estimator, names):
         "known": np.zeros(X_new.shape, dtype=bool),
         "max_cost": 100.0,
         "max_rounds": 1,
+        "quoted_costs": np.ones((n_rows, n_choices)),
         "request_id": np.arange(n_rows),
         "signals": np.zeros((n_rows, n_choices)),
         "size": np.ones(n_rows),
@@ -92,6 +93,8 @@ def takes_any(view):
 def reason_to_refuse_value(estimator, keyword):
     """Return a part of the message by which these small instances refuse a value, or None."""
     if keyword == "costs" and isinstance(estimator, BudgetRouter):
+        return "decides by the fixed costs of its constructor"
+    if keyword == "quoted_costs":
         return "decides by the fixed costs of its constructor"
     if keyword == "signals":
         return "must have the 0 columns that fit saw"

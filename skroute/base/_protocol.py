@@ -127,6 +127,10 @@ class Plan(NamedTuple):
 
     X : indexable, default=None
         The rows that were decided, validated. :meth:`CostAwareMixin.plan` sets it.
+
+    decided : bool, default=True
+        False if a single choice answers every row, so that nothing is paid for
+        deciding. :meth:`CostAwareMixin.plan_single` sets it.
     """
 
     route: NDArray[np.int64]
@@ -135,6 +139,7 @@ class Plan(NamedTuple):
     quality: Any = None
     quoted_cost: Any = None
     X: Any = None
+    decided: bool = True
 
     @property
     def is_billed(self):
@@ -474,7 +479,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
                 f"{name!r} is not one of the single choices {self.single_choices_!r}."
             )
         rows, call = self._check_call(X, call)
-        return self._plan_single(rows, name, call)._replace(X=rows)
+        return self._plan_single(rows, name, call)._replace(X=rows, decided=False)
 
     def bill(self, plan: Plan, costs: Any) -> np.ndarray:
         """Return what the rows of a plan are billed, by the bills of each choice.

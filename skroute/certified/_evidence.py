@@ -332,9 +332,7 @@ def _point_of_plan(router, rows, plan, budget, losses):
     if rows.bills is not None:
         cost = router.bill(plan, rows.bills)
         return _PathPoint(budget, losses, plan.route, cost, is_billed=True)
-    return _PathPoint(
-        budget, losses, plan.route, plan.cost, is_billed=plan.is_billed
-    )
+    return _PathPoint(budget, losses, plan.route, plan.cost, is_billed=plan.is_billed)
 
 
 def _rows_of_groups(groups):

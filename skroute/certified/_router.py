@@ -1011,6 +1011,38 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     def _answer(self, plan, response):
         return self.estimator_.answer(plan.state, response)
 
+    def _single_choices(self):
+        return self.estimator_.single_choices_
+
+    def _plan_single(self, X, name, call):
+        """Return the plan of the wrapped estimator by which one model answers."""
+        model = self.estimator_
+        plan = model.plan_single(X, name, model.make_call(**call.keywords()))
+        return plan._replace(state=plan)
+
+    def bill(self, plan, costs):
+        """Return what the rows of a plan are billed, by the bills of each choice.
+
+        Parameters
+        ----------
+        plan : Plan
+            From :meth:`plan` or :meth:`plan_single`.
+
+        costs : {array-like, dataframe} of shape (n_samples, n_choices)
+            As the wrapped estimator takes it.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), dtype=float64
+        """
+        return self.estimator_.bill(plan.state, costs)
+
+    @property
+    def needs_costs_(self):
+        """True if calls need ``costs``, as those of the wrapped estimator."""
+        check_is_fitted(self)
+        return self.estimator_.needs_costs_
+
     def _offers_proba(self):
         return hasattr(self._wrapped(), "predict_proba")
 

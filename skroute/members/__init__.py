@@ -3,5 +3,11 @@
 from skroute.members._callable import CallableClassifier
 from skroute.members._multi_exit import MultiExitClassifier
 from skroute.members._recorded import RecordedClassifier
+from skroute.members._token_prices import TokenPrices
 
-__all__ = ["CallableClassifier", "MultiExitClassifier", "RecordedClassifier"]
+__all__ = [
+    "CallableClassifier",
+    "MultiExitClassifier",
+    "RecordedClassifier",
+    "TokenPrices",
+]

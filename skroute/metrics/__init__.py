@@ -18,6 +18,7 @@ from skroute.metrics._objectives import sample_quality
 from skroute.metrics._off_policy import off_policy_curve
 from skroute.metrics._replay import replay
 from skroute.metrics._report import decision_report
+from skroute.metrics._savings import Saving, Savings, off_policy_savings, savings
 from skroute.metrics._scorers import (
     BudgetSearchCV,
     best_within_budget,
@@ -45,6 +46,8 @@ __all__ = [
     "OffPolicyDisplay",
     "RouteShareDisplay",
     "RouterDiagnosticsDisplay",
+    "Saving",
+    "Savings",
     "accuracy_cost_curve",
     "average_performance_gap_recovered",
     "best_within_budget",
@@ -60,10 +63,12 @@ __all__ = [
     "mean_cost_scorer",
     "mean_quality_scorer",
     "off_policy_curve",
+    "off_policy_savings",
     "pareto_front",
     "reference_curves",
     "replay",
     "risk_coverage_curve",
     "risk_coverage_scorer",
     "sample_quality",
+    "savings",
 ]

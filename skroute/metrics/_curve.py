@@ -40,8 +40,7 @@ class AccuracyCostCurve(NamedTuple):
         Mean quality: accuracy for one label per row.
 
     cost : ndarray of shape (n_budgets,), dtype=float64
-        Mean cost per row, that of ``predict_cost``: an estimate if the estimator has a
-        ``cost_estimator``.
+        Mean bill per row, or its expectation, see `billed`.
 
     route_share : ndarray of shape (n_budgets, n_choices), dtype=float64
         Share of the rows for which each choice was made; rows sum to 1.
@@ -51,6 +50,10 @@ class AccuracyCostCurve(NamedTuple):
 
     row_quality, row_cost : ndarray of shape (n_samples, n_budgets), dtype=float64
         Quality and cost of each row, for :func:`bootstrap_interval`.
+
+    billed : bool, default=True
+        True if costs are bills. False if they are expected bills: bills come after the
+        call, and were not given.
     """
 
     budget: NDArray[np.float64]
@@ -60,6 +63,7 @@ class AccuracyCostCurve(NamedTuple):
     choices: list[Any]
     row_quality: NDArray[np.float64]
     row_cost: NDArray[np.float64]
+    billed: bool = True
 
 
 class RowOutcomes(NamedTuple):
@@ -74,11 +78,16 @@ class RowOutcomes(NamedTuple):
         Index of the choice made for each row.
 
     cost : ndarray of shape (n_rows,)
+        Bill of each row, or its expectation.
+
+    billed : bool
+        True if `cost` has bills.
     """
 
     quality: NDArray[np.float64]
     route: NDArray[np.int64]
     cost: NDArray[np.float64]
+    billed: bool
 
 
 class SingleChoices(NamedTuple):
@@ -180,7 +189,7 @@ class BudgetSweep:
 
     Parameters
     ----------
-    estimator, X, y, row_quality, sample_weight
+    estimator, X, y, row_quality, sample_weight, costs
         As in :func:`accuracy_cost_curve`.
 
     **params : keyword arguments
@@ -205,15 +214,27 @@ class BudgetSweep:
     objective : Objective
         The quality that answers are measured by.
 
+    bills : {array-like, dataframe} of shape (n_rows, n_choices) or None
+        What each choice is billed on each row. None if the costs that the router
+        reports count.
+
     params : dict
         Keyword arguments of each call of the router, without the budget.
     """
 
     def __init__(
-        self, estimator, X, y, *, row_quality=None, sample_weight=None, **params
+        self,
+        estimator,
+        X,
+        y,
+        *,
+        row_quality=None,
+        sample_weight=None,
+        costs=None,
+        **params,
     ):
         # Rows that a pipeline has transformed may have lost their labels.
-        check_rows_match(X=X, y=y, sample_weight=sample_weight, **params)
+        check_rows_match(X=X, y=y, sample_weight=sample_weight, costs=costs, **params)
         router, self.X = find_router(estimator, X)
         # A cascade may decide by signals alone: then X is None.
         rows = y if self.X is None else self.X
@@ -226,6 +247,10 @@ class BudgetSweep:
             # The function may have a quality for a missing label.
             self.y = rows_of(y, router)
         self.objective = worth_of(router, y, row_quality)
+        self.bills = costs
+        if costs is not None and router.needs_costs_:
+            # These bills are known before the call, and decide.
+            params = {"costs": costs, **params}
         self.params = params
         if takes_keyword(router, "y_true"):
             # The strategy "oracle" decides by the true answers.
@@ -257,9 +282,17 @@ class BudgetSweep:
         RowOutcomes
         """
         call = self.router.make_call(budget, **self.params)
-        routed = self.router.respond(self.X, call, self.objective.asks)
+        plan = self.router.plan(self.X, call)
+        routed = routed_of(plan, self.router.answer(plan, self.objective.asks))
         quality = self.objective.of_routed(self.y, routed, self.router, self.weight)
-        return RowOutcomes(quality, routed.route, routed.cost)
+        return self._outcomes_of(plan, quality)
+
+    def _outcomes_of(self, plan, quality):
+        """Return the results of a plan (`RowOutcomes`), with bills if there are any."""
+        if self.bills is None:
+            return RowOutcomes(quality, plan.route, plan.cost, plan.is_billed)
+        cost = self.router.bill(plan, self.bills)
+        return RowOutcomes(quality, plan.route, cost, billed=True)
 
     def single_choices(self):
         """Return quality and cost of each single choice, abstaining included.
@@ -289,10 +322,9 @@ class BudgetSweep:
         """Return quality, route and cost of each row if one choice answers all rows."""
         call = self.router.make_call(**self.params)
         plan = self.router.plan_single(self.X, name, call)
-        answers = self.router.answer(plan, self.objective.asks)
-        routed = routed_of(plan, answers)
+        routed = routed_of(plan, self.router.answer(plan, self.objective.asks))
         quality = self.objective.of_single(self.y, routed, self.router, self.weight)
-        return RowOutcomes(quality, routed.route, routed.cost)
+        return self._outcomes_of(plan, quality)
 
     def curve(self, limits):
         """Return quality, cost and routes at each budget.
@@ -310,8 +342,10 @@ class BudgetSweep:
         quality = np.empty((self.n_rows, len(limits)))
         cost = np.empty((self.n_rows, len(limits)))
         route_weight = np.empty((len(limits), len(choices)))
+        billed = True
         for k, limit in enumerate(limits):
             outcomes = self.outcomes(limit)
+            billed = billed and outcomes.billed
             quality[:, k] = outcomes.quality
             cost[:, k] = outcomes.cost
             route_weight[k] = np.bincount(
@@ -328,6 +362,7 @@ class BudgetSweep:
             choices=choices,
             row_quality=quality,
             row_cost=cost,
+            billed=billed,
         )
 
     def means(self, values):
@@ -359,6 +394,7 @@ def accuracy_cost_curve(
     *,
     sample_weight: ArrayLike | None = None,
     row_quality: Any = None,
+    costs: Any = None,
     **params: Any,
 ) -> AccuracyCostCurve:
     """Compute quality, cost and routes of a fitted estimator at several budgets.
@@ -394,9 +430,15 @@ def accuracy_cost_curve(
         choice made for a table of qualities. A row that abstains has the estimator's
         ``abstain_quality_``.
 
+    costs : {array-like, dataframe} of shape (n_samples, n_choices), default=None
+        Bills: what each choice is billed on each row. A frame is read by name. The cost
+        of the curve is then what is billed. None takes ``predict_cost``, which is an
+        expectation if bills come after the call. It is required, and known before the
+        call, if the router was fitted on such costs.
+
     **params : keyword arguments
-        Further arguments of ``predict_routed``. For example ``costs`` of each row for
-        :class:`~skroute.routing.BudgetRouter`, if they are known before the call.
+        Further arguments of ``predict_routed``, for example ``quoted_costs`` of each
+        row for :class:`~skroute.routing.BudgetRouter`.
 
     Returns
     -------
@@ -439,6 +481,7 @@ def accuracy_cost_curve(
         y,
         row_quality=row_quality,
         sample_weight=sample_weight,
+        costs=costs,
         **params,
     )
     return sweep.curve(limits)

@@ -191,6 +191,7 @@ class AccuracyCostDisplay(Display):
         budgets: ArrayLike,
         sample_weight: ArrayLike | None = None,
         row_quality: Any = None,
+        costs: Any = None,
         references: bool | None = None,
         name: str | None = None,
         ax: Any = None,
@@ -201,7 +202,7 @@ class AccuracyCostDisplay(Display):
 
         Parameters
         ----------
-        estimator, X, y, budgets, sample_weight, row_quality
+        estimator, X, y, budgets, sample_weight, row_quality, costs
             As in :func:`accuracy_cost_curve`.
 
         references : bool, default=None
@@ -229,6 +230,7 @@ class AccuracyCostDisplay(Display):
             y,
             row_quality=row_quality,
             sample_weight=sample_weight,
+            costs=costs,
             **params,
         )
         curve = sweep.curve(check_budgets(budgets))

@@ -242,7 +242,7 @@ def off_policy_curve(
     )
     router, X = find_router(estimator, X)
     names = [str(name) for name in router.choices_]
-    log = _read_log(
+    log = read_log(
         names, num_samples(X), q=q, choice=choice, propensity=propensity, costs=costs
     )
     if budgets is None:
@@ -253,7 +253,7 @@ def off_policy_curve(
     plans = []
     for limit in limits:
         plans.append(cached_router.plan(X, cached_router.make_call(limit, **params)))
-    evaluation = _prepare_evaluation(
+    evaluation = prepare_evaluation(
         X,
         log,
         routes=[plan.route for plan in plans],
@@ -347,7 +347,7 @@ class Decisions(NamedTuple):
         return np.array([effective_size(weight) for weight in self.weights])
 
 
-def _read_log(names, n_rows, *, q, choice, propensity, costs):
+def read_log(names, n_rows, *, q, choice, propensity, costs):
     """Check the columns of a log. Warn if it has choices that the router does not have.
 
     Parameters
@@ -588,6 +588,25 @@ class LogEvaluation:
             doubly_robust=self._with_interval(corrected, degrees),
         )
 
+    def doubly_robust_terms(self, values, *, is_ratio=False):
+        """Return the terms whose mean is the doubly robust estimate at one budget.
+
+        Parameters
+        ----------
+        values, is_ratio
+            As in `estimate`.
+
+        Returns
+        -------
+        ndarray of shape (n_known_rows,)
+            At the first budget.
+        """
+        decisions = self.decisions
+        expected = self._expected_values(values, is_ratio=is_ratio)[decisions.rows]
+        row = np.arange(len(decisions.rows))
+        error = values[decisions.rows] - expected[row, decisions.logged]
+        return expected[row, decisions.routes[0]] + decisions.weights[0] * error
+
     def average_reported(self, costs):
         """Return the means of costs that the router reports, which need no log.
 
@@ -637,7 +656,7 @@ class LogEvaluation:
         return OffPolicyEstimate._make(lines)
 
 
-def _prepare_evaluation(X, log, *, routes, limits, names, cv, confidence_level):
+def prepare_evaluation(X, log, *, routes, limits, names, cv, confidence_level):
     """Compare the decisions of a router with a log, and check where they overlap.
 
     Parameters

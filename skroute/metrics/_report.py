@@ -67,6 +67,7 @@ def decision_report(
     confidence_level: float = 0.95,
     n_resamples: int = 500,
     random_state: Any = 0,
+    costs: Any = None,
     **params: Any,
 ) -> Path:
     """Write one HTML file that shows quality and choices at each budget.
@@ -105,8 +106,11 @@ def decision_report(
     confidence_level, n_resamples, random_state
         As in :func:`bootstrap_interval`.
 
+    costs : {array-like, dataframe} of shape (n_samples, n_choices), default=None
+        Bills, as in :func:`accuracy_cost_curve`. All costs of the page are then bills.
+
     **params : keyword arguments
-        Further arguments of ``predict_routed``, for example ``costs`` of each row.
+        Further arguments of ``predict_routed``.
 
     Returns
     -------
@@ -163,7 +167,7 @@ def decision_report(
         raise TypeError(
             "decision_report takes no sample_weight: all rows weigh the same."
         )
-    sweep = BudgetSweep(estimator, X, y, **params)
+    sweep = BudgetSweep(estimator, X, y, costs=costs, **params)
     about = (
         f"{sweep.n_rows} rows. Intervals of {confidence_level:.0%} are from resampled "
         "rows."
@@ -173,7 +177,8 @@ def decision_report(
     if certificate is not None:
         about += f" {certificate}. The page starts at the budget that this is about."
         own_budget = certificate.operating_budget
-        sweep = BudgetSweep(sweep.router.estimator_, sweep.X, y, **params)
+        router = sweep.router.estimator_
+        sweep = BudgetSweep(router, sweep.X, y, costs=costs, **params)
     if budgets is None:
         budgets = _default_budgets(sweep, own_budget, n_budgets)
     limits = np.unique(check_budgets(budgets))
@@ -241,8 +246,8 @@ def _default_budgets(sweep, own_budget, n_budgets):
     ndarray of shape (n_budgets + 1,)
     """
     smallest = sweep.router.min_budget_
-    cost = sweep.router.predict_cost(sweep.X, budget=np.inf, **sweep.params)
-    largest = max(smallest, cost.mean())
+    call = sweep.router.make_call(np.inf, **sweep.params)
+    largest = max(smallest, sweep.router.plan(sweep.X, call).cost.mean())
     even = np.linspace(smallest, largest, n_budgets)
     return np.append(even, np.clip(own_budget, smallest, largest))
 

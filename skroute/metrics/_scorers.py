@@ -46,12 +46,13 @@ def mean_cost_scorer(estimator: Any, X: Any, y: Any = None, **kwargs: Any) -> fl
         Ignored, present for the scorer protocol.
 
     **kwargs : keyword arguments
-        Further arguments of ``predict_cost``, for example ``costs`` of each row.
+        ``costs``, the bills of each choice on each row as in
+        :func:`accuracy_cost_curve`, and further arguments of ``predict_cost``.
 
     Returns
     -------
     float
-        Mean cost, in the unit of the estimator's costs.
+        Mean bill, or its expectation, in the unit of the estimator's costs.
 
     Raises
     ------
@@ -68,7 +69,13 @@ def mean_cost_scorer(estimator: Any, X: Any, y: Any = None, **kwargs: Any) -> fl
     """
     check_rows_match(X=X, **kwargs)
     router, X = find_router(estimator, X)
-    return float(np.mean(router.predict_cost(X, **kwargs)))
+    bills = kwargs.get("costs")
+    if bills is None or router.needs_costs_:
+        return float(np.mean(router.predict_cost(X, **kwargs)))
+    budget = kwargs.pop("budget", None)
+    del kwargs["costs"]
+    plan = router.plan(X, router.make_call(budget, **kwargs))
+    return float(np.mean(router.bill(plan, bills)))
 
 
 def mean_quality_scorer(estimator: Any, X: Any, y: Any, **kwargs: Any) -> float:

@@ -959,7 +959,8 @@ def compare_with_references(
         From :func:`accuracy_cost_curve`, on rows that the router was not fitted on.
 
     Q, costs
-        As in :func:`reference_curves`, of the same rows.
+        As in :func:`reference_curves`, of the same rows. Costs per row are bills: give
+        them to :func:`accuracy_cost_curve`, too.
 
     confidence_level, n_resamples, random_state
         As in :func:`bootstrap_interval`.
@@ -974,8 +975,9 @@ def compare_with_references(
     Raises
     ------
     ValueError
-        If the rows are not those of the curve, if the best choice is also the cheapest
-        (there is no gap to recover), or for input that is not valid.
+        If the rows are not those of the curve, if the curve has expected bills and
+        `costs` has bills, if the best choice is also the cheapest (there is no gap to
+        recover), or for input that is not valid.
 
     References
     ----------
@@ -1003,6 +1005,12 @@ def compare_with_references(
     """
     quality, costs = _check_table(Q, costs)
     check_consistent_length(quality, curve.row_quality)
+    if np.ndim(costs) == 2 and not curve.billed:
+        raise ValueError(
+            "costs are bills of each row, but the costs of the curve are expected "
+            "bills, and the two cannot be compared. Give the bills to the curve, too: "
+            "accuracy_cost_curve(router, X, Q, budgets, costs=costs)."
+        )
     oracle_routes = []
     for limit in curve.budget:
         # The greedy plan is within one row of the best. The solver checks the costs.

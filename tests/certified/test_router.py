@@ -30,6 +30,7 @@ from skroute.guarantees import mean_upper_bound
 from skroute.routing import (
     BudgetRouter,
     FrugalMCTClassifier,
+    FrugalMLClassifier,
     OccamRouterClassifier,
     OccamRouterRegressor,
     OnlineBudgetRouter,
@@ -597,7 +598,7 @@ def test_a_budget_is_promised_in_the_bills_of_the_evidence(quoted):
 def test_bills_are_refused_where_costs_are_fixed():
     X, y = make_classification(300, random_state=0)
     members = [("dummy", DummyClassifier()), ("logreg", LogisticRegression())]
-    router = OccamRouterClassifier(members, costs=[1, 5]).fit(X[:150], y[:150])
+    router = FrugalMLClassifier(members, costs=[1, 5]).fit(X[:150], y[:150])
     made = CertifiedRouter(FrozenEstimator(router), max_loss=0.3, **OPTIONS)
     with pytest.raises(TypeError, match="costs is a table of bills"):
         made.fit(X[150:], y[150:], costs=np.ones((150, 2)))

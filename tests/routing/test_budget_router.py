@@ -518,3 +518,61 @@ def test_a_regressor_of_one_output_fails_with_advice():
     with pytest.raises(ValueError) as caught:
         BudgetRouter(LinearRegression(), costs=[1, 2]).fit([["a"], ["b"]] * 20, Q)
     assert not any("MultiOutputRegressor" in note for note in caught.value.__notes__)
+
+
+def quoted_log(n_rows, seed):
+    """Return rows, qualities, quotes and bills, which are 1.3 times the quotes."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(n_rows, 1))
+    chance = np.column_stack([1 - X[:, 0], np.full(n_rows, 0.9)])
+    Q = (rng.uniform(size=chance.shape) < chance).astype(float)
+    size = rng.gamma(3, 1 / 3, (n_rows, 1))
+    quotes = size * np.array([1.0, 5.0])
+    bills = quotes * rng.gamma(4, 1.3 / 4, chance.shape)
+    return X, Q, quotes, bills
+
+
+def test_rows_are_decided_by_quotes_and_the_budget_is_kept_in_bills():
+    X, Q, quotes, bills = quoted_log(4000, seed=0)
+    router = BudgetRouter(Ridge(), budget=3.0)
+    router.fit(X, Q, costs=bills, quoted_costs=quotes)
+    X, Q, quotes, bills = quoted_log(4000, seed=1)
+    routed = router.predict_routed(X, quoted_costs=quotes)
+    rows = np.arange(4000)
+    spent = bills[rows, routed.route].mean()
+    assert spent == pytest.approx(3.0, rel=0.06)
+    assert routed.cost.mean() == pytest.approx(spent, rel=0.06)
+    np.testing.assert_array_equal(routed.quoted_cost, quotes[rows, routed.route])
+    # Quotes as if they were the bills overspend by the factor between the two.
+    naive = BudgetRouter(Ridge(), budget=3.0).fit(X, Q, costs=quotes)
+    overspent = bills[rows, naive.route(X, costs=quotes)].mean()
+    assert overspent > 3.5
+    single = router.plan_single(X, "choice1", router.make_call(quoted_costs=quotes))
+    assert single.cost.mean() == pytest.approx(bills[:, 1].mean(), rel=0.06)
+    np.testing.assert_allclose(
+        router.bill(single, bills), bills[:, 1], err_msg="nothing is paid for deciding"
+    )
+
+
+def test_a_wrong_mix_of_costs_is_refused():
+    X, Q, quotes, bills = quoted_log(200, seed=0)
+    with pytest.raises(ValueError, match="price list .* is another one"):
+        BudgetRouter(Ridge(), costs=[1, 5]).fit(X, Q, costs=bills, quoted_costs=quotes)
+    with pytest.raises(ValueError, match="cost_estimator learns another one"):
+        BudgetRouter(Ridge(), cost_estimator=Ridge()).fit(
+            X, Q, costs=bills, quoted_costs=quotes
+        )
+    with pytest.raises(ValueError, match="costs must have the bills"):
+        BudgetRouter(Ridge()).fit(X, Q, quoted_costs=quotes)
+    with pytest.raises(ValueError, match="quoted_costs must have one cost"):
+        BudgetRouter(Ridge()).fit(X, Q, costs=bills, quoted_costs=quotes[:, :1])
+    quoted = BudgetRouter(Ridge()).fit(X, Q, costs=bills, quoted_costs=quotes)
+    with pytest.raises(ValueError, match="quoted_costs must be given"):
+        quoted.predict(X)
+    with pytest.raises(ValueError, match="decides by quoted_costs"):
+        quoted.predict(X, costs=bills)
+    exact = BudgetRouter(Ridge()).fit(X, Q, costs=quotes)
+    with pytest.raises(ValueError, match="fitted without them"):
+        exact.predict(X, quoted_costs=quotes)
+    assert exact.needs_costs_
+    assert not quoted.needs_costs_

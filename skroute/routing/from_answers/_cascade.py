@@ -579,7 +579,7 @@ default=None
         check_is_fitted(self)
         n_rows = len(plan.route)
         bills = self._costs_of_call(costs, n_rows)
-        if plan.state is None:
+        if not plan.decided:
             # A single choice asks no other model.
             return bills[np.arange(n_rows), plan.route]
         return (bills * plan.state).sum(axis=1)

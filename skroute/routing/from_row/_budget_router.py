@@ -729,7 +729,8 @@ default=None
         Returns
         -------
         ndarray of shape (n_samples,), dtype=float64
-            `routing_cost` is included. A row that abstains pays nothing else.
+            `routing_cost` is included if rows were decided. A row that abstains pays
+            nothing else.
         """
         check_is_fitted(self)
         models = models_of(self)
@@ -738,7 +739,8 @@ default=None
         bills = check_row_costs(costs, columns, (n_rows, len(models)))
         if self.abstain_quality_ is not None:
             bills = with_last(bills, 0.0)
-        return bills[np.arange(n_rows), plan.route] + self._learned.deciding
+        deciding = self._learned.deciding if plan.decided else 0.0
+        return bills[np.arange(n_rows), plan.route] + deciding
 
     def score(self, X, y, sample_weight=None, budget=None, **parameters):
         """Return the mean quality of the choices made.

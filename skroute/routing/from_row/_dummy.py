@@ -3,10 +3,12 @@
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from skroute.assignment import assignment_path, choose_at_price, solve_assignment
 from skroute.base import CallParameter, Plan, affords, check_affordable
 from skroute.metrics._objectives import OF_LABELS, OF_NUMBERS
+from skroute.routing.parts._log import check_row_costs
 from skroute.routing.parts._member_router import AMOUNT, MemberRouter
 from skroute.routing.parts._targets import Numbers
 from skroute.utils._compat import StrOptions, num_samples
@@ -105,6 +107,26 @@ class DummyRouter(MemberRouter):
         best = int(np.where(affords(budget, costs), net_quality, -np.inf).argmax())
         n_rows = num_samples(X)
         return Plan(np.full(n_rows, best), np.full(n_rows, costs[best]))
+
+    def bill(self, plan, costs):
+        """Return what the rows of a plan are billed, by the bills of each member.
+
+        Parameters
+        ----------
+        plan : Plan
+            From :meth:`plan` or :meth:`plan_single`.
+
+        costs : {array-like, dataframe} of shape (n_samples, n_members)
+            Bill of each member on each row. A frame is read by name.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), dtype=float64
+        """
+        check_is_fitted(self)
+        n_rows = len(plan.route)
+        bills = check_row_costs(costs, self.choices_, (n_rows, len(self.choices_)))
+        return bills[np.arange(n_rows), plan.route]
 
     def _least_price(self, budget):
         """Return the value of one unit of cost in quality, with or without a limit."""

@@ -14,7 +14,7 @@ from skroute.metrics._objectives import OF_LABELS, OF_NUMBERS
 from skroute.quality import QualityRegressor
 from skroute.routing.parts._estimates import folds_of, with_weights
 from skroute.routing.parts._learn import learn_policy, warn_of_fit
-from skroute.routing.parts._log import Log, kept_choices, with_last
+from skroute.routing.parts._log import Log, check_row_costs, kept_choices, with_last
 from skroute.routing.parts._member_router import AMOUNT, MemberRouter
 from skroute.routing.parts._policy import check_lambda
 from skroute.routing.parts._targets import Numbers
@@ -322,6 +322,42 @@ class Occam(MemberRouter):
             allowed=allowed,
         )
         return plan._replace(state=state)
+
+    def bill(self, plan, costs):
+        """Return what the rows of a plan are billed, by the bills of each member.
+
+        Parameters
+        ----------
+        plan : Plan
+            From :meth:`plan` or :meth:`plan_single`.
+
+        costs : {array-like, dataframe} of shape (n_samples, n_members)
+            Bill of each member on each row. A frame is read by name.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), dtype=float64
+            Every row that was decided pays for deciding, the member that embeds
+            included.
+        """
+        check_is_fitted(self)
+        n_rows = len(plan.route)
+        names = self.member_names_
+        bills = check_row_costs(costs, names, (n_rows, len(names)))
+        bill_of_choice = bills
+        if self.abstain_quality_ is not None:
+            bill_of_choice = with_last(bills, 0.0)
+        row_bills = bill_of_choice[np.arange(n_rows), plan.route]
+        if not plan.decided:
+            return row_bills
+        deciding = self.routing_cost_
+        if self._embedder is None:
+            return row_bills + deciding
+        # Its fixed cost is replaced by its bill, which is paid once.
+        deciding -= self._member_costs[self._embedder]
+        if self._embedder_answers:
+            row_bills = np.where(plan.route == self._embedder, 0.0, row_bills)
+        return row_bills + bills[:, self._embedder] + deciding
 
     def _asked_first(self, choices):
         """Return the names of members that deciding asks: that which embeds, if any."""

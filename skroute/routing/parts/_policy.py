@@ -833,7 +833,9 @@ class Policy:
         It is 1 for a choice that is planned to cost nothing.
         """
         shape = self.quality.shape
-        paid = np.average(np.broadcast_to(self.paid, shape), axis=0, weights=self.weight)
+        paid = np.average(
+            np.broadcast_to(self.paid, shape), axis=0, weights=self.weight
+        )
         planned = np.average(
             np.broadcast_to(self.planned, shape), axis=0, weights=self.weight
         )

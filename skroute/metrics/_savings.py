@@ -1,0 +1,859 @@
+"""Money, quality and time that a router saves, next to what it replaces."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skroute.metrics._curve import BudgetSweep, find_router
+from skroute.metrics._off_policy import (
+    MeanEstimate,
+    prepare_evaluation,
+    read_log,
+    skewness,
+    with_interval,
+)
+from skroute.metrics._tradeoff import (
+    RESAMPLING,
+    BootstrapInterval,
+    check_all_known,
+    intervals,
+    random_mix,
+)
+from skroute.utils._compat import Integral, Interval, Real, num_samples, validate_params
+from skroute.utils._named import check_rows_match
+from skroute.utils._optional import axes_of
+from skroute.utils._typing import ArrayLike, NDArray
+from skroute.utils._validation import check_numbers
+
+# Names of the rows of the table.
+_ROUTER = "router"
+_MIX = "random mix at equal cost"
+_UNLIMITED = "without a budget"
+_LOG_RULE = "rule of the log"
+
+
+class Saving(NamedTuple):
+    """Savings of a router, compared with one reference.
+
+    All numbers are means per row. A difference is positive if the router is better.
+
+    Attributes
+    ----------
+    reference : str
+        Name of the reference.
+
+    cost, quality, seconds : float
+        Those of the reference. `seconds` is NaN if seconds were not given.
+
+    cost_saved : BootstrapInterval
+        Cost of the reference less that of the router.
+
+    share_saved : BootstrapInterval
+        `cost_saved` as a share of the cost of the reference. NaN if the reference costs
+        nothing.
+
+    quality_gained : BootstrapInterval
+        Quality of the router less that of the reference. Below 0 it is a loss.
+
+    seconds_saved : BootstrapInterval
+        Seconds of the reference less those of the router.
+    """
+
+    reference: str
+    cost: float
+    quality: float
+    seconds: float
+    cost_saved: BootstrapInterval
+    share_saved: BootstrapInterval
+    quality_gained: BootstrapInterval
+    seconds_saved: BootstrapInterval
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Savings:
+    """Result of :func:`savings` or :func:`off_policy_savings`.
+
+    It prints as a short table.
+
+    Attributes
+    ----------
+    cost, quality, seconds : float
+        Means per row of the router. `seconds` is NaN if seconds were not given.
+
+    compared : list of Saving
+        What the router saves, for each reference.
+
+    n_rows : int
+        Number of rows.
+
+    budget : float
+        Budget of the router. Infinity is unlimited.
+
+    billed : bool
+        True if costs are bills. False if they are expected bills: bills come after the
+        call, and were not given.
+
+    confidence_level : float
+        Confidence of each interval.
+
+    cost_unit : str
+        Unit of the costs.
+
+    Examples
+    --------
+    >>> from skroute.metrics import Savings
+    >>> Savings.__doc__.splitlines()[0]
+    'Result of :func:`savings` or :func:`off_policy_savings`.'
+    """
+
+    cost: float
+    quality: float
+    seconds: float
+    compared: list
+    n_rows: int
+    budget: float
+    billed: bool
+    confidence_level: float
+    cost_unit: str = ""
+
+    def __getitem__(self, reference):
+        """Return the `Saving` of one reference, by its name."""
+        for saving in self.compared:
+            if saving.reference == reference:
+                return saving
+        names = [saving.reference for saving in self.compared]
+        raise KeyError(f"There is no reference {reference!r} among {names!r}.")
+
+    def to_frame(self):
+        """Return the table as a data frame, one row for each reference.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Its index has the names of the router and of the references. Columns are
+            ``cost``, ``quality``, ``seconds``, and ``cost_saved``, ``share_saved``,
+            ``quality_gained`` and ``seconds_saved``, each with its ends ``..._low`` and
+            ``..._high``. They are NaN in the row of the router.
+        """
+        import pandas as pd
+
+        rows = [{"cost": self.cost, "quality": self.quality, "seconds": self.seconds}]
+        for saving in self.compared:
+            row = {
+                "cost": saving.cost,
+                "quality": saving.quality,
+                "seconds": saving.seconds,
+            }
+            for name in _DIFFERENCES:
+                interval = getattr(saving, name)
+                row[name] = interval.estimate
+                row[f"{name}_low"] = interval.low
+                row[f"{name}_high"] = interval.high
+            rows.append(row)
+        names = [_ROUTER, *(saving.reference for saving in self.compared)]
+        return pd.DataFrame(rows, index=names)
+
+    def __repr__(self):
+        unit = f" ({self.cost_unit})" if self.cost_unit else ""
+        cost_name = "cost" if self.billed else "expected cost"
+        has_seconds = not np.isnan(self.seconds)
+        header = ["", cost_name + unit, "quality"]
+        router = [_ROUTER, f"{self.cost:.4g}", f"{self.quality:.4g}"]
+        if has_seconds:
+            header.append("seconds")
+            router.append(f"{self.seconds:.4g}")
+        header += ["router saves", "router's quality"]
+        router += ["", ""]
+        if has_seconds:
+            header.append("router saves seconds")
+            router.append("")
+        lines = [header, router]
+        for saving in self.compared:
+            line = [saving.reference, f"{saving.cost:.4g}", f"{saving.quality:.4g}"]
+            if has_seconds:
+                line.append(f"{saving.seconds:.4g}")
+            line.append(_share_text(saving.share_saved))
+            line.append(_signed_text(saving.quality_gained))
+            if has_seconds:
+                line.append(_signed_text(saving.seconds_saved))
+            lines.append(line)
+        budget = "no budget"
+        if np.isfinite(self.budget):
+            budget = f"a budget of {self.budget:.6g}"
+        title = (
+            f"{self.n_rows} rows, {budget}, means per row; intervals of "
+            f"{self.confidence_level:.0%}, paired by row"
+        )
+        return title + "\n" + _aligned(lines)
+
+    def plot(self, *, ax: Any = None) -> Any:
+        """Draw the share of the cost that is saved and the quality that is gained.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None makes a new figure.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        ax = axes_of(self, ax)
+        for saving in self.compared:
+            share = saving.share_saved
+            gained = saving.quality_gained
+            ax.errorbar(
+                100 * share.estimate,
+                gained.estimate,
+                xerr=_bars(share, factor=100.0),
+                yerr=_bars(gained, factor=1.0),
+                fmt="o",
+                capsize=3,
+                label=f"instead of: {saving.reference}",
+            )
+        ax.axhline(0.0, color="0.6", linestyle="--", linewidth=1)
+        ax.axvline(0.0, color="0.6", linestyle="--", linewidth=1)
+        ax.set(
+            xlabel=f"{'Cost' if self.billed else 'Expected cost'} saved (%)",
+            ylabel="Quality gained",
+            title=f"The router, compared ({self.confidence_level:.0%} intervals)",
+        )
+        ax.legend(loc="best")
+        return ax
+
+
+# Fields of `Saving` that are intervals.
+_DIFFERENCES = ("cost_saved", "share_saved", "quality_gained", "seconds_saved")
+
+
+def _share_text(interval):
+    """Return a share with its interval, as text in per cent."""
+    if np.isnan(interval.estimate):
+        return "-"
+    text = f"{interval.estimate:.1%}"
+    if not np.isnan(interval.low):
+        text += f" [{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
+    return text
+
+
+def _signed_text(interval):
+    """Return a difference with its sign and its interval, as text."""
+    if np.isnan(interval.estimate):
+        return "-"
+    text = f"{interval.estimate:+.4f}"
+    if not np.isnan(interval.low):
+        text += f" [{interval.low:+.4f}, {interval.high:+.4f}]"
+    return text
+
+
+def _aligned(lines):
+    """Return lines of cells as text, the first column to the left, others right."""
+    widths = [max(len(cell) for cell in column) for column in zip(*lines)]
+    texts = []
+    for first, *others in lines:
+        cells = [first.ljust(widths[0])]
+        for cell, width in zip(others, widths[1:]):
+            cells.append(cell.rjust(width))
+        texts.append("  ".join(cells).rstrip())
+    return "\n".join(texts)
+
+
+def _bars(interval, *, factor):
+    """Return the lengths of an interval below and above its estimate, shape (2, 1)."""
+    lengths = [
+        interval.estimate - interval.low,
+        interval.high - interval.estimate,
+    ]
+    return factor * np.array(lengths)[:, np.newaxis]
+
+
+# Rows with every outcome --------------------------------------------------------------
+
+
+class Contender(NamedTuple):
+    """Outcomes of a router or of a reference on each row.
+
+    Attributes
+    ----------
+    cost, quality, seconds : ndarray of shape (n_rows,)
+        `seconds` is NaN if seconds were not given.
+    """
+
+    cost: NDArray[np.float64]
+    quality: NDArray[np.float64]
+    seconds: NDArray[np.float64]
+
+
+@validate_params({"cost_unit": [str], **RESAMPLING}, prefer_skip_nested_validation=True)
+def savings(
+    estimator: Any,
+    X: Any,
+    y: ArrayLike,
+    *,
+    costs: Any = None,
+    seconds: Any = None,
+    today: Any = None,
+    budget: float | None = None,
+    row_quality: Any = None,
+    cost_unit: str = "",
+    confidence_level: float = 0.95,
+    n_resamples: int = 1000,
+    random_state: Any = 0,
+    **params: Any,
+) -> Savings:
+    """Compute what a fitted router saves on held-out rows, with paired intervals.
+
+    The router is compared with the answers of today, the best single choice, and the
+    random mix of single choices that costs as much as the router. All are evaluated on
+    the same rows, and the intervals are those of the difference on a row. An estimator
+    without single choices is compared with itself without a budget.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted router or certified router, a pipeline that ends with one, or a search
+        over one of these.
+
+    X : array-like of shape (n_samples, n_features)
+        Rows that the estimator has not been fitted on.
+
+    y : array-like of shape (n_samples,) or (n_samples, n_columns)
+        True answers, or the quality of each choice on each row, all known.
+
+    costs : {array-like, dataframe} of shape (n_samples, n_choices), default=None
+        Bills of each choice on each row, as in :func:`accuracy_cost_curve`. None takes
+        the costs that the estimator reports.
+
+    seconds : {array-like, dataframe} of shape (n_samples, n_choices), default=None
+        Time that each choice takes on each row. None leaves times out.
+
+    today : str or array-like of shape (n_samples,), default=None
+        The choice that answers all rows today, or each row: names of single choices.
+        None leaves this reference out.
+
+    budget : float, default=None
+        Mean cost per sample. None takes the estimator's own.
+
+    row_quality : callable, default=None
+        As in :func:`accuracy_cost_curve`.
+
+    cost_unit : str, default=""
+        Unit of the costs, for the printed table.
+
+    confidence_level, n_resamples, random_state
+        As in :func:`bootstrap_interval`. They do not include the variation between fits
+        of the router.
+
+    **params : keyword arguments
+        Further arguments of ``predict_routed``.
+
+    Returns
+    -------
+    Savings
+        It prints as a table. ``to_frame()`` returns it as a data frame, and ``plot()``
+        draws it. ``result["random mix at equal cost"]`` is one of its rows.
+
+    Raises
+    ------
+    ValueError
+        If outcomes are not known, a budget is not feasible, or `today` has a name that
+        is not a single choice.
+
+    TypeError
+        If the costs of the estimator are fixed, and `costs` or `seconds` is given.
+
+    See Also
+    --------
+    off_policy_savings : The same for a log of one answer per request.
+    accuracy_cost_curve : Quality and cost at many budgets.
+
+    Notes
+    -----
+    The best single choice is the best one on the rows of `fit`, by ``mean_quality_``,
+    if the estimator has it. Otherwise it is the best one on these rows, which favours
+    it.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import Ridge
+    >>> from skroute.datasets import make_routing_problem
+    >>> from skroute.metrics import savings
+    >>> from skroute.routing import BudgetRouter
+    >>> problem = make_routing_problem(2000, n_models=3, n_features=2, random_state=0)
+    >>> X, Q = problem.data, problem.quality
+    >>> router = BudgetRouter(Ridge(), costs=problem.costs, budget=0.4)
+    >>> router = router.fit(X[:1000], Q[:1000])
+    >>> saved = savings(router, X[1000:], Q[1000:], n_resamples=100)
+    >>> saved["random mix at equal cost"].quality_gained.low > 0
+    True
+    >>> print(saved)  # doctest: +ELLIPSIS
+    1000 rows, a budget of 0.4, means per row; intervals of 95%, paired by row
+    ...
+    """
+    check_rows_match(X=X, y=y, costs=costs, seconds=seconds, **params)
+    sweep = BudgetSweep(estimator, X, y, row_quality=row_quality, costs=costs, **params)
+    call = sweep.router.make_call(budget, **sweep.params)
+    outcomes = sweep.outcomes(call.budget)
+    router = Contender(
+        cost=outcomes.cost,
+        quality=check_all_known(outcomes.quality[:, np.newaxis], "y")[:, 0],
+        seconds=_seconds_of(sweep, sweep.router.plan(sweep.X, call), seconds),
+    )
+    references = _references(sweep, call, today=today, seconds=seconds)
+    return _compare(
+        router,
+        references,
+        budget=call.budget,
+        billed=outcomes.billed,
+        cost_unit=cost_unit,
+        confidence_level=confidence_level,
+        n_resamples=n_resamples,
+        random_state=random_state,
+    )
+
+
+class References(NamedTuple):
+    """Outcomes that a router is compared with, on the same rows.
+
+    Attributes
+    ----------
+    named : dict from str to Contender
+        References with an outcome on each row.
+    singles : Contender or None
+        Outcomes of all single choices, each of shape (n_rows, n_singles), for the
+        random mix. None if there are no single choices.
+    """
+
+    named: dict[str, Contender]
+    singles: Contender | None
+
+
+def _seconds_of(sweep, plan, seconds):
+    """Return the time of each row of a plan, NaN if no seconds were given."""
+    n_rows = len(plan.route)
+    if seconds is None:
+        return np.full(n_rows, np.nan)
+    # A bill is linear in the table. The bill of zeros is the cost of deciding.
+    seconds = _as_matrix(seconds)
+    zeros = seconds * 0
+    return sweep.router.bill(plan, seconds) - sweep.router.bill(plan, zeros)
+
+
+def _as_matrix(table):
+    """Return a list of rows as an array. Frames and arrays stay as they are."""
+    return table if hasattr(table, "shape") else np.asarray(table, dtype=np.float64)
+
+
+def _references(sweep, call, *, today, seconds):
+    """Return the references of a router (`References`).
+
+    Parameters
+    ----------
+    sweep : BudgetSweep
+    call : Call
+        The call of the router.
+    today, seconds
+        As in :func:`savings`.
+    """
+    singles = sweep.single_choices()
+    if not singles.names:
+        if today is not None:
+            raise ValueError(
+                f"today={today!r} must name single choices, but "
+                f"{type(sweep.router).__name__} has none."
+            )
+        unlimited = sweep.outcomes(np.inf)
+        plan = sweep.router.plan(
+            sweep.X, sweep.router.make_call(np.inf, **sweep.params)
+        )
+        reference = Contender(
+            unlimited.cost, unlimited.quality, _seconds_of(sweep, plan, seconds)
+        )
+        return References({_UNLIMITED: reference}, singles=None)
+    check_all_known(singles.quality, "y")
+    times = np.full(singles.cost.shape, np.nan)
+    if seconds is not None:
+        for k, name in enumerate(singles.names):
+            if name in sweep.router.single_choices_:
+                plan = sweep.router.plan_single(sweep.X, name, call)
+                times[:, k] = _seconds_of(sweep, plan, seconds)
+            else:
+                # Abstaining takes no time.
+                times[:, k] = 0.0
+    all_singles = Contender(singles.cost, singles.quality, times)
+    named = {}
+    if today is not None:
+        label, columns = _columns_of_today(today, singles.names, sweep.n_rows)
+        rows = np.arange(sweep.n_rows)
+        named[label] = Contender(*(table[rows, columns] for table in all_singles))
+    best = _best_single(sweep.router, singles)
+    named[f"best single choice: {singles.names[best]}"] = Contender(
+        *(table[:, best] for table in all_singles)
+    )
+    return References(named, all_singles)
+
+
+def _columns_of_today(today, names, n_rows):
+    """Return the name of the reference, and the position of each row's choice today.
+
+    Parameters
+    ----------
+    today : str or array-like of shape (n_rows,)
+    names : list of str
+        The single choices.
+    n_rows : int
+
+    Returns
+    -------
+    label : str
+    columns : ndarray of shape (n_rows,), dtype=int64
+    """
+    if isinstance(today, str):
+        label = f"today: {today}"
+        choices = np.full(n_rows, today, dtype=object)
+    else:
+        label = "today"
+        choices = np.asarray(today, dtype=object)
+    if choices.shape != (n_rows,):
+        raise ValueError(
+            f"today must be a name or have one name for each of {n_rows} rows, got "
+            f"shape {choices.shape}."
+        )
+    positions = {name: position for position, name in enumerate(names)}
+    unknown = [name for name in choices if str(name) not in positions]
+    if unknown:
+        raise ValueError(
+            f"today has {unknown[0]!r}, which is not one of the single choices "
+            f"{names!r}."
+        )
+    return label, np.array([positions[str(name)] for name in choices])
+
+
+def _best_single(router, singles):
+    """Return the position of the best single choice, if possible by the rows of fit."""
+    # A certified router has no means of its own, but the estimator inside has.
+    means = getattr(getattr(router, "estimator_", router), "mean_quality_", None)
+    names = list(router.single_choices_)
+    if means is None or list(router.choices_)[: len(names)] != names:
+        means = singles.quality.mean(axis=0)
+    # Abstaining may follow the models, and is not a single choice here.
+    means = np.asarray(means)[: len(names)]
+    return int(np.argmax(np.where(np.isnan(means), -np.inf, means)))
+
+
+def _compare(
+    router,
+    references,
+    *,
+    budget,
+    billed,
+    cost_unit,
+    confidence_level,
+    n_resamples,
+    random_state,
+):
+    """Return the differences of a router and its references (`Savings`)."""
+    arrays = list(router)
+    for reference in references.named.values():
+        arrays.extend(reference)
+    names = list(references.named)
+    if references.singles is not None:
+        arrays.extend(references.singles)
+        names.append(_MIX)
+    results = intervals(
+        partial(_numbers_of_references, n_named=len(references.named)),
+        arrays,
+        confidence_level=confidence_level,
+        n_resamples=n_resamples,
+        random_state=random_state,
+    )
+    compared = []
+    for position, name in enumerate(names):
+        start = position * _N_NUMBERS
+        numbers = results[start : start + _N_NUMBERS]
+        means = [interval.estimate for interval in numbers[:3]]
+        compared.append(Saving(name, *means, *numbers[3:]))
+    return Savings(
+        cost=float(router.cost.mean()),
+        quality=float(router.quality.mean()),
+        seconds=float(router.seconds.mean()),
+        compared=compared,
+        n_rows=len(router.cost),
+        budget=float(budget),
+        billed=billed,
+        confidence_level=confidence_level,
+        cost_unit=cost_unit,
+    )
+
+
+# Numbers of each reference: cost, quality, seconds, and the four differences.
+_N_NUMBERS = 3 + len(_DIFFERENCES)
+
+
+def _numbers_of_references(cost, quality, seconds, *means, n_named):
+    """Return the numbers of all references from means over rows.
+
+    Parameters
+    ----------
+    cost, quality, seconds : float
+        Means of the router.
+    *means : float or ndarray of shape (n_singles,)
+        Cost, quality and seconds of each named reference. After them, if there are any,
+        those of the single choices.
+    n_named : int
+        Number of named references.
+
+    Returns
+    -------
+    ndarray of shape (n_references, _N_NUMBERS)
+    """
+    router = Contender(cost, quality, seconds)
+    table = []
+    for position in range(n_named):
+        reference = Contender(*means[3 * position : 3 * position + 3])
+        table.append(_numbers(router, reference))
+    if len(means) > 3 * n_named:
+        singles = Contender(*means[3 * n_named :])
+        table.append(_numbers(router, _mix_of(singles, cost)))
+    return np.array(table)
+
+
+def _numbers(router, reference):
+    """Return the numbers of one reference, in the order of the fields of `Saving`."""
+    cost_saved = reference.cost - router.cost
+    share_saved = np.nan
+    if reference.cost > 0:
+        share_saved = cost_saved / reference.cost
+    return [
+        *reference,
+        cost_saved,
+        share_saved,
+        router.quality - reference.quality,
+        reference.seconds - router.seconds,
+    ]
+
+
+def _mix_of(singles, cost):
+    """Return the mean outcomes of the best random mix of a mean cost (`Contender`).
+
+    Parameters
+    ----------
+    singles : Contender
+        Means of the single choices, each of shape (n_singles,).
+    cost : float
+        Mean cost of the mix. NaN is returned if it is below that of the cheapest
+        choice.
+    """
+    mix = random_mix(singles.cost, singles.quality)
+    if cost < mix.cost[0] and not np.isclose(cost, mix.cost[0]):
+        return Contender(np.nan, np.nan, np.nan)
+    # The mix never spends more than its best corner costs.
+    cost = float(np.clip(cost, mix.cost[0], mix.cost[-1]))
+    quality = float(np.interp(cost, mix.cost, mix.quality))
+    seconds_of_corners = []
+    for corner_cost, corner_quality in zip(mix.cost, mix.quality):
+        distance = np.abs(singles.cost - corner_cost)
+        distance += np.abs(singles.quality - corner_quality)
+        seconds_of_corners.append(singles.seconds[np.argmin(distance)])
+    seconds = float(np.interp(cost, mix.cost, seconds_of_corners))
+    return Contender(cost, quality, seconds)
+
+
+# Logs of one answer per request -------------------------------------------------------
+
+
+@validate_params(
+    {
+        "cost_unit": [str],
+        "confidence_level": [Interval(Real, 0.0, 1.0, closed="neither")],
+        "cv": [Interval(Integral, 2, None, closed="left")],
+    },
+    prefer_skip_nested_validation=True,
+)
+def off_policy_savings(
+    estimator: Any,
+    X: Any,
+    q: ArrayLike,
+    *,
+    choice: ArrayLike,
+    costs: ArrayLike,
+    propensity: ArrayLike | None = None,
+    seconds: ArrayLike | None = None,
+    budget: float | None = None,
+    cost_unit: str = "",
+    confidence_level: float = 0.95,
+    cv: int = 5,
+    **params: Any,
+) -> Savings:
+    """Compute what a router would have saved on a log of one answer per request.
+
+    The reference is the rule that wrote the log, whose outcomes are known. The
+    difference on each row is estimated doubly robustly. Its error is much smaller than
+    that of the router's value in :func:`off_policy_curve`, because the rows on which
+    router and log agree cancel.
+
+    Parameters
+    ----------
+    estimator, X, q, choice, propensity, confidence_level, cv
+        As in :func:`off_policy_curve`.
+
+    costs : array-like of shape (n_samples,)
+        Bill of the answer that was given.
+
+    seconds : array-like of shape (n_samples,), default=None
+        Time that the answer took. None leaves times out.
+
+    budget : float, default=None
+        Mean cost per sample. None takes the estimator's own.
+
+    cost_unit : str, default=""
+        Unit of the costs, for the printed table.
+
+    **params : keyword arguments
+        Further arguments of ``route``.
+
+    Returns
+    -------
+    Savings
+        With one reference, ``"rule of the log"``.
+
+    Raises
+    ------
+    ValueError
+        If the log has no overlap with the router. Also for values and shapes that a log
+        cannot have.
+
+    See Also
+    --------
+    savings : The same where the outcomes of all choices are known.
+
+    Notes
+    -----
+    The term of a row is the model's value of the router's choice, plus the error of the
+    model on the logged answer times its weight where both agree, minus the logged
+    outcome. Rows of unknown quality are left out. Intervals are those of
+    :func:`off_policy_curve`.
+
+    References
+    ----------
+    .. [1] M. Dudik, J. Langford, L. Li, "Doubly Robust Policy Evaluation and Learning",
+       ICML 2011, equation 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skroute.datasets import make_routing_problem
+    >>> from skroute.metrics import off_policy_savings
+    >>> from skroute.routing import BudgetRouter
+    >>> problem = make_routing_problem(3000, n_models=2, n_features=2, random_state=0)
+    >>> X, Q = problem.data, problem.quality
+    >>> router = BudgetRouter(costs=problem.costs, budget=0.5).fit(X[:1000], Q[:1000])
+    >>> rows = np.arange(2000)
+    >>> choice = np.random.default_rng(0).integers(0, 2, 2000)
+    >>> saved = off_policy_savings(
+    ...     router,
+    ...     X[1000:],
+    ...     Q[1000:][rows, choice],
+    ...     choice=choice,
+    ...     costs=np.asarray(problem.costs)[choice],
+    ...     propensity=np.full(2000, 0.5),
+    ... )
+    >>> saved["rule of the log"].quality_gained.low > 0
+    True
+    """
+    check_rows_match(
+        X=X,
+        q=q,
+        choice=choice,
+        propensity=propensity,
+        costs=costs,
+        seconds=seconds,
+        **params,
+    )
+    if costs is None:
+        raise ValueError(
+            "costs must have the bill of each answer, array-like of shape "
+            f"({num_samples(X)},), got None."
+        )
+    router, X = find_router(estimator, X)
+    names = [str(name) for name in router.choices_]
+    log = read_log(
+        names, num_samples(X), q=q, choice=choice, propensity=propensity, costs=costs
+    )
+    call = router.make_call(budget, **params)
+    evaluation = prepare_evaluation(
+        X,
+        log,
+        routes=[router.plan(X, call).route],
+        limits=np.array([call.budget]),
+        names=names,
+        cv=cv,
+        confidence_level=confidence_level,
+    )
+    rows = evaluation.decisions.rows
+    logged_cost = log.cost[rows]
+    logged_quality = log.quality[rows]
+    cost_terms = evaluation.doubly_robust_terms(log.cost, is_ratio=True)
+    quality_terms = evaluation.doubly_robust_terms(log.quality)
+    logged_seconds = np.full(len(rows), np.nan)
+    second_terms = logged_seconds
+    if seconds is not None:
+        all_seconds = check_numbers(seconds, "seconds", shape=log.cost.shape, low=0.0)
+        logged_seconds = all_seconds[rows]
+        second_terms = evaluation.doubly_robust_terms(all_seconds, is_ratio=True)
+    mean_cost = logged_cost.mean()
+    share_terms = np.full(len(rows), np.nan)
+    if mean_cost > 0:
+        share = 1 - cost_terms.mean() / mean_cost
+        # The influence of a row on the ratio of two means, around the ratio itself.
+        share_terms = share + ((1 - share) * logged_cost - cost_terms) / mean_cost
+    saving = Saving(
+        _LOG_RULE,
+        cost=float(mean_cost),
+        quality=float(logged_quality.mean()),
+        seconds=float(logged_seconds.mean()),
+        cost_saved=_interval_of(evaluation, logged_cost - cost_terms),
+        share_saved=_interval_of(evaluation, share_terms),
+        quality_gained=_interval_of(evaluation, quality_terms - logged_quality),
+        seconds_saved=_interval_of(evaluation, logged_seconds - second_terms),
+    )
+    return Savings(
+        cost=float(cost_terms.mean()),
+        quality=float(quality_terms.mean()),
+        seconds=float(second_terms.mean()),
+        compared=[saving],
+        n_rows=len(rows),
+        budget=float(call.budget),
+        billed=True,
+        confidence_level=confidence_level,
+        cost_unit=cost_unit,
+    )
+
+
+def _interval_of(evaluation, terms):
+    """Return the mean of the terms of rows, with its interval (`BootstrapInterval`).
+
+    NaN terms, which are not known, have a mean of NaN.
+    """
+    n_rows = len(terms)
+    if np.isnan(terms).any():
+        return BootstrapInterval(np.nan, np.nan, np.nan, np.nan, n_rows)
+    mean = terms.mean()
+    estimate = with_interval(
+        MeanEstimate(
+            estimate=mean,
+            standard_error=terms.std(ddof=1) / np.sqrt(n_rows),
+            skewness=skewness(terms - mean),
+        ),
+        degrees=evaluation.decisions.effective_sizes()[0] - 1,
+        confidence_level=evaluation.confidence_level,
+    )
+    return BootstrapInterval(
+        estimate=float(estimate.estimate),
+        low=float(estimate.low),
+        high=float(estimate.high),
+        standard_error=float(estimate.standard_error),
+        n_samples=n_rows,
+    )

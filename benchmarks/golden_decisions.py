@@ -566,11 +566,7 @@ def cascade_case(read, given_order):
             request_id=np.arange(len(new)),
         )
         found[f"{position} route"] = routed.route
-        # The names are those of the first record: the cost that decided was "cost".
         found[f"{position} cost"] = routed.cost
-        if routed.quoted_cost is not None:
-            found[f"{position} cost"] = routed.quoted_cost
-            found[f"{position} expected cost"] = routed.cost
     return found | validation(router)
 
 

@@ -16,8 +16,18 @@ from sklearn.pipeline import Pipeline
 from skroute.assignment import Rule, assignment_path, choose_at_price, solve_assignment
 from skroute.base import Plan, affords, check_affordable, note_failure
 from skroute.routing.parts._estimates import MAX_PARTS, predict_matrix, rows_and_others
+from skroute.routing.parts._limits import (
+    AmountTables,
+    LimitedLog,
+    Limits,
+    dual_of_log,
+    least_amount,
+    learn_limit_rule,
+    order_limits,
+)
 from skroute.routing.parts._log import with_last
 from skroute.utils._compat import Real, num_samples
+from skroute.utils._row_hash import even_draws
 from skroute.utils._statistics import standard_error
 from skroute.utils._tolerances import ROUNDING, TIE
 
@@ -139,6 +149,8 @@ class GroupPath(NamedTuple):
     ----------
     rows : ndarray of shape (n_rows_of_group,), dtype=int64
         Positions of the rows of the group.
+    others : ndarray of shape (n_other_rows,), dtype=int64
+        Positions of the rows of the other groups.
     path : AssignmentPath
         Price of each budget, by the other groups.
     price_floors : tuple of two floats
@@ -146,6 +158,7 @@ class GroupPath(NamedTuple):
     """
 
     rows: np.ndarray
+    others: np.ndarray
     path: Any
     price_floors: tuple
 
@@ -294,6 +307,10 @@ class Policy:
     trusts_estimates : bool, default=True
         If True, a larger budget is spent without a test where held-out gains are as
         estimated.
+    amounts : AmountTables, default=None
+        Further amounts of each choice. None if the log has none.
+    limits : Limits, default=None
+        Limits in addition to the budget. None if there are none.
     """
 
     estimator: Any
@@ -317,6 +334,8 @@ class Policy:
     abstain_quality: float | None = None
     columns: np.ndarray | None = None
     trusts_estimates: bool = True
+    amounts: AmountTables | None = None
+    limits: Limits | None = None
     # Restricted policies by their choices, and the last correction.
     _cache: dict = field(default_factory=dict, repr=False)
 
@@ -391,9 +410,34 @@ class Policy:
                 table = getattr(self, name)
                 if table is not None:
                     tables[name] = np.ascontiguousarray(table[..., positions])
+            if self.amounts is not None:
+                tables["amounts"] = self.amounts.restricted(positions)
             columns = self.kept[positions]
             self._cache[key] = replace(self, **tables, columns=columns, _cache={})
         return self._cache[key]
+
+    def limited(self, limits):
+        """Return the policy with other limits in addition to the budget.
+
+        Parameters
+        ----------
+        limits : Limits or None
+            None has no limits but the budget.
+
+        Returns
+        -------
+        Policy
+            The policy itself if it has these limits. The last other policy is cached.
+        """
+        key = None if limits is None else limits.key
+        own_key = None if self.limits is None else self.limits.key
+        if key == own_key:
+            return self
+        cached = self._cache.get("limited")
+        if cached is None or cached[0] != key:
+            cached = (key, replace(self, limits=limits, _cache={}))
+            self._cache["limited"] = cached
+        return cached[1]
 
     @property
     def paid(self):
@@ -433,8 +477,146 @@ class Policy:
 
     @property
     def least(self):
-        """Mean cost of the cheapest plan, deciding included."""
-        return float(self.path.budgets[0]) + self.deciding
+        """Mean cost of the cheapest plan within the limits, deciding included."""
+        return self._least_choices + self.deciding
+
+    @cached_property
+    def _least_choices(self):
+        """Mean cost of the cheapest plan within the limits, without deciding."""
+        least = float(self.path.budgets[0])
+        if self.limits is None:
+            return least
+        # Any budget: only the limits next to it count.
+        order = self._limit_order(budget=0.0)
+        floor_with_budget, _ = self.price_floors
+        dual = self._dual_function(order, floor_with_budget, group=None)
+        return max(least, least_amount(dual, order, limit=0))
+
+    # Several limits -------------------------------------------------------------------
+
+    def _limit_order(self, budget):
+        """Return the limits in the order of their prices (`LimitOrder`).
+
+        `budget` does not include deciding.
+        """
+        return order_limits(
+            self.limits, budget=budget, amounts=self._amounts_or_none, kept=self.kept
+        )
+
+    @property
+    def _amounts_or_none(self):
+        """The amounts of the log, tables without an amount if there are none."""
+        if self.amounts is not None:
+            return self.amounts
+        n_rows, n_choices = self.quality.shape
+        return AmountTables(
+            [], np.empty((0, n_rows, n_choices)), np.empty((0, n_choices))
+        )
+
+    def _dual_function(self, order, price_floor, group):
+        """Return the dual function of the limits on the log (`DualFunction`).
+
+        It is cached, because its plans serve all budgets.
+
+        Parameters
+        ----------
+        order : LimitOrder
+        price_floor : float
+        group : GroupPath or None
+            A group of rows that is left out. None takes all rows.
+        """
+        position = None if group is None else int(group.rows[0])
+        key = ("dual", position, order.has_budget, price_floor)
+        if key not in self._cache:
+            values, planned = self._decided_as_new
+            paid = self.paid
+            amounts = self._amounts_or_none
+            weight = self.weight
+            if group is not None:
+                rows = group.rows
+                others = group.others
+                values = self._as_group(self.estimate, self.by_fold, rows)[others]
+                values = values - self.penalty
+                planned = self._as_group(self.planned, self.planned_by_fold, rows)
+                planned = of_rows(planned, others)
+                paid = of_rows(paid, others)
+                amounts = amounts._replace(realised=amounts.realised[:, others])
+                weight = None if weight is None else weight[others]
+            log = LimitedLog(values, planned, paid, amounts, weight)
+            self._cache[key] = dual_of_log(log, order, price_floor)
+        return self._cache[key]
+
+    def limit_rule(self, budget, group=None):
+        """Return the prices of a mean budget and of the limits (`LimitRule`).
+
+        Parameters
+        ----------
+        budget : float
+            Mean cost per row, deciding included.
+        group : GroupPath, default=None
+            A group of rows that the prices do not depend on. None takes all rows.
+
+        Raises
+        ------
+        ValueError
+            If the limits exclude each other.
+        """
+        floors = self.price_floors if group is None else group.price_floors
+        floor_with_budget, floor_without_budget = floors
+        spendable = budget
+        price_floor = floor_without_budget
+        if budget != np.inf:
+            spendable = (1 - self.margin) * (budget - self.deciding)
+            price_floor = floor_with_budget
+        order = self._limit_order(spendable)
+        dual = self._dual_function(order, price_floor, group)
+        return learn_limit_rule(
+            # The other groups may need a little more than all rows do.
+            dual, order, price_floor, must_hold=group is None
+        )
+
+    def _choices_at(self, budget, values, costs, *, group=None, draw=None):
+        """Return the choices of rows that are decided alone at a budget (`Choices`).
+
+        Parameters
+        ----------
+        budget : float
+            Mean cost per row, deciding included.
+        values : ndarray of shape (n_rows, n_choices)
+            With several limits, NaN where a row may not get a choice.
+        costs : ndarray of shape (n_choices,) or (n_rows, n_choices)
+        group : GroupPath, default=None
+            As in `limit_rule`.
+        draw : callable, default=None
+            As in `decide`. Tied rows are left open with one limit, and drawn with
+            several. None spreads the draws evenly.
+        """
+        if self.limits is None:
+            rule = self.rule(budget)
+            if group is not None:
+                rule = self.rule(budget, group.path, group.price_floors)
+            return choose_by_rule(values, costs, rule)
+        rule = self._cached_limit_rule(budget, group)
+        n_rows = len(values)
+        if len(rule.prices.shares) == 1:
+            # One plan divides no row.
+            draws = np.zeros(n_rows)
+        elif draw is None:
+            draws = even_draws(np.arange(n_rows, dtype=np.uint64))
+        else:
+            draws = draw(np.arange(n_rows))
+        route = rule.decide(values, costs, self._amounts_or_none.planned, draws)
+        return Choices(route, route, np.zeros(n_rows))
+
+    def _cached_limit_rule(self, budget, group):
+        """Return `limit_rule`. The rule of the last budget of each group is cached."""
+        position = None if group is None else int(group.rows[0])
+        key = ("limit rule", position)
+        cached = self._cache.get(key)
+        if cached is None or cached[0] != budget:
+            cached = (budget, self.limit_rule(budget, group))
+            self._cache[key] = cached
+        return cached[1]
 
     @cached_property
     def _priced_decisions(self):
@@ -626,8 +808,11 @@ class Policy:
         worth = estimates - self.penalty  # (n_rows, n_choices)
         values = worth
         stand_in = None
-        if allowed is not None:
+        if allowed is not None and self.limits is None:
             values, costs, stand_in = stand_ins(values, costs, allowed)
+        elif allowed is not None:
+            # A choice without a value is not made.
+            values = np.where(allowed, values, np.nan)
         are_costs_estimated = self.realised is not None and not costs_given
         least = self.least
         # The mean cost of one row alone is not a budget's mean.
@@ -647,7 +832,7 @@ class Policy:
                 values, costs, budget, room=max(room, least - self.deciding)
             )
         rows = np.arange(len(values))
-        if allowed is not None:
+        if stand_in is not None:
             route = np.where(allowed[rows, route], route, stand_in)
 
         quoted_cost = np.broadcast_to(costs, values.shape)[rows, route]
@@ -665,7 +850,7 @@ class Policy:
 
     def _route_online(self, values, costs, budget, draw):
         """Return the choice of each row, decided alone at the price of the budget."""
-        route, high, share = choose_by_rule(values, costs, self.rule(budget))
+        route, high, share = self._choices_at(budget, values, costs, draw=draw)
         tied = np.flatnonzero(share)
         if len(tied):
             takes_high = tied[draw(tied) < share[tied]]
@@ -712,7 +897,14 @@ class Policy:
                 weight,
             )
             floors = self._floors_without(self._group_of_row[rows[0]])
-            group_paths.append(GroupPath(rows, path, floors))
+            group_paths.append(
+                GroupPath(
+                    rows=rows,
+                    others=others,
+                    path=path,
+                    price_floors=floors,
+                )
+            )
         return group_paths
 
     def _as_group(self, table, by_fold, rows):
@@ -764,8 +956,9 @@ class Policy:
         )
         for group in self._group_paths:
             rows = group.rows
-            rule = self.rule(budget, group.path, group.price_floors)
-            decided = choose_by_rule(values[rows], of_rows(self.planned, rows), rule)
+            decided = self._choices_at(
+                budget, values[rows], of_rows(self.planned, rows), group=group
+            )
             choices.low[rows] = decided.low
             choices.high[rows] = decided.high
             choices.share[rows] = decided.share
@@ -781,7 +974,7 @@ class Policy:
         """
         validation = self.validate(budget)
         values, planned = self._decided_as_new
-        as_new = choose_by_rule(values, planned, self.rule(budget))
+        as_new = self._choices_at(budget, values, planned)
         paid = np.broadcast_to(self.paid, self.quality.shape)
         quality_se = self._error_of_mean(validation.quality, as_new.mean(self.quality))
         cost_se = self._error_of_mean(
@@ -803,7 +996,7 @@ class Policy:
     @cached_property
     def curve(self):
         """Budgets between the cheapest and the best plan, and their validations."""
-        low = self.path.budgets[0] + self.deciding
+        low = self.least
         high = self.path.budgets[-1] + self.deciding
         budgets = np.unique(np.linspace(low, high, _N_CURVE))
         return budgets, [self.validate(float(budget)) for budget in budgets]
@@ -820,8 +1013,7 @@ class Policy:
         cached = self._cache.get("correction")
         if cached is None or cached[0] != budget:
             values, planned = self._decided_as_new
-            rule = self.rule(max(budget, self.least))
-            choices = choose_by_rule(values, planned, rule)
+            choices = self._choices_at(max(budget, self.least), values, planned)
             cached = (budget, self._correction_of(choices))
             self._cache["correction"] = cached
         return cached[1]

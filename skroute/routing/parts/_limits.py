@@ -1,0 +1,491 @@
+"""Limits in addition to the budget: means of further amounts, and capacities.
+
+A log has one table for each amount, such as seconds, or 1 where a row is slow. Amounts
+are known only after a call. Rows are therefore decided by the mean amount of each
+choice, and the prices are learned so that the amounts in the log meet the limits.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skroute.assignment import solve_assignment
+from skroute.assignment._dual import (
+    ConflictError,
+    DualFunction,
+    LimitPrices,
+    choose_by_mixture,
+)
+from skroute.base import CallParameter
+from skroute.routing.parts._log import check_matrix
+from skroute.utils._frames import column_keys
+from skroute.utils._named import by_label, in_order
+from skroute.utils._validation import is_amount
+
+LIMITS = CallParameter(
+    "limits",
+    "mapping from str to float, default=None",
+    """Largest mean per row of each amount, in addition to the budget. None takes the
+    constructor's. Names are those of ``amounts`` in `fit`.""",
+)
+CAPACITIES = CallParameter(
+    "capacities",
+    "mapping from str to float, default=None",
+    """Largest share of the rows of each choice. None takes the constructor's.""",
+)
+# The name of the budget among the limits.
+BUDGET_NAME = "budget"
+
+
+class AmountTables(NamedTuple):
+    """Further amounts of each choice, such as seconds, next to its cost.
+
+    Attributes
+    ----------
+    names : list of str
+    realised : ndarray of shape (n_amounts, n_rows, n_choices)
+        Amounts in the log. An unknown amount is the mean of its choice.
+    planned : ndarray of shape (n_amounts, n_choices)
+        Mean amount of each choice, by which rows are decided.
+    """
+
+    names: list
+    realised: np.ndarray
+    planned: np.ndarray
+
+    def with_abstaining(self):
+        """Return the tables with one more choice, which takes nothing."""
+        return AmountTables(
+            self.names,
+            np.pad(self.realised, ((0, 0), (0, 0), (0, 1))),
+            np.pad(self.planned, ((0, 0), (0, 1))),
+        )
+
+    def restricted(self, positions):
+        """Return the tables of some choices, by their positions."""
+        return AmountTables(
+            self.names, self.realised[:, :, positions], self.planned[:, positions]
+        )
+
+
+def read_amounts(amounts, names, *, n_rows, named, weight=None):
+    """Return the amounts of a log, or None if there are none.
+
+    Parameters
+    ----------
+    amounts : mapping, dataframe or None
+        For each amount a table (n_rows, n_choices), or one number for each choice. A
+        frame has two levels of columns: amounts and choices.
+    names : list of str
+        The choices.
+    n_rows : int
+    named : bool
+        True if the choices have names. Columns of a frame are then read by name.
+    weight : ndarray of shape (n_rows,), default=None
+        Weights of the rows. None weights all alike.
+
+    Returns
+    -------
+    AmountTables or None
+    """
+    if amounts is None:
+        return None
+    by_name = _tables_by_name(amounts)
+    tables = []
+    for name, table in by_name.items():
+        tables.append(_read_table(name, table, names, n_rows=n_rows, named=named))
+    realised = np.array(tables)  # (n_amounts, n_rows, n_choices)
+    is_known = ~np.isnan(realised)
+    row_weight = np.ones(n_rows) if weight is None else weight
+    known_weight = is_known * row_weight[:, np.newaxis]
+    totals = (known_weight * np.where(is_known, realised, 0.0)).sum(axis=1)
+    planned = totals / known_weight.sum(axis=1)
+    realised = np.where(is_known, realised, planned[:, np.newaxis, :])
+    return AmountTables(list(by_name), realised, planned)
+
+
+def _tables_by_name(amounts):
+    """Return the table of each amount by its name, as the user gave them."""
+    columns = getattr(amounts, "columns", None)
+    if columns is not None and getattr(columns, "nlevels", 1) == 2:
+        by_name = {}
+        for name in columns.get_level_values(0).unique():
+            by_name[str(name)] = amounts[name]
+        return by_name
+    if not isinstance(amounts, Mapping) or not amounts:
+        raise ValueError(
+            "amounts must be a mapping from the name of an amount to a table with one "
+            "column for each choice, or a frame with two levels of columns (amount, "
+            f"choice), got {type(amounts).__name__}."
+        )
+    by_name = {str(name): table for name, table in amounts.items()}
+    if BUDGET_NAME in by_name:
+        raise ValueError(
+            f"amounts must not have the name {BUDGET_NAME!r}, which is the limit on "
+            "the cost."
+        )
+    return by_name
+
+
+def _read_table(name, table, names, *, n_rows, named):
+    """Return one amount of all rows and choices, (n_rows, n_choices); NaN is unknown.
+
+    The parameters are those of `read_amounts`.
+    """
+    label = f"amounts of {name!r}"
+    numbers = by_label(table)
+    if isinstance(numbers, Mapping):
+        _check_names(label, numbers, names)
+        numbers = {str(choice): number for choice, number in numbers.items()}
+        table = [numbers[choice] for choice in names]
+    elif column_keys(table) is not None and named:
+        table = in_order(table, names, label)
+    values = check_matrix(table, label, allow_nan=True)
+    if values.shape == (len(names), 1) and np.ndim(table) == 1:
+        values = np.tile(values.T, (n_rows, 1))
+    if values.shape != (n_rows, len(names)):
+        raise ValueError(
+            f"{label} must have one column for each of {names!r} and one row for each "
+            f"of {n_rows} rows, or one number for each choice, got shape "
+            f"{np.shape(table)}."
+        )
+    if not np.isfinite(values[~np.isnan(values)]).all() or (values < 0).any():
+        raise ValueError(
+            f"{label} must be finite numbers that are not negative, or NaN where an "
+            "amount is not known."
+        )
+    is_unknown = np.isnan(values).all(axis=0)
+    if is_unknown.any():
+        raise ValueError(
+            f"{label} are NaN, not known, on every row for "
+            f"{names[int(np.argmax(is_unknown))]!r}. Give at least one."
+        )
+    return values
+
+
+def _check_names(label, mapping, names):
+    """Raise an error unless a mapping has an entry for each of some names."""
+    entries = [str(name) for name in mapping]
+    if sorted(entries) != sorted(names):
+        raise ValueError(
+            f"{label} must have an entry for each of {names!r}, got {entries!r}."
+        )
+
+
+class Limits(NamedTuple):
+    """Limits of a call in addition to the budget.
+
+    Attributes
+    ----------
+    means : dict from str to float
+        Largest mean of an amount, by its name.
+    capacities : dict from str to float
+        Largest share of the rows of a choice, by its name.
+    positions : dict from str to int
+        Position of each choice with a capacity among the choices of the log.
+    """
+
+    means: dict
+    capacities: dict
+    positions: dict
+
+    @property
+    def key(self):
+        """Hashable value that equal limits share."""
+        return tuple(self.means.items()), tuple(self.capacities.items())
+
+
+def check_limits(limits, capacities, *, amounts, choices):
+    """Return the limits of a call, or None if there are none.
+
+    Parameters
+    ----------
+    limits, capacities : mapping or None
+        As the user gave them.
+    amounts : AmountTables or None
+        Those of the log.
+    choices : list of str
+
+    Returns
+    -------
+    Limits or None
+    """
+    amount_names = [] if amounts is None else amounts.names
+    means = {}
+    for name, most in _as_mapping("limits", limits).items():
+        if name not in amount_names:
+            raise ValueError(
+                f"limits names {name!r}, which is not one of the amounts that fit was "
+                f"given, {amount_names!r}. Give fit amounts={{{name!r}: table}}."
+            )
+        if not is_amount(most):
+            raise ValueError(
+                f"limits of {name!r} must be a finite number that is not negative, "
+                f"got {most!r}."
+            )
+        means[name] = float(most)
+    shares = {}
+    for name, share in _as_mapping("capacities", capacities).items():
+        if name not in choices:
+            raise ValueError(
+                f"capacities names {name!r}, which is not one of the choices "
+                f"{choices!r}."
+            )
+        if not (is_amount(share) and share <= 1):
+            raise ValueError(
+                f"capacities of {name!r} must be a share of the rows from 0 to 1, got "
+                f"{share!r}."
+            )
+        shares[name] = float(share)
+    if not means and not shares:
+        return None
+    positions = {name: choices.index(name) for name in shares}
+    return Limits(means, shares, positions)
+
+
+def _as_mapping(name, values):
+    """Return a mapping with text keys, empty for None. `name` is the parameter."""
+    values = by_label(values)
+    if values is None:
+        return {}
+    if not isinstance(values, Mapping):
+        raise ValueError(
+            f"{name} must be a mapping from name to number, got {values!r}."
+        )
+    return {str(key): value for key, value in values.items()}
+
+
+# Learning -----------------------------------------------------------------------------
+
+
+class LimitOrder(NamedTuple):
+    """The limits of a policy in the order of their prices: budget, means, capacities.
+
+    Attributes
+    ----------
+    names : list of str
+    most : ndarray of shape (n_limits,)
+        The limits. That of the budget does not include deciding.
+    has_budget : bool
+        True if the first limit is the budget.
+    amount_positions : ndarray of int
+        The limited amounts, among all amounts of the log.
+    capacity_choice : ndarray of int
+        The choices that have a capacity, among the choices of the policy.
+    """
+
+    names: list
+    most: np.ndarray
+    has_budget: bool
+    amount_positions: np.ndarray
+    capacity_choice: np.ndarray
+
+
+def order_limits(limits, *, budget, amounts, kept):
+    """Return the limits of a policy in the order of their prices (`LimitOrder`).
+
+    Parameters
+    ----------
+    limits : Limits
+    budget : float
+        Mean cost per row, without deciding. Infinity is no limit.
+    amounts : AmountTables
+    kept : ndarray of int
+        Positions of the choices of the policy among those of the log. Capacities of
+        other choices have no effect.
+    """
+    has_budget = bool(np.isfinite(budget))
+    names = [BUDGET_NAME] if has_budget else []
+    most = [budget] if has_budget else []
+    amount_positions = []
+    for name, largest_mean in limits.means.items():
+        names.append(name)
+        most.append(largest_mean)
+        amount_positions.append(amounts.names.index(name))
+    capacity_choice = []
+    for name, share in limits.capacities.items():
+        choice = np.flatnonzero(kept == limits.positions[name])
+        if len(choice):
+            names.append(f"share of {name}")
+            most.append(share)
+            capacity_choice.append(int(choice[0]))
+    return LimitOrder(
+        names=names,
+        most=np.array(most, dtype=np.float64),
+        has_budget=has_budget,
+        amount_positions=np.array(amount_positions, dtype=np.int64),
+        capacity_choice=np.array(capacity_choice, dtype=np.int64),
+    )
+
+
+class LimitRule(NamedTuple):
+    """The prices of a budget and of further limits, learned from a log.
+
+    Attributes
+    ----------
+    prices : LimitPrices
+        In the order of `order`.
+    order : LimitOrder
+    price_floor : float
+        Smallest price of the cost. The price of the budget is added to it.
+    dual : DualFunction
+        The plans that were looked at.
+    """
+
+    prices: LimitPrices
+    order: LimitOrder
+    price_floor: float
+    dual: DualFunction
+
+    @property
+    def budget_price(self):
+        """Price of the cost: the floor, and the price of the budget if there is one."""
+        if not self.order.has_budget:
+            return self.price_floor
+        return self.price_floor + float(self.prices.prices[0])
+
+    def decide(self, values, costs, planned_amounts, draws):
+        """Return the choice of each row, decided alone.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_rows, n_choices)
+            NaN where a row may not get a choice.
+        costs : ndarray of shape (n_choices,) or (n_rows, n_choices)
+            Costs that decide.
+        planned_amounts : ndarray of shape (n_amounts, n_choices)
+            Amounts that decide.
+        draws : ndarray of shape (n_rows,)
+            A uniform number for each row, which divides ties.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,), dtype=int64
+        """
+        costs = np.broadcast_to(costs, values.shape)
+        return choose_by_mixture(
+            self.prices,
+            values - self.price_floor * costs,
+            _stacked(costs, planned_amounts, self.order),
+            draws,
+            costs=costs,
+            capacity_choice=self.order.capacity_choice,
+        )
+
+
+def _stacked(costs, amounts, order):
+    """Return the limited amounts of each row, (n_rows, n_means, n_choices).
+
+    Parameters
+    ----------
+    costs : ndarray of shape (n_rows, n_choices)
+        Left out if there is no budget.
+    amounts : ndarray of shape (n_amounts, n_choices) or (n_amounts, n_rows, n_choices)
+        All amounts of the log.
+    order : LimitOrder
+    """
+    tables = [costs] if order.has_budget else []
+    for position in order.amount_positions:
+        tables.append(np.broadcast_to(amounts[position], costs.shape))
+    if not tables:
+        # Capacities alone.
+        return np.empty((len(costs), 0, costs.shape[1]))
+    return np.stack(tables, axis=1)
+
+
+class LimitedLog(NamedTuple):
+    """The tables of a log from which prices of limits are learned.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_rows, n_choices)
+        Estimated quality less the penalty.
+    planned, paid : ndarray of shape (n_choices,) or (n_rows, n_choices)
+        Costs that decide, and the bills.
+    amounts : AmountTables
+    weight : ndarray of shape (n_rows,) or None
+    """
+
+    values: np.ndarray
+    planned: np.ndarray
+    paid: np.ndarray
+    amounts: AmountTables
+    weight: Any
+
+
+def dual_of_log(log, order, price_floor):
+    """Return the dual function of the limits on a log (`DualFunction`).
+
+    Parameters
+    ----------
+    log : LimitedLog
+    order : LimitOrder
+        Its limits have no effect, so that the function serves all limits on the same
+        amounts.
+    price_floor : float
+        Smallest price of the cost.
+    """
+    planned = np.broadcast_to(log.planned, log.values.shape)
+    paid = np.broadcast_to(log.paid, log.values.shape)
+    return DualFunction(
+        log.values - price_floor * planned,
+        _stacked(planned, log.amounts.planned, order),
+        costs=planned,
+        capacity_choice=order.capacity_choice,
+        weight=log.weight,
+        realised=_stacked(paid, log.amounts.realised, order),
+    )
+
+
+def learn_limit_rule(dual, order, price_floor, *, must_hold=True):
+    """Return the prices at which the means of a log meet the limits (`LimitRule`).
+
+    Parameters
+    ----------
+    dual : DualFunction
+        From `dual_of_log`.
+    order : LimitOrder
+    price_floor : float
+    must_hold : bool, default=True
+        If False, limits that exclude each other get prices at a cap, so that the most
+        exceeded limits count most.
+
+    Raises
+    ------
+    ValueError
+        If `must_hold` and the limits exclude each other.
+    """
+    try:
+        prices = dual.prices_for(order.most)
+    except ConflictError as error:
+        if must_hold:
+            raise ValueError(conflict_message(error, order.names)) from None
+        prices = dual.prices_left(order.most)
+    return LimitRule(prices, order, float(price_floor), dual)
+
+
+def least_amount(dual, order, *, limit):
+    """Return the least mean of one limit that the other limits leave possible.
+
+    Parameters
+    ----------
+    dual : DualFunction
+    order : LimitOrder
+    limit : int
+        Position of the limit.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        If the other limits exclude each other.
+    """
+    least = dual.least(limit, order.most)
+    if not np.isfinite(least):
+        error = ConflictError(dual, order.most)
+        raise ValueError(conflict_message(error, order.names))
+    return least

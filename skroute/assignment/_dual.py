@@ -1,0 +1,854 @@
+r"""The dual function of several limits, and its minimum by cutting planes.
+
+A problem has values :math:`v_{jk}` and amounts :math:`a_{rjk}` whose means must not
+exceed :math:`b_r`. With prices :math:`p \ge 0` the dual function
+
+.. math::
+
+    g(p) = \frac1n \sum_j \max_k \Bigl( v_{jk} - \sum_r p_r a_{rjk} \Bigr)
+        + \sum_r p_r b_r
+
+is an upper bound on the mean value of all plans within the limits. Its minimum is the
+optimum of the linear relaxation. It is convex and piecewise linear: the plan that is
+best at some prices bounds the sum from below at all other prices (a cut). A cut does
+not depend on the limits. The cuts of one call of a `DualFunction` therefore serve all
+later calls.
+
+The values get a factor :math:`q`, the value price. With :math:`q = 1` the minimum is
+that of the problem. With :math:`q = 0` a negative minimum proves that no plan meets the
+limits. With :math:`q = 0` and a fixed price of 1 of one limit, the minimum is minus the
+least amount of this limit that the other limits leave possible.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skroute.utils._tolerances import TIE
+
+# Prices inside are in units of the mean spread of a row's values per mean spread of its
+# amounts, so that usual prices are about 1. The first search is below this price.
+_FIRST_CAP = 10.0
+
+# Factor by which the cap grows if the minimum is at the cap.
+_CAP_GROWTH = 10.0
+
+# Number of times that the cap grows. Prices of 1e7 only differ by what rows with a
+# spread of 1e-7 of the mean spread do.
+_MAX_GROWTHS = 6
+
+# A minimum within this share of its cap is at the cap.
+_NEAR_CAP = 0.99
+
+# The next plan is asked for half-way between the best prices so far and the minimum of
+# the cuts ("in-out"). Alone, the minimum of the cuts jumps far, and the best prices
+# move slowly.
+_TOWARDS_BEST = 0.5
+
+# The search ends at this distance of the dual function from the minimum of its cuts, in
+# units of the mean spread of a row's values. A hundredth of the gap that is asked of
+# 10,000 rows.
+_TOLERANCE = 1e-7
+
+# As `_TOLERANCE`, where the question is if a minimum of exact 0 is negative.
+_CONFLICT_TOLERANCE = 1e-10
+
+# A minimum below this is a proof of a conflict, in mean spreads of the amounts of a
+# row. Ten times `_CONFLICT_TOLERANCE`.
+_CONFLICT = -1e-9
+
+# Largest number of plans of a search. Usual are 10 to 90, so that the search ended long
+# before.
+_MAX_PLANS = 2000
+
+# Plans with a smaller share in the minimum do not count: the tolerance of HiGHS.
+_LEAST_SHARE = 1e-9
+
+# The prices of the mixed plans are moved by this share of the way from the minimum to
+# the prices at which the plan was best. It breaks ties, and changes nothing else.
+_APART = 1e-6
+
+# Number of corrections of the limits on the deciding amounts, so that the limits on the
+# realised amounts hold. Three or four are usual.
+_MAX_CORRECTIONS = 8
+
+# Relative to a limit: the realised mean is as near as this after the corrections. A
+# tenth of the sampling noise of some 100,000 rows.
+_CORRECTED = 2e-3
+
+# Tolerances of HiGHS for the model of cuts. Its numbers are about 1.
+_FEASIBILITY = 1e-10
+
+
+class LimitPrices(NamedTuple):
+    """Prices of several limits, and the plans that are mixed at them.
+
+    Attributes
+    ----------
+    prices : ndarray of shape (n_limits,)
+        Value per unit of the amount at the margin. 0 for a limit that does not bind.
+    bound : float
+        No plan within the limits has a larger mean value.
+    points : ndarray of shape (n_mixed, n_limits)
+        Prices of the mixed plans. They differ from `prices` by so little that only tied
+        rows are decided differently.
+    shares : ndarray of shape (n_mixed,)
+        Share of each plan in the mixture. Their sum is 1.
+    n_plans : int
+        Number of plans that the search looked at.
+    """
+
+    prices: np.ndarray
+    bound: float
+    points: np.ndarray
+    shares: np.ndarray
+    n_plans: int
+
+
+class Search(NamedTuple):
+    """The question that a search of the minimum answers, in the units inside.
+
+    Attributes
+    ----------
+    value : float
+        The value price.
+    most : ndarray of shape (n_limits,)
+        The limits.
+    lower, upper : ndarray of shape (n_limits,)
+        Bounds of the prices.
+    """
+
+    value: float
+    most: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+
+
+class Minimum(NamedTuple):
+    """The minimum of the dual function, or of its cuts, in the units inside.
+
+    Attributes
+    ----------
+    prices : ndarray of shape (n_limits,)
+    height : float
+        The dual function at these prices.
+    cuts : ndarray of shape (n_mixed,), dtype=int64
+        The cuts that are mixed at the minimum.
+    shares : ndarray of shape (n_mixed,)
+        Their shares, with a sum of 1.
+    n_plans : int
+        Number of plans that were looked at. 0 for a minimum of the cuts.
+    """
+
+    prices: np.ndarray
+    height: float
+    cuts: np.ndarray
+    shares: np.ndarray
+    n_plans: int
+
+
+class CutModel:
+    """The cuts of a dual function, and the linear program of their minimum.
+
+    It has no data: a stream keeps it and asks for the prices of what is left.
+
+    Parameters
+    ----------
+    n_limits : int
+
+    Attributes
+    ----------
+    gains : list of float
+        Mean gain of each plan.
+    used : list of ndarray of shape (n_limits,)
+        Mean amounts of each plan.
+    points : list of ndarray of shape (1 + n_limits,)
+        The value price and the prices at which each plan was best.
+    """
+
+    def __init__(self, n_limits):
+        self.n_limits = n_limits
+        self.gains = []
+        self.used = []
+        self.points = []
+        # The object of HiGHS, made at the first use. None before, and in a copy.
+        self._program = None
+
+    def __getstate__(self):
+        """Return the state without the object of HiGHS, which cannot be pickled."""
+        return {**self.__dict__, "_program": None}
+
+    def __len__(self):
+        """Return the number of cuts."""
+        return len(self.gains)
+
+    def add(self, gain, used, value, prices):
+        """Add the cut of a plan that is best at a value price and prices."""
+        self.gains.append(gain)
+        self.used.append(used)
+        self.points.append(np.append(value, prices))
+        if self._program is not None:
+            self._add_row(gain, used)
+
+    def lowest(self, search):
+        """Return the `Minimum` of the cuts. There must be a cut."""
+        if self._program is None:
+            self._start_program()
+        program = self._program
+        columns = np.arange(self.n_limits + 1, dtype=np.int32)
+        lower = np.append(search.value, search.lower)
+        upper = np.append(search.value, search.upper)
+        program.changeColsBounds(len(columns), columns, lower, upper)
+        objective = np.append(0.0, search.most)
+        program.changeColsCost(len(columns), columns, objective)
+        self._run()
+        solution = program.getSolution()
+        shares = np.array(solution.row_dual)
+        cuts = np.flatnonzero(shares > _LEAST_SHARE)
+        return Minimum(
+            prices=np.array(solution.col_value)[1:-1],
+            height=program.getInfo().objective_function_value,
+            cuts=cuts,
+            shares=shares[cuts] / shares[cuts].sum(),
+            n_plans=0,
+        )
+
+    def _start_program(self):
+        """Make the linear program, with all cuts.
+
+        Its columns are the value price, the prices and the height. The height is at
+        least that of each cut.
+        """
+        import highspy
+
+        program = highspy.Highs()
+        program.setOptionValue("output_flag", False)
+        # More threads cost more than they save on some hundred numbers.
+        program.setOptionValue("threads", 1)
+        program.setOptionValue("primal_feasibility_tolerance", _FEASIBILITY)
+        program.setOptionValue("dual_feasibility_tolerance", _FEASIBILITY)
+        n_columns = self.n_limits + 2
+        lower = np.zeros(n_columns)
+        # The height may have any sign.
+        lower[-1] = -highspy.kHighsInf
+        program.addVars(n_columns, lower, np.full(n_columns, highspy.kHighsInf))
+        program.changeColCost(n_columns - 1, 1.0)
+        self._program = program
+        for gain, used in zip(self.gains, self.used):
+            self._add_row(gain, used)
+
+    def _add_row(self, gain, used):
+        """Add ``height >= value * gain - prices @ used`` to the program."""
+        n_columns = self.n_limits + 2
+        columns = np.arange(n_columns, dtype=np.int32)
+        coefficients = np.concatenate(([-gain], used, [1.0]))
+        # No upper bound.
+        self._program.addRow(0.0, np.inf, n_columns, columns, coefficients)
+
+    def _run(self):
+        """Solve the program, from the last basis, or anew if that fails."""
+        import highspy
+
+        program = self._program
+        program.run()
+        if program.getModelStatus() == highspy.HighsModelStatus.kOptimal:
+            return
+        program.clearSolver()
+        program.run()
+        status = program.getModelStatus()
+        if status != highspy.HighsModelStatus.kOptimal:
+            raise RuntimeError(
+                "HiGHS found no prices of the limits: "
+                f"{program.modelStatusToString(status)}. Give values and amounts in "
+                "units in which they are about 1."
+            )
+
+
+class DualFunction:
+    """The dual function of several limits on one table of values.
+
+    The limits are in this order everywhere: means of amounts, shares of rows by choice
+    (capacities), floors of the mean value on segments. A floor ``f`` is a limit
+    ``-f`` on minus the mean value. The choice rule is the largest value less the sum of
+    price times amount, with ties to the cheaper choice.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows, n_choices)
+        Value of each choice. NaN or infinity if a row may not get a choice.
+    amounts : ndarray of shape (n_rows, n_means, n_choices)
+        Amounts that the rows are decided by. NaN or infinity as in `values`.
+    costs : ndarray of shape (n_rows, n_choices) or (1, n_choices)
+        Costs that break ties.
+    capacity_choice : array-like of shape (n_capacities,), dtype=int
+        The choices with a capacity.
+    segment : ndarray of shape (n_rows,), dtype=int64, default=None
+        Index of the floor that a row counts for, or `NO_SEGMENT`. None has no floors.
+    n_floors : int, default=0
+    weight : ndarray of shape (n_rows,), default=None
+        Weights of the rows. None weights all rows alike.
+    realised : ndarray of shape (n_rows, n_means, n_choices), default=None
+        Amounts whose means are limited, if `amounts` are estimates of them. None takes
+        `amounts`.
+
+    Attributes
+    ----------
+    tables : PricedTables
+    cuts : CutModel
+        The plans so far, in the units inside.
+    units : ndarray of shape (n_limits,)
+        Size of each amount inside: its mean spread within a row.
+    value_unit : float
+        Size of a value inside.
+    """
+
+    def __init__(
+        self,
+        values,
+        amounts,
+        *,
+        costs,
+        capacity_choice=(),
+        segment=None,
+        n_floors=0,
+        weight=None,
+        realised=None,
+    ):
+        tables, tops = priced_tables(
+            values,
+            amounts,
+            costs=costs,
+            capacity_choice=capacity_choice,
+            segment=segment,
+            n_floors=n_floors,
+            weight=weight,
+        )
+        self.tables = tables
+        self.realised = realised
+        n_rows = len(values)
+        self._mean_top = float(tables.weight @ tops) / n_rows
+        # Gains are below the best value of a row. A limit on minus the gains of a
+        # segment is therefore higher by the segment's mean best value.
+        weighted_top = tables.weight * tops
+        in_segment = tables.segment >= 0
+        top_of_segment = np.bincount(
+            tables.segment[in_segment],
+            weights=weighted_top[in_segment],
+            minlength=n_floors,
+        )
+        mean_tops = top_of_segment / (n_rows * tables.segment_share)
+        self.n_means = len(tables.amounts)
+        self.n_capacities = len(tables.capacity_choice)
+        self.n_limits = self.n_means + self.n_capacities + n_floors
+        n_without_offset = self.n_means + self.n_capacities
+        self.offsets = np.concatenate((np.zeros(n_without_offset), mean_tops))
+        self.value_unit = _mean_spread(tables.gains, tables)
+        unit_of_means = [
+            _mean_spread(amount, tables) for amount in tables.amounts
+        ]
+        self.units = np.concatenate(
+            (
+                unit_of_means,
+                np.ones(self.n_capacities),
+                np.full(n_floors, self.value_unit),
+            )
+        )
+        self.cuts = CutModel(self.n_limits)
+
+    # Plans ----------------------------------------------------------------------------
+
+    def plan_at(self, prices):
+        """Return the best choice of each row at prices, an array (n_rows,)."""
+        choices, _ = self._decide(1.0, np.asarray(prices, dtype=np.float64))
+        return choices
+
+    def means_of(self, choices):
+        """Return the mean value of a plan and its means of all limits (n_limits,)."""
+        gain, used = self._use(choices)
+        return self._mean_top + gain, used - self.offsets
+
+    def losses_at(self, prices):
+        """Return what each choice loses at the prices, shape (n_rows, n_choices)."""
+        from skroute.assignment import _limit_kernels
+
+        losses = np.empty(self.tables.gains.T.shape)
+        _limit_kernels.losses_at_prices(
+            self.tables, self._prices(1.0, np.asarray(prices, np.float64)), losses
+        )
+        return losses
+
+    def _prices(self, value, prices):
+        """Return prices (n_limits,) as the kernels take them (`Prices`)."""
+        return kernel_prices(
+            value,
+            prices,
+            n_means=self.n_means,
+            capacity_choice=self.tables.capacity_choice,
+            n_choices=len(self.tables.gains),
+        )
+
+    def _decide(self, value, prices):
+        """Return the plan at prices, and the mean of the largest net values."""
+        from skroute.assignment import _limit_kernels
+
+        n_rows = len(self.tables.weight)
+        choices = np.empty(n_rows, np.int64)
+        # The kernel writes into `choices`.
+        total = _limit_kernels.plan_at_prices(
+            self.tables, self._prices(value, prices), TIE, choices
+        )
+        return choices, total / n_rows
+
+    def _use(self, choices):
+        """Return the mean gain of a plan, and its mean use of all limits."""
+        from skroute.assignment import _limit_kernels
+
+        used = np.empty(self.n_limits)
+        # The kernel writes into `used`.
+        gain = _limit_kernels.use_of_plan(self.tables, choices, used)
+        return gain / len(choices), used / len(choices)
+
+    # Prices ---------------------------------------------------------------------------
+
+    def prices_for(self, most):
+        """Return the prices of limits, with the mixture of plans that meets them.
+
+        Parameters
+        ----------
+        most : array-like of shape (n_limits,)
+            The largest mean of each amount. With `realised`, the means of the realised
+            amounts, and `bound` is that of the limits on the deciding amounts.
+
+        Returns
+        -------
+        LimitPrices
+
+        Raises
+        ------
+        ConflictError
+            If the limits exclude each other.
+        """
+        most = np.asarray(most, dtype=np.float64)
+        limit_prices = self._prices_of_planned(most)
+        if self.realised is None:
+            return limit_prices
+        return self._corrected_prices(most, limit_prices)
+
+    def prices_left(self, most):
+        """Return the prices of limits by the present cuts alone.
+
+        No plan is looked at, so that it takes some tens of microseconds. This is for a
+        stream, whose limits are what is left of each for the rows to come.
+
+        Parameters
+        ----------
+        most : array-like of shape (n_limits,)
+            The limits on the deciding amounts. If they exclude each other, the prices
+            are at a cap, and the most exceeded limits count most.
+
+        Returns
+        -------
+        LimitPrices
+        """
+        inside = self._inside(np.asarray(most, dtype=np.float64))
+        minimum = self.cuts.lowest(self._search(inside, cap=_FIRST_CAP))
+        return self._outside(minimum, minimum.prices)
+
+    def _prices_of_planned(self, most):
+        """Return the `LimitPrices` of limits on the deciding amounts."""
+        inside = self._inside(most)
+        cap = _FIRST_CAP
+        minimum, model_prices = self._minimise(self._search(inside, cap))
+        n_plans = minimum.n_plans
+        for growth in range(_MAX_GROWTHS):
+            if (minimum.prices <= _NEAR_CAP * cap).all():
+                break
+            # The dual function has no minimum if the limits exclude each other.
+            if growth == 0 and self.are_in_conflict(most):
+                raise ConflictError(self, most)
+            cap *= _CAP_GROWTH
+            minimum, model_prices = self._minimise(self._search(inside, cap))
+            n_plans += minimum.n_plans
+        return self._outside(minimum._replace(n_plans=n_plans), model_prices)
+
+    def _corrected_prices(self, most, limit_prices):
+        """Return the prices at which the realised means meet the limits.
+
+        A choice is made partly because its amount was underestimated, so that realised
+        means are above the deciding ones. The limits on the deciding means are moved by
+        what the realised means miss.
+
+        Parameters
+        ----------
+        most : ndarray of shape (n_limits,)
+        limit_prices : LimitPrices
+            Those of `most` as limits on the deciding means.
+        """
+        planned = most.copy()
+        n_plans = limit_prices.n_plans
+        for _ in range(_MAX_CORRECTIONS):
+            missing = most - self.realised_means(limit_prices)
+            # A slack limit stays where it is. It may not be exceeded either.
+            matters = (limit_prices.prices > 0) | (missing < 0)
+            missing = np.where(matters, missing, 0.0)
+            if (np.abs(missing) <= _CORRECTED * np.abs(most)).all():
+                break
+            planned = planned + missing
+            try:
+                limit_prices = self._prices_of_planned(planned)
+            except ConflictError:
+                # The realised limit is below what any plan has. The last prices, which
+                # are the nearest, stay.
+                break
+            n_plans += limit_prices.n_plans
+        return limit_prices._replace(n_plans=n_plans)
+
+    def realised_means(self, limit_prices):
+        """Return the means of all limits under a mixture of plans, shape (n_limits,).
+
+        They are those of the realised amounts, if there are any.
+        """
+        n_rows = len(self.tables.weight)
+        rows = np.arange(n_rows)
+        means = np.zeros(self.n_limits)
+        for point, share in zip(limit_prices.points, limit_prices.shares):
+            choices = self.plan_at(point)
+            _, plan_means = self.means_of(choices)
+            if self.realised is not None:
+                amounts = self.realised[rows, :, choices]  # (n_rows, n_means)
+                plan_means[: self.n_means] = self.tables.weight @ amounts / n_rows
+            means += share * plan_means
+        return means
+
+    # Conflicts ------------------------------------------------------------------------
+
+    def are_in_conflict(self, most, limits=None):
+        """Return True if no mixture of plans meets the limits.
+
+        Parameters
+        ----------
+        most : array-like of shape (n_limits,)
+            The limits on the deciding amounts.
+        limits : sequence of int, default=None
+            Indices of the limits that count. None takes all.
+        """
+        return len(self._conflict_prices(most, limits)) > 0
+
+    def conflict(self, most):
+        """Return the indices of limits that exclude each other, an empty list if none.
+
+        They are minimal: the limits that are left without any of them can be met.
+        """
+        proof = self._conflict_prices(most, None)
+        # Limits without a price are not needed for the proof.
+        core = [int(limit) for limit in np.flatnonzero(proof > 0)]
+        for limit in list(core):
+            rest = [other for other in core if other != limit]
+            if rest and self.are_in_conflict(most, rest):
+                core = rest
+        return core
+
+    def least(self, limit, most):
+        """Return the least mean of one limit that the other limits leave possible.
+
+        Parameters
+        ----------
+        limit : int
+            Index of the limit.
+        most : array-like of shape (n_limits,)
+            The limits on the deciding amounts. That of `limit` has no effect.
+
+        Returns
+        -------
+        float
+            It is that of a mixture of plans. Infinity if the other limits exclude each
+            other, so that no value of this limit is enough.
+        """
+        most = np.asarray(most, dtype=np.float64)
+        others = [other for other in range(self.n_limits) if other != limit]
+        if others and self.are_in_conflict(most, others):
+            return np.inf
+        inside = self._inside(most)
+        # The amount itself is the objective, at the fixed price of 1.
+        inside[limit] = 0.0
+        cap = _FIRST_CAP
+        for _ in range(_MAX_GROWTHS):
+            lower = np.zeros(self.n_limits)
+            upper = np.full(self.n_limits, cap)
+            lower[limit] = 1.0
+            upper[limit] = 1.0
+            minimum, _ = self._minimise(Search(0.0, inside, lower, upper))
+            if (minimum.prices[others] <= _NEAR_CAP * cap).all():
+                break
+            cap *= _CAP_GROWTH
+        return float(-minimum.height * self.units[limit] - self.offsets[limit])
+
+    def _conflict_prices(self, most, limits):
+        """Return prices that prove a conflict of some limits, shape (n_limits,).
+
+        The result is empty if the limits can be met. `limits` is as in
+        `are_in_conflict`.
+        """
+        upper = np.ones(self.n_limits)
+        if limits is not None:
+            upper[:] = 0.0
+            upper[limits] = 1.0
+        inside = self._inside(np.asarray(most, dtype=np.float64))
+        search = Search(0.0, inside, np.zeros(self.n_limits), upper)
+        minimum, _ = self._minimise(
+            search, tolerance=_CONFLICT_TOLERANCE, enough=_CONFLICT
+        )
+        if minimum.height < _CONFLICT:
+            return minimum.prices
+        return np.empty(0)
+
+    # The search -----------------------------------------------------------------------
+
+    def _inside(self, most):
+        """Return limits in the units inside, on gains in place of values."""
+        return (most + self.offsets) / self.units
+
+    def _search(self, inside, cap):
+        """Return the search for the prices of limits below a cap."""
+        lower = np.zeros(self.n_limits)
+        return Search(1.0, inside, lower, np.full(self.n_limits, cap))
+
+    def _look(self, value, prices):
+        """Add the plan at a value price and prices inside to the cuts.
+
+        Returns the height of the dual function there, without the limits.
+        """
+        price_unit = self.value_unit / self.units
+        choices, height = self._decide(value, prices * price_unit)
+        gain, used = self._use(choices)
+        self.cuts.add(gain / self.value_unit, used / self.units, value, prices)
+        return height / self.value_unit
+
+    def _minimise(self, search, *, tolerance=_TOLERANCE, enough=-np.inf):
+        """Minimise the dual function by cutting planes.
+
+        Parameters
+        ----------
+        search : Search
+        tolerance : float
+            Distance from the minimum at which the search ends.
+        enough : float, default=-inf
+            The search ends below this height. -inf searches to the end.
+
+        Returns
+        -------
+        minimum : Minimum
+            The best prices, and the mixture of cuts at the minimum of the cuts.
+        model_prices : ndarray of shape (n_limits,)
+            The prices at the minimum of the cuts, where the mixed plans are tied.
+        """
+        best_height = np.inf
+        best_prices = search.lower
+        prices = search.lower
+        if len(self.cuts):
+            prices = self.cuts.lowest(search).prices
+        n_plans = 0
+        while True:
+            height = self._look(search.value, prices) + prices @ search.most
+            n_plans += 1
+            if height < best_height:
+                best_height = height
+                best_prices = prices
+            model = self.cuts.lowest(search)
+            is_done = best_height - model.height <= tolerance or best_height < enough
+            if is_done or n_plans == _MAX_PLANS:
+                break
+            prices = model.prices + _TOWARDS_BEST * (best_prices - model.prices)
+        minimum = model._replace(
+            prices=best_prices, height=best_height, n_plans=n_plans
+        )
+        return minimum, model.prices
+
+    def _outside(self, minimum, model_prices):
+        """Return a minimum in the units of values and amounts (`LimitPrices`)."""
+        # Plans that are best at their prices and tied at the minimum of the cuts are
+        # best between the two.
+        centre = np.append(1.0, model_prices)
+        plan_points = np.array([self.cuts.points[cut] for cut in minimum.cuts])
+        points = centre + _APART * (plan_points - centre)
+        # The value price of a plan may differ from 1. Only ratios matter.
+        points = points[:, 1:] / points[:, :1]
+        price_unit = self.value_unit / self.units
+        return LimitPrices(
+            prices=minimum.prices * price_unit,
+            bound=self._mean_top + minimum.height * self.value_unit,
+            points=points * price_unit,
+            shares=minimum.shares,
+            n_plans=minimum.n_plans,
+        )
+
+
+class ConflictError(ValueError):
+    """Limits that exclude each other.
+
+    Parameters
+    ----------
+    dual : DualFunction
+    most : ndarray of shape (n_limits,)
+    """
+
+    def __init__(self, dual, most):
+        super().__init__("The limits exclude each other.")
+        self.dual = dual
+        self.most = most
+
+
+def priced_tables(
+    values, amounts, *, costs, capacity_choice, segment, n_floors, weight
+):
+    """Return a problem as the kernels take it.
+
+    The parameters are those of `DualFunction`.
+
+    Returns
+    -------
+    tables : PricedTables
+    tops : ndarray of shape (n_rows,)
+        Value of the best choice of each row.
+    """
+    from skroute.assignment import _limit_kernels
+
+    n_rows = len(values)
+    allowed = np.isfinite(values) & np.isfinite(amounts).all(axis=1)
+    if not allowed.any(axis=1).all():
+        row = int(np.flatnonzero(~allowed.any(axis=1))[0])
+        raise ValueError(
+            f"Row {row} has no choice with a finite value and finite amounts. Each "
+            "row needs one."
+        )
+    tops = np.where(allowed, values, -np.inf).max(axis=1)
+    gains = np.where(allowed, values - tops[:, np.newaxis], 0.0)
+    # Amounts of choices that are not allowed are not read. 0 keeps them finite.
+    amounts = np.where(allowed[:, np.newaxis, :], amounts, 0.0)
+    if weight is None:
+        weight = np.ones(n_rows)
+    weight = weight / weight.mean()
+    if segment is None:
+        segment = np.full(n_rows, _limit_kernels.NO_SEGMENT)
+    in_segment = segment != _limit_kernels.NO_SEGMENT
+    segment_weight = np.bincount(
+        segment[in_segment], weights=weight[in_segment], minlength=n_floors
+    )
+    # The kernels take the rows as the last axis.
+    gains = np.ascontiguousarray(gains.T)
+    amounts = np.ascontiguousarray(amounts.transpose(1, 2, 0), dtype=np.float64)
+    tables = _limit_kernels.PricedTables(
+        gains=gains,
+        allowed=np.ascontiguousarray(allowed.T),
+        costs=np.ascontiguousarray(costs.T, dtype=np.float64),
+        amounts=amounts,
+        capacity_choice=np.asarray(capacity_choice, dtype=np.int64),
+        segment=np.ascontiguousarray(segment, dtype=np.int64),
+        segment_share=segment_weight / n_rows,
+        weight=weight,
+        all_allowed=bool(allowed.all()),
+        largest_gain=float(-gains.min()),
+        largest_amount=np.abs(amounts).max(axis=(1, 2)),
+    )
+    return tables, tops
+
+
+def kernel_prices(value, prices, *, n_means, capacity_choice, n_choices):
+    """Return prices (n_limits,) as the kernels take them.
+
+    Parameters
+    ----------
+    value : float
+        The value price.
+    prices : ndarray of shape (n_limits,)
+        Prices of means, capacities and floors, in this order.
+    n_means : int
+    capacity_choice : ndarray of shape (n_capacities,)
+    n_choices : int
+
+    Returns
+    -------
+    Prices
+    """
+    from skroute.assignment import _limit_kernels
+
+    first_floor = n_means + len(capacity_choice)
+    choice_prices = np.zeros(n_choices)
+    choice_prices[capacity_choice] = prices[n_means:first_floor]
+    return _limit_kernels.Prices(
+        value=float(value),
+        means=prices[:n_means].copy(),
+        choices=choice_prices,
+        floors=prices[first_floor:].copy(),
+    )
+
+
+def _mean_spread(table, tables):
+    """Return the mean difference of the largest and smallest number of a row.
+
+    `table` has shape (n_choices, n_rows). Only allowed choices count. If all numbers of
+    each row are equal, it is the mean absolute number, or 1 if all are 0.
+    """
+    highest = np.where(tables.allowed, table, -np.inf).max(axis=0)
+    lowest = np.where(tables.allowed, table, np.inf).min(axis=0)
+    n_rows = len(highest)
+    spread = float(tables.weight @ (highest - lowest)) / n_rows
+    if spread > 0:
+        return spread
+    size = float(tables.weight @ np.abs(highest)) / n_rows
+    return size if size > 0 else 1.0
+
+
+def choose_by_mixture(
+    limit_prices, values, amounts, draws, *, costs, capacity_choice=()
+):
+    """Decide rows one by one, by the prices of limits that another table had.
+
+    Parameters
+    ----------
+    limit_prices : LimitPrices
+        From `DualFunction.prices_for`. There must be no floors.
+    values : ndarray of shape (n_rows, n_choices)
+        NaN or infinity if a row may not get a choice.
+    amounts : ndarray of shape (n_rows, n_means, n_choices)
+    draws : ndarray of shape (n_rows,)
+        A number in [0, 1) for each row. Uniform numbers divide tied rows by the shares
+        of the mixture.
+    costs : ndarray of shape (n_rows, n_choices) or (1, n_choices)
+        Costs that break ties.
+    capacity_choice : array-like of shape (n_capacities,), dtype=int
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), dtype=int64
+    """
+    from skroute.assignment import _limit_kernels
+
+    tables, _ = priced_tables(
+        values,
+        amounts,
+        costs=costs,
+        capacity_choice=capacity_choice,
+        segment=None,
+        n_floors=0,
+        weight=None,
+    )
+    n_choices, n_rows = tables.gains.shape
+    # The last edge is 1, up to rounding. No draw may be beyond it.
+    edges = np.cumsum(limit_prices.shares)[:-1]
+    plan_of_row = np.searchsorted(edges, draws, side="right")
+    route = np.empty(n_rows, np.int64)
+    choices = np.empty(n_rows, np.int64)
+    for plan in np.unique(plan_of_row):
+        prices = kernel_prices(
+            1.0,
+            limit_prices.points[plan],
+            n_means=len(tables.amounts),
+            capacity_choice=tables.capacity_choice,
+            n_choices=n_choices,
+        )
+        # The kernel writes into `choices`, for all rows.
+        _limit_kernels.plan_at_prices(tables, prices, TIE, choices)
+        is_of_plan = plan_of_row == plan
+        route[is_of_plan] = choices[is_of_plan]
+    return route

@@ -1,0 +1,411 @@
+"""Numba kernels of the assignment problem with several limits.
+
+The rows are decided by prices: the best choice has the largest gain less the sum of
+price times amount. `PricedTables` bundles the arrays that all kernels take.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+# Segment of a row that no floor is about.
+NO_SEGMENT = -1
+
+# Rows that are priced together. Their numbers fit in the cache of a core.
+_BLOCK = 256
+
+# Gains of the local search are in units of the mean spread of a row. A change that
+# gains less is the rounding of sums.
+_LEAST_GAIN = 1e-12
+
+# The local search ends after this number of changes. It usually needs fewer than 30.
+_MAX_CHANGES = 300
+
+# Position of an option that does not exist: the second one of a single change.
+_NO_OPTION = -1
+
+
+class PricedTables(NamedTuple):
+    """A problem with limits, as arrays.
+
+    The rows are the last axis, so that the inner loops run over rows.
+
+    Attributes
+    ----------
+    gains : ndarray of shape (n_choices, n_rows)
+        Value of each choice minus that of the row's best choice. 0 where a choice is
+        not allowed.
+    allowed : ndarray of shape (n_choices, n_rows), dtype=bool
+        The choices that a row may get, at least one.
+    costs : ndarray of shape (n_choices, n_rows) or (n_choices, 1)
+        Costs that break ties. One row if all rows share them.
+    amounts : ndarray of shape (n_means, n_choices, n_rows)
+        Amounts whose means are limited.
+    capacity_choice : ndarray of shape (n_capacities,), dtype=int64
+        The choices whose share of rows is limited.
+    segment : ndarray of shape (n_rows,), dtype=int64
+        Index of the floor that a row counts for, or `NO_SEGMENT`.
+    segment_share : ndarray of shape (n_floors,)
+        Share of the rows, by weight, that each floor is about.
+    weight : ndarray of shape (n_rows,)
+        Weights of the rows, with mean 1.
+    all_allowed : bool
+        True if each row may get each choice.
+    largest_gain : float
+        The largest absolute gain.
+    largest_amount : ndarray of shape (n_means,)
+        The largest absolute amounts.
+    """
+
+    gains: np.ndarray
+    allowed: np.ndarray
+    costs: np.ndarray
+    amounts: np.ndarray
+    capacity_choice: np.ndarray
+    segment: np.ndarray
+    segment_share: np.ndarray
+    weight: np.ndarray
+    all_allowed: bool
+    largest_gain: float
+    largest_amount: np.ndarray
+
+
+class Prices(NamedTuple):
+    """Prices of all limits, in the layout of the kernels.
+
+    Attributes
+    ----------
+    value : float
+        Factor of the gains. 1 for plans, 0 where only the limits matter.
+    means : ndarray of shape (n_means,)
+    choices : ndarray of shape (n_choices,)
+        Price of each choice's share of rows. 0 for a choice without capacity.
+    floors : ndarray of shape (n_floors,)
+    """
+
+    value: float
+    means: np.ndarray
+    choices: np.ndarray
+    floors: np.ndarray
+
+
+@njit(cache=True, nogil=True)
+def floor_factor(tables, prices, row):
+    """Return the price of a row's gain in addition to the value price.
+
+    It is 0 for a row without a floor.
+    """
+    segment = tables.segment[row]
+    if segment == NO_SEGMENT:
+        return 0.0
+    return prices.floors[segment] / tables.segment_share[segment]
+
+
+@njit(cache=True, nogil=True)
+def price_block(tables, prices, start, end, net):
+    """Write what each choice is worth at the prices, for the rows ``start:end``.
+
+    Fills ``net[:, : end - start]`` with the gain less the sum of price times amount,
+    and with -inf where a choice is not allowed.
+    """
+    n_rows = end - start
+    for choice in range(net.shape[0]):
+        row_net = net[choice]
+        gains = tables.gains[choice, start:end]
+        choice_price = prices.choices[choice]
+        for row in range(n_rows):
+            row_net[row] = prices.value * gains[row] - choice_price
+        if prices.floors.shape[0] > 0:
+            for row in range(n_rows):
+                row_net[row] += floor_factor(tables, prices, start + row) * gains[row]
+        for mean in range(tables.amounts.shape[0]):
+            price = prices.means[mean]
+            # Most limits do not bind.
+            if price == 0.0:
+                continue
+            amounts = tables.amounts[mean, choice, start:end]
+            for row in range(n_rows):
+                row_net[row] -= price * amounts[row]
+        if not tables.all_allowed:
+            allowed = tables.allowed[choice, start:end]
+            for row in range(n_rows):
+                if not allowed[row]:
+                    row_net[row] = -np.inf
+
+
+@njit(cache=True, nogil=True)
+def largest_priced(tables, prices):
+    """Return an upper bound of what all prices together take from one choice."""
+    total = prices.choices.max()
+    for mean in range(prices.means.shape[0]):
+        total += prices.means[mean] * tables.largest_amount[mean]
+    largest_floor = 0.0
+    for floor in range(prices.floors.shape[0]):
+        factor = prices.floors[floor] / tables.segment_share[floor]
+        largest_floor = max(largest_floor, factor)
+    return total + largest_floor * tables.largest_gain
+
+
+@njit(cache=True, nogil=True)
+def priced_amount(tables, prices, row, choice):
+    """Return the sum of the absolute priced amounts of one choice of one row."""
+    factor = floor_factor(tables, prices, row)
+    total = prices.choices[choice] + abs(factor * tables.gains[choice, row])
+    for mean in range(prices.means.shape[0]):
+        total += abs(prices.means[mean] * tables.amounts[mean, choice, row])
+    return total
+
+
+@njit(cache=True, nogil=True)
+def cheapest_tied(tables, prices, row, net, top, tolerance):
+    """Return the cheapest choice of a row among those tied with its best one.
+
+    `net` (n_choices,) is what the choices are worth, and `top` the best choice. Two
+    choices are tied if they differ by `tolerance`, relative to their priced amounts.
+    Among tied choices of one cost the larger net value wins, then the smaller index.
+    """
+    # All rows share the costs if there is one row of them.
+    cost_row = 0 if tables.costs.shape[1] == 1 else row
+    top_amount = priced_amount(tables, prices, row, top)
+    best = top
+    for choice in range(net.shape[0]):
+        if not tables.allowed[choice, row]:
+            continue
+        amount = priced_amount(tables, prices, row, choice)
+        if net[choice] < net[top] - tolerance * (top_amount + amount):
+            continue
+        cost = tables.costs[choice, cost_row]
+        best_cost = tables.costs[best, cost_row]
+        if cost < best_cost or (cost == best_cost and net[choice] > net[best]):
+            best = choice
+    return best
+
+
+@njit(cache=True, nogil=True)
+def plan_at_prices(tables, prices, tolerance, choices):
+    """Write the best choice of each row at the prices into `choices` (n_rows,) int64.
+
+    Ties go to the cheaper choice, as `cheapest_tied` says. Returns the weighted sum of
+    the largest net values.
+    """
+    n_choices, n_rows = tables.gains.shape
+    net = np.empty((n_choices, _BLOCK))
+    top_net = np.empty(_BLOCK)
+    n_near = np.empty(_BLOCK, np.int64)
+    # No two choices are tied that differ by more.
+    widest_tie = 2.0 * tolerance * largest_priced(tables, prices)
+    total = 0.0
+    for start in range(0, n_rows, _BLOCK):
+        end = min(start + _BLOCK, n_rows)
+        price_block(tables, prices, start, end, net)
+        block_choices = choices[start:end]
+        for row in range(end - start):
+            top_net[row] = net[0, row]
+            block_choices[row] = 0
+        for choice in range(1, n_choices):
+            row_net = net[choice]
+            for row in range(end - start):
+                if row_net[row] > top_net[row]:
+                    top_net[row] = row_net[row]
+                    block_choices[row] = choice
+        n_near[:] = 0
+        for choice in range(n_choices):
+            row_net = net[choice]
+            for row in range(end - start):
+                n_near[row] += row_net[row] >= top_net[row] - widest_tie
+        for row in range(end - start):
+            total += tables.weight[start + row] * top_net[row]
+            # The best choice is near itself.
+            if n_near[row] > 1:
+                block_choices[row] = cheapest_tied(
+                    tables,
+                    prices,
+                    start + row,
+                    net[:, row],
+                    block_choices[row],
+                    tolerance,
+                )
+    return total
+
+
+@njit(cache=True, nogil=True)
+def use_of_plan(tables, choices, used):
+    """Write what a plan uses of each limit into `used`, as weighted sums over the rows.
+
+    `used` (n_means + n_capacities + n_floors,) has the means, the capacities and the
+    floors, in this order. A floor is the negative sum of the gains of its segment,
+    divided by the segment's share. Returns the weighted sum of the gains.
+    """
+    n_means = tables.amounts.shape[0]
+    n_capacities = tables.capacity_choice.shape[0]
+    first_floor = n_means + n_capacities
+    used[:] = 0.0
+    weight_of_choice = np.zeros(tables.gains.shape[0])
+    total_gain = 0.0
+    for row in range(choices.shape[0]):
+        choice = choices[row]
+        weight = tables.weight[row]
+        weight_of_choice[choice] += weight
+        gain = weight * tables.gains[choice, row]
+        total_gain += gain
+        for mean in range(n_means):
+            used[mean] += weight * tables.amounts[mean, choice, row]
+        segment = tables.segment[row]
+        if segment != NO_SEGMENT:
+            used[first_floor + segment] -= gain
+    for capacity in range(n_capacities):
+        used[n_means + capacity] = weight_of_choice[tables.capacity_choice[capacity]]
+    for floor in range(used.shape[0] - first_floor):
+        used[first_floor + floor] /= tables.segment_share[floor]
+    return total_gain
+
+
+@njit(cache=True, nogil=True)
+def losses_at_prices(tables, prices, losses):
+    """Write what each choice loses against the best one of its row at the prices.
+
+    Fills `losses` (n_rows, n_choices), by weight. It is infinite where a choice is not
+    allowed.
+    """
+    n_choices, n_rows = tables.gains.shape
+    net = np.empty((n_choices, _BLOCK))
+    for start in range(0, n_rows, _BLOCK):
+        end = min(start + _BLOCK, n_rows)
+        price_block(tables, prices, start, end, net)
+        for row in range(end - start):
+            top = net[:, row].max()
+            for choice in range(n_choices):
+                if tables.allowed[choice, start + row]:
+                    loss = tables.weight[start + row] * (top - net[choice, row])
+                    losses[start + row, choice] = loss
+                else:
+                    losses[start + row, choice] = np.inf
+
+
+@njit(cache=True, nogil=True)
+def lacking_after(room, extra, first, second):
+    """Return how far a plan is above its limits after one change or two.
+
+    `room` (n_limits,) is what the limits leave, and `extra` (n_options, n_limits) what
+    each option uses in addition. `second` is `_NO_OPTION` for a single change.
+    """
+    lacking = 0.0
+    for limit in range(room.shape[0]):
+        left = room[limit] - extra[first, limit]
+        if second != _NO_OPTION:
+            left -= extra[second, limit]
+        if left < 0.0:
+            lacking -= left
+    return lacking
+
+
+@njit(cache=True, nogil=True)
+def find_repair(row, gain, extra, room):
+    """Find the one or two changes after which a plan is least far above its limits.
+
+    The parameters are those of `find_improvement`. Ties go to the larger gain. Returns
+    the two options and how far the plan is then above its limits.
+    """
+    n_options = row.shape[0]
+    best_first, best_second = _NO_OPTION, _NO_OPTION
+    best_lacking = np.inf
+    best_gain = -np.inf
+    for first in range(n_options):
+        # One position before the first partner stands for the change alone.
+        for partner in range(first, n_options):
+            second = partner
+            if partner == first:
+                second = _NO_OPTION
+            elif row[first] == row[partner]:
+                continue
+            total = gain[first]
+            if second != _NO_OPTION:
+                total += gain[second]
+            lacking = lacking_after(room, extra, first, second)
+            if lacking < best_lacking or (
+                lacking == best_lacking and total > best_gain
+            ):
+                best_first, best_second = first, second
+                best_lacking, best_gain = lacking, total
+    return best_first, best_second, best_lacking
+
+
+@njit(cache=True, nogil=True)
+def find_improvement(row, gain, extra, room):
+    """Find the one or two changes of rows that gain most within the limits.
+
+    Takes options of rows: `row` (n_options,) int64, `gain` (n_options,) and `extra`
+    (n_options, n_limits) over the present plan, and `room` (n_limits,). Returns the two
+    options. The first is `_NO_OPTION` if nothing gains, the second for a single change.
+    """
+    n_options = row.shape[0]
+    best_first, best_second = _NO_OPTION, _NO_OPTION
+    best_gain = _LEAST_GAIN
+    # By falling gain: pairs without enough gain end both loops.
+    order = np.argsort(-gain)
+    for first_position in range(n_options):
+        first = order[first_position]
+        if 2.0 * gain[first] <= best_gain:
+            break
+        if gain[first] > best_gain:
+            if lacking_after(room, extra, first, _NO_OPTION) == 0.0:
+                best_first, best_second = first, _NO_OPTION
+                best_gain = gain[first]
+        for second_position in range(first_position + 1, n_options):
+            second = order[second_position]
+            total = gain[first] + gain[second]
+            if total <= best_gain:
+                break
+            if row[first] == row[second]:
+                continue
+            if lacking_after(room, extra, first, second) == 0.0:
+                best_first, best_second = first, second
+                best_gain = total
+    return best_first, best_second
+
+
+@njit(cache=True, nogil=True)
+def take_option(option, starts, row, gain, extra, room, current):
+    """Make an option the choice of its row.
+
+    Writes into `gain` and `extra` (of the row's options), `room` and `current`.
+    """
+    changed_row = row[option]
+    option_gain = gain[option]
+    option_extra = extra[option].copy()
+    for other in range(starts[changed_row], starts[changed_row + 1]):
+        gain[other] -= option_gain
+        for limit in range(room.shape[0]):
+            extra[other, limit] -= option_extra[limit]
+    for limit in range(room.shape[0]):
+        room[limit] -= option_extra[limit]
+    current[changed_row] = option
+
+
+@njit(cache=True, nogil=True)
+def improve_plan(starts, row, gain, extra, room, current):
+    """Change one row or two at a time: until the plan fits, then while it gains.
+
+    The options of row ``j`` are ``starts[j]:starts[j + 1]``, and ``current[j]`` is the
+    one that it has. `gain` and `extra` are over the present plan. All arrays but
+    `starts` and `row` are written to. Returns True if the plan fits.
+    """
+    lacking = 0.0
+    for limit in range(room.shape[0]):
+        lacking += max(-room[limit], 0.0)
+    for _ in range(_MAX_CHANGES):
+        if lacking > 0.0:
+            first, second, lacking_then = find_repair(row, gain, extra, room)
+            # No change brings the plan nearer to its limits.
+            if first == _NO_OPTION or lacking_then >= lacking:
+                return False
+            lacking = lacking_then
+        else:
+            first, second = find_improvement(row, gain, extra, room)
+            if first == _NO_OPTION:
+                return True
+        take_option(first, starts, row, gain, extra, room, current)
+        if second != _NO_OPTION:
+            take_option(second, starts, row, gain, extra, room, current)
+    return lacking == 0.0

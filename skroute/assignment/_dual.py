@@ -690,12 +690,15 @@ class ConflictError(ValueError):
     ----------
     dual : DualFunction
     most : ndarray of shape (n_limits,)
+    in_whole_rows : bool, default=False
+        True if mixtures of plans meet the limits, but no plan of whole rows.
     """
 
-    def __init__(self, dual, most):
+    def __init__(self, dual, most, *, in_whole_rows=False):
         super().__init__("The limits exclude each other.")
         self.dual = dual
         self.most = most
+        self.in_whole_rows = in_whole_rows
 
 
 def priced_tables(

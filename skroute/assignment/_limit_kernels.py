@@ -25,6 +25,9 @@ _MAX_CHANGES = 300
 # Position of an option that does not exist: the second one of a single change.
 _NO_OPTION = -1
 
+# Row that does not exist: no row is locked.
+_NO_ROW = -1
+
 
 class PricedTables(NamedTuple):
     """A problem with limits, as arrays.
@@ -301,7 +304,7 @@ def lacking_after(room, extra, first, second):
 
 
 @njit(cache=True, nogil=True)
-def find_repair(row, gain, extra, room):
+def find_repair(row, gain, extra, room, locked):
     """Find the one or two changes after which a plan is least far above its limits.
 
     The parameters are those of `find_improvement`. Ties go to the larger gain. Returns
@@ -312,12 +315,14 @@ def find_repair(row, gain, extra, room):
     best_lacking = np.inf
     best_gain = -np.inf
     for first in range(n_options):
-        # One position before the first partner stands for the change alone.
+        if row[first] == locked:
+            continue
+        # The first option as its own partner stands for the change alone.
         for partner in range(first, n_options):
             second = partner
             if partner == first:
                 second = _NO_OPTION
-            elif row[first] == row[partner]:
+            elif row[first] == row[partner] or row[partner] == locked:
                 continue
             total = gain[first]
             if second != _NO_OPTION:
@@ -332,12 +337,13 @@ def find_repair(row, gain, extra, room):
 
 
 @njit(cache=True, nogil=True)
-def find_improvement(row, gain, extra, room):
+def find_improvement(row, gain, extra, room, locked):
     """Find the one or two changes of rows that gain most within the limits.
 
     Takes options of rows: `row` (n_options,) int64, `gain` (n_options,) and `extra`
-    (n_options, n_limits) over the present plan, and `room` (n_limits,). Returns the two
-    options. The first is `_NO_OPTION` if nothing gains, the second for a single change.
+    (n_options, n_limits) over the present plan, and `room` (n_limits,). The row
+    `locked` does not change, unless it is `_NO_ROW`. Returns the two options. The first
+    is `_NO_OPTION` if nothing gains, the second for a single change.
     """
     n_options = row.shape[0]
     best_first, best_second = _NO_OPTION, _NO_OPTION
@@ -348,6 +354,8 @@ def find_improvement(row, gain, extra, room):
         first = order[first_position]
         if 2.0 * gain[first] <= best_gain:
             break
+        if row[first] == locked:
+            continue
         if gain[first] > best_gain:
             if lacking_after(room, extra, first, _NO_OPTION) == 0.0:
                 best_first, best_second = first, _NO_OPTION
@@ -357,7 +365,7 @@ def find_improvement(row, gain, extra, room):
             total = gain[first] + gain[second]
             if total <= best_gain:
                 break
-            if row[first] == row[second]:
+            if row[first] == row[second] or row[second] == locked:
                 continue
             if lacking_after(room, extra, first, second) == 0.0:
                 best_first, best_second = first, second
@@ -384,28 +392,83 @@ def take_option(option, starts, row, gain, extra, room, current):
 
 
 @njit(cache=True, nogil=True)
-def improve_plan(starts, row, gain, extra, room, current):
+def improve_plan(starts, row, gain, extra, room, current, locked):
     """Change one row or two at a time: until the plan fits, then while it gains.
 
     The options of row ``j`` are ``starts[j]:starts[j + 1]``, and ``current[j]`` is the
-    one that it has. `gain` and `extra` are over the present plan. All arrays but
-    `starts` and `row` are written to. Returns True if the plan fits.
+    one that it has. `gain` and `extra` are over the present plan. The row `locked` does
+    not change, unless it is `_NO_ROW`. Writes into `gain`, `extra`, `room` and
+    `current`. Returns True if the plan fits.
     """
     lacking = 0.0
     for limit in range(room.shape[0]):
         lacking += max(-room[limit], 0.0)
     for _ in range(_MAX_CHANGES):
         if lacking > 0.0:
-            first, second, lacking_then = find_repair(row, gain, extra, room)
+            first, second, lacking_then = find_repair(row, gain, extra, room, locked)
             # No change brings the plan nearer to its limits.
             if first == _NO_OPTION or lacking_then >= lacking:
                 return False
             lacking = lacking_then
         else:
-            first, second = find_improvement(row, gain, extra, room)
+            first, second = find_improvement(row, gain, extra, room, locked)
             if first == _NO_OPTION:
                 return True
         take_option(first, starts, row, gain, extra, room, current)
         if second != _NO_OPTION:
             take_option(second, starts, row, gain, extra, room, current)
     return lacking == 0.0
+
+
+@njit(cache=True, nogil=True)
+def search_around(starts, row, value, gain, extra, room, current, order, enough):
+    """Improve a plan, then force one option after the other and improve again.
+
+    It leaves the optimum of changes of two rows. The plan after an option was forced
+    is taken if it fits, and the best plan so far does not fit or has less value.
+
+    Parameters
+    ----------
+    starts, row, gain, extra, room, current : ndarray
+        As in `improve_plan`. All but the first two are written to, and are those of the
+        returned plan.
+    value : ndarray of shape (n_options,)
+        Gain of each option, whatever the plan.
+    order : ndarray of shape (n_forced,), dtype=int64
+        The options to force, the most promising first.
+    enough : float
+        The search ends if the summed `value` of the plan is at least this.
+
+    Returns
+    -------
+    fits : bool
+    """
+    fits = improve_plan(starts, row, gain, extra, room, current, _NO_ROW)
+    best_value = value[current].sum()
+    for option in order:
+        if fits and best_value >= enough:
+            break
+        if current[row[option]] == option:
+            continue
+        trial_gain = gain.copy()
+        trial_extra = extra.copy()
+        trial_room = room.copy()
+        trial = current.copy()
+        take_option(option, starts, row, trial_gain, trial_extra, trial_room, trial)
+        trial_fits = False
+        # First with the forced option, then without the lock.
+        for locked in (row[option], _NO_ROW):
+            trial_fits = improve_plan(
+                starts, row, trial_gain, trial_extra, trial_room, trial, locked
+            )
+        trial_value = value[trial].sum()
+        if not trial_fits:
+            continue
+        if not fits or trial_value > best_value + _LEAST_GAIN:
+            fits = True
+            best_value = trial_value
+            gain[:] = trial_gain
+            extra[:] = trial_extra
+            room[:] = trial_room
+            current[:] = trial
+    return fits

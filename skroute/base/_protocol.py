@@ -83,6 +83,10 @@ class Routed:
         `cost` if bills were logged: a choice is made partly because its cost was
         underestimated.
 
+    expected_amounts : dict from str to ndarray of shape (n_samples,), or None
+        Mean of each further amount of the choice in the log, such as seconds. None if
+        `fit` got no amounts.
+
     Examples
     --------
     >>> import numpy as np
@@ -98,6 +102,7 @@ class Routed:
     cost: NDArray[np.float64]
     expected_quality: NDArray[np.float64] | None = None
     quoted_cost: NDArray[np.float64] | None = None
+    expected_amounts: dict[str, NDArray[np.float64]] | None = None
 
     def __iter__(self):
         return iter((self.y_pred, self.route, self.cost))
@@ -125,6 +130,10 @@ class Plan(NamedTuple):
     quoted_cost : ndarray of shape (n_samples,), default=None
         Cost by which the rows were decided. None if it is `cost`.
 
+    amounts : dict from str to ndarray of shape (n_samples,), default=None
+        Expected further amounts of the choices, such as seconds. None if there are
+        none.
+
     X : indexable, default=None
         The rows that were decided, validated. :meth:`CostAwareMixin.plan` sets it.
 
@@ -138,6 +147,7 @@ class Plan(NamedTuple):
     state: Any = None
     quality: Any = None
     quoted_cost: Any = None
+    amounts: Any = None
     X: Any = None
     decided: bool = True
 
@@ -766,7 +776,9 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
 def routed_of(plan, y_pred):
     """Return what a plan and its answers, or None, come to: a `Routed`."""
     quoted_cost = plan.cost if plan.quoted_cost is None else plan.quoted_cost
-    return Routed(y_pred, plan.route, plan.cost, plan.quality, quoted_cost)
+    return Routed(
+        y_pred, plan.route, plan.cost, plan.quality, quoted_cost, plan.amounts
+    )
 
 
 # Views as they are written, with ``**parameters`` in the place of the keywords of a

@@ -1,5 +1,8 @@
 """BudgetRouter: learn from logged outcomes which choice each row is worth."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import numpy as np
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
@@ -17,6 +20,12 @@ from skroute.routing.parts._learn import (
     learn_policy,
     predict_costs,
     warn_of_fit,
+)
+from skroute.routing.parts._limits import (
+    CAPACITIES,
+    LIMITS,
+    check_limits,
+    read_amounts,
 )
 from skroute.routing.parts._log import (
     check_new_choice,
@@ -130,6 +139,17 @@ class BudgetRouter(TableRouter):
     routing_cost : float, default=0.0
         Cost of deciding on one row, in the unit of `costs`. Every row pays it, and it
         is included in the budget.
+
+    limits : mapping from str to float, default=None
+        Largest mean per row of further amounts, next to the budget, for example
+        ``{"seconds": 0.8, "slow": 0.05}``. The names are those of ``amounts`` in `fit`.
+        A limit on a share of slow rows bounds a quantile: with ``slow = seconds > 2``
+        and 0.05, 95 % of the rows take at most 2 seconds. A smaller limit costs
+        quality. As the budget, a limit holds on average over rows like those of `fit`.
+
+    capacities : mapping from str to float, default=None
+        Largest share of the rows that each choice gets, by its name. Choices that are
+        left out have no capacity.
 
     cv : int, splitter or iterable of splits, default=5
         Folds for out-of-fold estimates of quality. An int shuffles with a fixed seed.
@@ -255,9 +275,19 @@ class BudgetRouter(TableRouter):
         "reg_lambda": [Interval(Real, 0, None, closed="left")],
         "policy": [StrOptions({"online", "batch"})],
         "routing_cost": [Interval(Real, 0, None, closed="left")],
+        "limits": [Mapping, None],
+        "capacities": [Mapping, None],
     }
 
-    call_parameters = (EXCLUDE, ALLOWED, REQUEST_ID, COSTS, QUOTED_COSTS)
+    call_parameters = (
+        EXCLUDE,
+        ALLOWED,
+        REQUEST_ID,
+        COSTS,
+        QUOTED_COSTS,
+        LIMITS,
+        CAPACITIES,
+    )
 
     def __init__(
         self,
@@ -270,6 +300,8 @@ class BudgetRouter(TableRouter):
         policy="online",
         abstain_cost=None,
         routing_cost=0.0,
+        limits=None,
+        capacities=None,
         cv=5,
         n_jobs=None,
     ):
@@ -281,6 +313,8 @@ class BudgetRouter(TableRouter):
         self.policy = policy
         self.abstain_cost = abstain_cost
         self.routing_cost = routing_cost
+        self.limits = limits
+        self.capacities = capacities
         self.cv = cv
         self.n_jobs = n_jobs
 
@@ -294,6 +328,7 @@ class BudgetRouter(TableRouter):
         choice=None,
         propensity=None,
         quoted_costs=None,
+        amounts=None,
         **params,
     ):
         """Learn the quality of each choice and the price of the budget.
@@ -334,6 +369,13 @@ default=None
             and later calls must have ``quoted_costs``, too. `costs` must have the
             bills.
 
+        amounts : mapping or dataframe, default=None
+            Further amounts of each choice on each row that `limits` can limit, by name,
+            for example ``{"seconds": S, "slow": S > 2}`` with S of shape (n_samples,
+            n_choices). One number for each choice is allowed, too. NaN is unknown. A
+            frame has two levels of columns, amounts and choices. An amount is known
+            only after the call: rows are decided by the mean of each choice.
+
         **params : dict
             ``sample_weight``, array-like of shape (n_samples,): weights of the rows,
             see Notes. With metadata routing enabled also other metadata that
@@ -372,6 +414,7 @@ default=None
             choice=choice,
             propensity=propensity,
             quoted_costs=quoted_costs,
+            amounts=amounts,
             **params,
         )
 
@@ -393,6 +436,7 @@ default=None
         choice=None,
         propensity=None,
         quoted_costs=None,
+        amounts=None,
         **params,
     ):
         """Learn a log: costs per row if they are estimated, then quality and prices.
@@ -421,6 +465,10 @@ default=None
             quoted_costs=quoted_costs,
         )
         check_consistent_length(X, log.quality)
+        amount_tables = self._read_amounts(amounts, log, weight)
+        check_limits(
+            self.limits, self.capacities, amounts=amount_tables, choices=log.names
+        )
         # False if answers are column numbers.
         self._named = log.named
         self._has_quotes = quoted_costs is not None
@@ -458,8 +506,10 @@ default=None
             n_jobs=self.n_jobs,
             fit_params=fit_params,
         )
+        if amount_tables is not None and log.abstain_quality is not None:
+            amount_tables = amount_tables.with_abstaining()
         # The policy at the parameters of `fit`. `_policy` returns it at those of now.
-        self._learned = learned.at(
+        self._learned = replace(learned, amounts=amount_tables).at(
             reg_lambda=float(self.reg_lambda), deciding=float(self.routing_cost)
         )
         # With the column of abstaining. `add_choice` does not change it.
@@ -468,9 +518,54 @@ default=None
         self._row_keys = row_keys(X)
         self.abstain_quality_ = log.abstain_quality
         self.n_known_ = log.is_known.sum(axis=0)
-        check_affordable(budget, self._learned.least)
+        limits = self._check_limits(self.limits, self.capacities)
+        limited = self._learned.limited(limits)
+        check_affordable(budget, limited.least)
+        if limits is not None:
+            # Limits that exclude each other are an error here.
+            limited.limit_rule(budget)
         self.choices_ = log.names
         self._warn_after_fit(budget)
+
+    def _read_amounts(self, amounts, log, weight):
+        """Return the amounts of `fit` (`AmountTables`), or None if there are none.
+
+        Parameters
+        ----------
+        amounts : mapping, dataframe or None
+        log : Log
+            Without abstaining.
+        weight : ndarray of shape (n_rows,) or None
+            Weights of the rows.
+        """
+        if amounts is not None and log.has_single_answers:
+            raise ValueError(
+                "amounts need the outcome of every choice on each row, and this log "
+                "has one answer per request: leave amounts out."
+            )
+        return read_amounts(
+            amounts, log.names, n_rows=len(log.quality), named=log.named, weight=weight
+        )
+
+    def _check_limits(self, limits, capacities):
+        """Return limits that the constructor or a call gives (`Limits` or None)."""
+        return check_limits(
+            limits,
+            capacities,
+            amounts=self._learned.amounts,
+            choices=getattr(self, "choices_", self._log.names),
+        )
+
+    @property
+    def limits_(self):
+        """State of the budget and of each further limit, a list of `LimitState`.
+
+        It is empty without further limits.
+        """
+        policy = self._policy()
+        if policy.limits is None:
+            return []
+        return policy.limit_states(self._effective_budget(None))
 
     def _check_quotes_allowed(self, costs):
         """Raise an error if quotes in `fit` stand next to another estimate of costs.
@@ -589,14 +684,26 @@ default=None
                 current=learned.planned[: len(names)],
                 n_fitted=n_fitted,
             )
-        return learned.at(costs=costs, reg_lambda=check_lambda(self.reg_lambda))
+        policy = learned.at(costs=costs, reg_lambda=check_lambda(self.reg_lambda))
+        return policy.limited(self._check_limits(self.limits, self.capacities))
+
+    def _policy_of_call(self, call):
+        """Return the policy of now, with the limits of a call if it gives any."""
+        limits = call.option("limits")
+        capacities = call.option("capacities")
+        policy = self._policy()
+        if limits is None and capacities is None:
+            return policy
+        limits = self.limits if limits is None else limits
+        capacities = self.capacities if capacities is None else capacities
+        return policy.limited(self._check_limits(limits, capacities))
 
     def _plan(self, X, call):
         """Return the choices for the rows of a call (`Plan`)."""
         choices, allowed = kept_choices(
             self.choices_, num_samples(X), call.exclude, call.allowed
         )
-        policy = self._policy().restricted(choices)
+        policy = self._policy_of_call(call).restricted(choices)
         has_own_costs = call.costs is not None
         quoted_costs = call.option("quoted_costs")
         costs = policy.planned

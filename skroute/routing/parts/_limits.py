@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skroute.assignment import solve_assignment
 from skroute.assignment._dual import (
     ConflictError,
     DualFunction,
     LimitPrices,
     choose_by_mixture,
 )
+from skroute.assignment._limit_plans import plan_within
 from skroute.base import CallParameter
 from skroute.routing.parts._log import check_matrix
 from skroute.utils._frames import column_keys
@@ -319,6 +319,33 @@ def order_limits(limits, *, budget, amounts, kept):
     )
 
 
+class LimitState(NamedTuple):
+    """State of the budget or of a further limit of a router.
+
+    Attributes
+    ----------
+    name : str
+    most : float
+        The limit: largest mean per row.
+    spent : float
+        Mean per row in the log, by the decisions that new rows get.
+    price : float
+        Dual price: quality that one more unit of the limit would add per row. 0 if the
+        limit does not bind.
+    validation : float
+        Mean per row of cross-fitted decisions.
+    validation_se : float
+        Its standard error as an estimate for new rows.
+    """
+
+    name: str
+    most: float
+    spent: float
+    price: float
+    validation: float
+    validation_se: float
+
+
 class LimitRule(NamedTuple):
     """The prices of a budget and of further limits, learned from a log.
 
@@ -489,3 +516,60 @@ def least_amount(dual, order, *, limit):
         error = ConflictError(dual, order.most)
         raise ValueError(conflict_message(error, order.names))
     return least
+
+
+def plan_within_limits(values, costs, planned_amounts, order):
+    """Return the choices of all rows of a call, decided together within the limits.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows, n_choices)
+        NaN where a row may not get a choice.
+    costs : ndarray of shape (n_choices,) or (n_rows, n_choices)
+    planned_amounts : ndarray of shape (n_amounts, n_choices)
+    order : LimitOrder
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), dtype=int64
+
+    Raises
+    ------
+    ValueError
+        If the limits exclude each other.
+    """
+    costs = np.broadcast_to(costs, values.shape)
+    dual = DualFunction(
+        values,
+        _stacked(costs, planned_amounts, order),
+        costs=costs,
+        capacity_choice=order.capacity_choice,
+    )
+    try:
+        prices = dual.prices_for(order.most)
+        return plan_within(dual, order.most, prices).choices
+    except ConflictError as error:
+        raise ValueError(conflict_message(error, order.names)) from None
+
+
+def conflict_message(error, names):
+    """Return the message about limits that exclude each other.
+
+    Parameters
+    ----------
+    error : ConflictError
+    names : list of str
+        Names of the limits, in the order of their prices.
+    """
+    dual = error.dual
+    core = dual.conflict(error.most)
+    shown = [f"{names[limit]} <= {error.most[limit]:.6g}" for limit in core]
+    needed = []
+    for limit in core:
+        needed.append(f"{names[limit]} >= {dual.least(limit, error.most):.6g}")
+    if len(core) == 1:
+        return f"No plan has {shown[0]}: the least possible is {needed[0]}."
+    return (
+        f"These limits exclude each other: {', '.join(shown)}. With the others as they "
+        f"are, one of these is possible: {', '.join(needed)}. Raise one of them."
+    )

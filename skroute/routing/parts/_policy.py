@@ -20,10 +20,12 @@ from skroute.routing.parts._limits import (
     AmountTables,
     LimitedLog,
     Limits,
+    LimitState,
     dual_of_log,
     least_amount,
     learn_limit_rule,
     order_limits,
+    plan_within_limits,
 )
 from skroute.routing.parts._log import with_last
 from skroute.utils._compat import Real, num_samples
@@ -486,8 +488,8 @@ class Policy:
         least = float(self.path.budgets[0])
         if self.limits is None:
             return least
-        # Any budget: only the limits next to it count.
-        order = self._limit_order(budget=0.0)
+        # A budget that no plan exceeds: only the limits next to it count.
+        order = self._limit_order(budget=2.0 * float(np.max(self.paid)) + 1.0)
         floor_with_budget, _ = self.price_floors
         dual = self._dual_function(order, floor_with_budget, group=None)
         return max(least, least_amount(dual, order, limit=0))
@@ -818,7 +820,11 @@ class Policy:
         # The mean cost of one row alone is not a budget's mean.
         if policy == "batch" or (costs_given and len(values) > 1):
             least = float(np.min(costs, axis=-1).mean()) + self.deciding
-        check_affordable(budget, self.least if are_costs_estimated else least)
+        check_affordable(
+            budget,
+            self.least if are_costs_estimated else least,
+            advice=self._advice_on_limits(),
+        )
 
         if policy == "online":
             route = self._route_online(values, costs, budget, draw)
@@ -846,7 +852,28 @@ class Policy:
             cost=cost + self.deciding,
             quality=quality,
             quoted_cost=quoted_cost + self.deciding,
+            amounts=self._amounts_of(route),
         )
+
+    def _advice_on_limits(self):
+        """Return the end of a message about a budget that is too small."""
+        if self.limits is None:
+            return ""
+        limits = []
+        for name, most in self.limits.means.items():
+            limits.append(f"{name} <= {most:.6g}")
+        for name, share in self.limits.capacities.items():
+            limits.append(f"share of {name} <= {share:.6g}")
+        return f"It is that within {', '.join(limits)}. Raise the budget or a limit."
+
+    def _amounts_of(self, route):
+        """Return the mean further amounts of choices by name, or None without any."""
+        if self.amounts is None:
+            return None
+        amounts = {}
+        for name, planned in zip(self.amounts.names, self.amounts.planned):
+            amounts[name] = planned[route]
+        return amounts
 
     def _route_online(self, values, costs, budget, draw):
         """Return the choice of each row, decided alone at the price of the budget."""
@@ -861,7 +888,12 @@ class Policy:
         """Return the choices of all rows, decided together within `room`."""
         floor_with_budget, floor_without_budget = self.price_floors
         floor = floor_without_budget if budget == np.inf else floor_with_budget
-        return solve_assignment(values - floor * costs, costs, room).choices
+        if self.limits is None:
+            return solve_assignment(values - floor * costs, costs, room).choices
+        order = self._limit_order(room)
+        return plan_within_limits(
+            values - floor * costs, costs, self._amounts_or_none.planned, order
+        )
 
     def _check_room(self, room, budget, least):
         """Raise an error if a cap does not pay for the cheapest allowed choices."""
@@ -946,7 +978,7 @@ class Policy:
 
     def validate(self, budget):
         """Return the cross-fitted decisions at a mean budget (`Validation`)."""
-        check_affordable(budget, self.least)
+        check_affordable(budget, self.least, advice=self._advice_on_limits())
         n_rows = len(self.quality)
         values = self.estimate - self.penalty
         choices = Choices(
@@ -986,6 +1018,40 @@ class Policy:
             cost=float(np.average(validation.cost, weights=self.weight)),
             cost_se=cost_se,
         )
+
+    def limit_states(self, budget):
+        """Return the state of the budget and of each limit (list of `LimitState`)."""
+        rule = self._cached_limit_rule(budget, None)
+        order = rule.order
+        values, planned = self._decided_as_new
+        as_new = self._choices_at(budget, values, planned)
+        validation = self.validate(budget)
+        paid = np.broadcast_to(self.paid, self.quality.shape)
+        tables = [paid] if order.has_budget else []
+        for position in order.amount_positions:
+            tables.append(self._amounts_or_none.realised[position])
+        n_choices = self.quality.shape[1]
+        for choice in order.capacity_choice:
+            is_choice = np.arange(n_choices) == choice
+            tables.append(np.broadcast_to(is_choice.astype(float), paid.shape))
+        states = []
+        for position, table in enumerate(tables):
+            is_budget = order.has_budget and position == 0
+            deciding = self.deciding if is_budget else 0.0
+            by_row = validation.choices.mean(table) + deciding
+            by_row_as_new = as_new.mean(table) + deciding
+            price = float(rule.prices.prices[position])
+            states.append(
+                LimitState(
+                    name=order.names[position],
+                    most=float(order.most[position]) + deciding,
+                    spent=float(np.average(by_row_as_new, weights=self.weight)),
+                    price=rule.budget_price if is_budget else price,
+                    validation=float(np.average(by_row, weights=self.weight)),
+                    validation_se=self._error_of_mean(by_row, by_row_as_new),
+                )
+            )
+        return states
 
     def _error_of_mean(self, by_row, by_row_as_new):
         """Return the standard error of a mean of cross-fitted decisions."""

@@ -1,0 +1,474 @@
+"""Integer plans within several limits, from the prices of the relaxation."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skroute.assignment._dual import ConflictError
+from skroute.utils._tolerances import ROUNDING, TINY
+
+# Number of alternatives that the local search changes rows to. 100 leave gaps of 1e-4 at
+# 1,000 rows; twice as many take four times as long.
+_CORE_SIZE = 200
+
+# Number of options that the search forces, one after the other. 60 halve the gaps at
+# 1,000 rows, and take as long as the prices.
+_MAX_FORCED = 60
+
+# The search forces no options at this distance from the bound, in units of the mean
+# spread of a row's values.
+_SMALL_GAP = 1e-5
+
+# A second try with this number, if no plan fits after the first.
+_LARGE_CORE_SIZE = 800
+
+# With at most this number of alternatives that can improve a plan, HiGHS proves the
+# optimum in some milliseconds, so that solver="auto" calls it.
+_SMALL_CORE = 30
+
+# Absolute tolerance of constraints of HiGHS. Its numbers are about 1.
+_FEASIBILITY = 1e-9
+
+# Number of calls of HiGHS for one problem. Each has less room than the one before.
+_MAX_CALLS = 10
+
+
+class LimitedPlan(NamedTuple):
+    """A plan within all limits, with a bound.
+
+    Attributes
+    ----------
+    choices : ndarray of shape (n_rows,), dtype=int64
+    value : float
+        Mean value of the plan.
+    bound : float
+        No plan within the limits has a larger mean value.
+    means : ndarray of shape (n_limits,)
+        Mean amounts of the plan.
+    """
+
+    choices: np.ndarray
+    value: float
+    bound: float
+    means: np.ndarray
+
+
+class Core(NamedTuple):
+    """The alternatives of the rows that a search may change.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_core_rows,)
+        The rows, rising.
+    starts : ndarray of shape (n_core_rows + 1,), dtype=int64
+        The options of row ``rows[j]`` are ``starts[j]:starts[j + 1]``.
+    core_row : ndarray of shape (n_options,), dtype=int64
+        Index into `rows` of each option.
+    choice : ndarray of shape (n_options,), dtype=int64
+        The choice of each option.
+    gain : ndarray of shape (n_options,)
+        Weighted gain, in units of values inside.
+    use : ndarray of shape (n_options, n_limits)
+        Weighted amounts, in units of amounts inside.
+    """
+
+    rows: np.ndarray
+    starts: np.ndarray
+    core_row: np.ndarray
+    choice: np.ndarray
+    gain: np.ndarray
+    use: np.ndarray
+
+
+def plan_within(dual, most, limit_prices, *, solver="auto", tol=0.0, options=None):
+    """Return the best plan that is found within the limits (`LimitedPlan`).
+
+    Parameters
+    ----------
+    dual : DualFunction
+        It has no realised amounts.
+    most : ndarray of shape (n_limits,)
+    limit_prices : LimitPrices
+        From ``dual.prices_for(most)``.
+    solver : {"auto", "exact", "highs"}, default="auto"
+        "auto" takes HiGHS only for small cores, or if the local search finds no plan.
+        "exact" closes the gap by HiGHS on the alternatives that may improve the plan,
+        and "highs" gives it all alternatives.
+    tol : float, default=0.0
+        Relative gap at which the search ends.
+    options : dict, default=None
+        Options of HiGHS by name.
+
+    Raises
+    ------
+    ConflictError
+        If mixtures of plans meet the limits, but no plan of whole rows.
+    """
+    losses = dual.losses_at(limit_prices.prices)
+    bases = _base_plans(dual, limit_prices)
+    bound = limit_prices.bound
+    best = None
+    if solver != "highs":
+        best = _search_near(
+            dual, most, bases, losses, bound=bound, size=_CORE_SIZE
+        )
+        if best is None:
+            best = _search_near(
+                dual, most, bases, losses, bound=bound, size=_LARGE_CORE_SIZE
+            )
+    # All alternatives can improve a plan that does not exist.
+    open_gap = np.inf
+    closed_gap = tol * max(abs(bound), TINY)
+    if best is not None:
+        open_gap = bound - dual.means_of(best)[0]
+        if open_gap <= closed_gap:
+            return _limited_plan(dual, best, bound)
+    # In the relaxation, a plan with an alternative falls behind the bound by its loss.
+    may_improve = losses <= open_gap * len(losses)
+    may_improve[np.arange(len(losses)), bases[0]] = True
+    n_alternatives = int(may_improve.sum()) - len(losses)
+    if solver == "auto" and best is not None and n_alternatives > _SMALL_CORE:
+        return _limited_plan(dual, best, bound)
+    proven = _solve_core(
+        dual,
+        most,
+        bases[0],
+        may_improve,
+        bound=bound,
+        closed_gap=closed_gap,
+        options=options,
+    )
+    if proven is None and best is None:
+        raise ConflictError(dual, most, in_whole_rows=True)
+    # A core without a plan proves that the plan so far is optimal.
+    if proven is None:
+        return _limited_plan(dual, best, dual.means_of(best)[0])
+    choices, core_bound = proven
+    if best is not None and dual.means_of(best)[0] > dual.means_of(choices)[0]:
+        choices = best
+    return _limited_plan(dual, choices, min(bound, core_bound))
+
+
+def _limited_plan(dual, choices, bound):
+    """Return the record of a plan. `bound` may be below its value by rounding."""
+    value, means = dual.means_of(choices)
+    return LimitedPlan(choices, value, max(bound, value), means)
+
+
+def _room(dual, most, choices):
+    """Return what a plan leaves of the limits, as sums over the rows.
+
+    The units are those inside, shape (n_limits,). The result has the slack for
+    rounding.
+    """
+    _, means = dual.means_of(choices)
+    slack = ROUNDING * np.maximum(np.abs(most), dual.units)
+    return (most - means + slack) / dual.units * len(choices)
+
+
+# The local search ---------------------------------------------------------------------
+
+
+def _base_plans(dual, limit_prices):
+    """Return the plans that the local search starts from, shape (n_plans, n_rows).
+
+    The first is that of the prices. The second mixes the plans of the relaxation: among
+    rows that these plans decide alike, each plan has its share. The others are these
+    plans.
+    """
+    best = dual.plan_at(limit_prices.prices)
+    mixed = np.array([dual.plan_at(point) for point in limit_prices.points])
+    is_tied = (mixed != mixed[0]).any(axis=0)
+    mixture = mixed[0].copy()
+    tied_rows = np.flatnonzero(is_tied)
+    if len(tied_rows):
+        _, group = np.unique(mixed[:, tied_rows], axis=1, return_inverse=True)
+        group = group.ravel()
+        by_group = np.argsort(group, kind="stable")
+        size = np.bincount(group)
+        first = np.cumsum(size) - size
+        sorted_group = group[by_group]
+        # The position of a row in its group, as a share between 0 and 1.
+        rank = np.arange(len(group)) - first[sorted_group]
+        position = (rank + 0.5) / size[sorted_group]
+        edges = np.cumsum(limit_prices.shares)[:-1]
+        plan = np.searchsorted(edges, position, side="right")
+        rows = tied_rows[by_group]
+        mixture[rows] = mixed[plan, rows]
+    plans = [best, mixture]
+    for plan in mixed:
+        is_new = all((plan != other).any() for other in plans)
+        if is_new:
+            plans.append(plan)
+    return np.array(plans)
+
+
+def _search_near(dual, most, bases, losses, *, bound, size):
+    """Return the best plan of the local searches from all bases, or None.
+
+    Parameters
+    ----------
+    dual : DualFunction
+    most : ndarray of shape (n_limits,)
+    bases : ndarray of shape (n_plans, n_rows)
+    losses : ndarray of shape (n_rows, n_choices)
+        What each choice loses at the prices.
+    bound : float
+        Upper bound on the mean value.
+    size : int
+        Number of alternatives, those of the smallest losses.
+    """
+    n_rows = len(losses)
+    alternatives = losses.copy()
+    alternatives[np.arange(n_rows), bases[0]] = np.inf
+    size = min(size, alternatives.size)
+    nearest = np.argpartition(alternatives, size - 1, axis=None)[:size]
+    is_option = np.zeros(losses.shape, dtype=bool)
+    is_option.ravel()[nearest] = True
+    # Choices that are not allowed have infinite losses.
+    is_option &= np.isfinite(alternatives)
+    rows = np.flatnonzero(is_option.any(axis=1))
+    for base in bases:
+        is_option[rows, base[rows]] = True
+    core = _core(dual, is_option, rows)
+    by_loss = np.argsort(losses[rows[core.core_row], core.choice], kind="stable")
+    # Without forced options.
+    nothing = by_loss[:0]
+    best = _best_search(dual, most, bases, core, order=nothing, enough=bound)
+    if best is None:
+        # Any plan that fits is enough here.
+        best = _best_search(dual, most, bases, core, order=by_loss, enough=-np.inf)
+    if best is None:
+        return None
+    enough = bound - _SMALL_GAP * dual.value_unit
+    if dual.means_of(best)[0] >= enough:
+        return best
+    order = by_loss[:_MAX_FORCED]
+    return _best_search(dual, most, best[np.newaxis], core, order=order, enough=enough)
+
+
+def _best_search(dual, most, bases, core, *, order, enough):
+    """Return the best plan of the searches from all bases, or None if none fits.
+
+    Parameters
+    ----------
+    order : ndarray of shape (n_forced,), dtype=int64
+        The options of the core that are forced, one after the other.
+    enough : float
+        A search ends at a plan of this mean value. -inf ends at any plan that fits.
+    """
+    best = None
+    best_value = -np.inf
+    for base in bases:
+        choices = _improve(dual, most, base, core, order=order, enough=enough)
+        # None if the search ended above a limit.
+        if choices is None:
+            continue
+        value, _ = dual.means_of(choices)
+        if value > best_value:
+            best = choices
+            best_value = value
+    return best
+
+
+def _core(dual, is_option, rows):
+    """Return the options of some rows (`Core`).
+
+    `is_option` has shape (n_rows, n_choices), and `rows` are the rows with options.
+    """
+    core_row, choice = np.nonzero(is_option[rows])
+    option_row = rows[core_row]
+    tables = dual.tables
+    weight = tables.weight[option_row]
+    gain = weight * tables.gains[choice, option_row]
+    use = np.zeros((len(choice), dual.n_limits))
+    amounts = tables.amounts[:, choice, option_row]  # (n_means, n_options)
+    use[:, : dual.n_means] = (weight * amounts).T
+    for capacity, capacity_choice in enumerate(tables.capacity_choice):
+        use[:, dual.n_means + capacity] = weight * (choice == capacity_choice)
+    first_floor = dual.n_means + dual.n_capacities
+    segment = tables.segment[option_row]
+    for floor, share in enumerate(tables.segment_share):
+        use[:, first_floor + floor] = -gain * (segment == floor) / share
+    n_options_of_row = np.bincount(core_row, minlength=len(rows))
+    return Core(
+        rows=rows,
+        starts=np.append(0, np.cumsum(n_options_of_row)),
+        core_row=core_row,
+        choice=choice,
+        gain=gain / dual.value_unit,
+        use=use / dual.units,
+    )
+
+
+def _options_of(core, choices):
+    """Return the option of each core row that is its choice, shape (n_core_rows,)."""
+    is_taken = core.choice == choices[core.rows][core.core_row]
+    return np.flatnonzero(is_taken)
+
+
+def _improve(dual, most, base, core, *, order, enough):
+    """Return a base plan after the local search, or None if it is above a limit.
+
+    `order` and `enough` are those of `_best_search`.
+    """
+    from skroute.assignment import _limit_kernels
+
+    room = _room(dual, most, base)
+    current = _options_of(core, base)
+    gain = core.gain - core.gain[current][core.core_row]
+    extra = core.use - core.use[current][core.core_row]
+    # The kernel compares sums over the core rows.
+    missing_gain = (enough - dual.means_of(base)[0]) * len(base) / dual.value_unit
+    enough_inside = core.gain[current].sum() + missing_gain
+    # The kernel writes into `gain`, `extra`, `room` and `current`.
+    fits = _limit_kernels.search_around(
+        core.starts,
+        core.core_row,
+        core.gain,
+        gain,
+        extra,
+        room,
+        current,
+        order,
+        enough_inside,
+    )
+    if not fits:
+        return None
+    choices = base.copy()
+    choices[core.rows] = core.choice[current]
+    # Sums are compared, not running differences.
+    if (_room(dual, most, choices) < 0).any():
+        return None
+    return choices
+
+
+# HiGHS on the core --------------------------------------------------------------------
+
+
+def _solve_core(dual, most, base, is_option, *, bound, closed_gap, options):
+    """Solve the problem on some alternatives as an integer program in HiGHS.
+
+    Parameters
+    ----------
+    dual : DualFunction
+    most : ndarray of shape (n_limits,)
+    base : ndarray of shape (n_rows,)
+        The plan that the alternatives change. It need not fit.
+    is_option : ndarray of shape (n_rows, n_choices), dtype=bool
+        The alternatives, with the choices of `base`.
+    bound : float
+        Upper bound on the mean value.
+    closed_gap : float
+        Distance of the mean value from the optimum at which HiGHS ends.
+    options : dict or None
+        Options of HiGHS by name.
+
+    Returns
+    -------
+    choices : ndarray of shape (n_rows,)
+        None in place of both if no plan of the core fits.
+    core_bound : float
+        Upper bound on the mean value of the plans of the core.
+    """
+    import highspy
+
+    n_rows = len(base)
+    value_of_base, _ = dual.means_of(base)
+    rows = np.flatnonzero(is_option.sum(axis=1) > 1)
+    if not len(rows):
+        if (_room(dual, most, base) < 0).any():
+            return None
+        return base, value_of_base
+    core = _core(dual, is_option, rows)
+    current = _options_of(core, base)
+    gain = core.gain - core.gain[current][core.core_row]
+    extra = core.use - core.use[current][core.core_row]
+    model = highspy.Highs()
+    settings = {
+        "output_flag": False,
+        "mip_rel_gap": 0.0,
+        "mip_abs_gap": closed_gap * n_rows / dual.value_unit,
+        "mip_feasibility_tolerance": _FEASIBILITY,
+        "primal_feasibility_tolerance": _FEASIBILITY,
+        **(options or {}),
+    }
+    for name, setting in settings.items():
+        if model.setOptionValue(name, setting) != highspy.HighsStatus.kOk:
+            raise ValueError(
+                f"HiGHS does not take {name}={setting!r} (solver_options)."
+            )
+    model.passModel(_core_program(core, gain, extra))
+    room = _room(dual, most, base)
+    reduction = _FEASIBILITY
+    first_bound = None
+    for _ in range(_MAX_CALLS):
+        for limit in range(dual.n_limits):
+            model.changeRowBounds(len(rows) + limit, -np.inf, room[limit])
+        model.run()
+        info = model.getInfo()
+        is_feasible = highspy.SolutionStatus.kSolutionStatusFeasible
+        if info.primal_solution_status != is_feasible:
+            return None
+        if first_bound is None:
+            dual_bound = value_of_base + info.mip_dual_bound * dual.value_unit / n_rows
+            first_bound = min(bound, dual_bound)
+        is_taken = np.asarray(model.getSolution().col_value)
+        # HiGHS takes one option of each row. The options of a row are neighbours.
+        by_row = np.lexsort((-is_taken, core.core_row))
+        taken = by_row[core.starts[:-1]]
+        choices = base.copy()
+        choices[rows] = core.choice[taken]
+        excess = -_room(dual, most, choices)
+        if (excess <= 0).all():
+            return choices, first_bound
+        # Above a limit by the tolerance of HiGHS.
+        is_above = excess > 0
+        room = np.where(is_above, room - np.maximum(2 * excess, reduction), room)
+        reduction *= 4
+    raise RuntimeError(
+        f"The plans of HiGHS exceed the limits after {_MAX_CALLS} calls: its tolerance "
+        "is too coarse for the scale of the amounts. Give amounts that differ less."
+    )
+
+
+def _core_program(core, gain, extra):
+    """Return the integer program of a core as an object of HiGHS.
+
+    It has a variable for each option. Its constraints are one option for each row, and
+    the limits as the last ones, which have no bound yet.
+
+    Parameters
+    ----------
+    core : Core
+    gain : ndarray of shape (n_options,)
+        Gains over the base plan.
+    extra : ndarray of shape (n_options, n_limits)
+        Amounts in addition to those of the base plan.
+    """
+    import highspy
+
+    n_options, n_limits = extra.shape
+    n_core_rows = len(core.rows)
+    lp = highspy.HighsLp()
+    lp.num_col_ = n_options
+    lp.num_row_ = n_core_rows + n_limits
+    lp.sense_ = highspy.ObjSense.kMaximize
+    lp.col_cost_ = gain
+    lp.col_lower_ = np.zeros(n_options)
+    lp.col_upper_ = np.ones(n_options)
+    lp.row_lower_ = np.append(np.ones(n_core_rows), np.full(n_limits, -np.inf))
+    lp.row_upper_ = np.append(np.ones(n_core_rows), np.full(n_limits, np.inf))
+    constraints = np.column_stack(
+        (core.core_row, np.tile(n_core_rows + np.arange(n_limits), (n_options, 1)))
+    )
+    coefficients = np.column_stack((np.ones(n_options), extra))
+    # Zeros are left out. A constraint of each variable is that of its row.
+    is_nonzero = coefficients != 0
+    n_of_column = is_nonzero.sum(axis=1)
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    lp.a_matrix_.start_ = np.append(0, np.cumsum(n_of_column)).astype(np.int32)
+    lp.a_matrix_.index_ = constraints[is_nonzero].astype(np.int32)
+    lp.a_matrix_.value_ = coefficients[is_nonzero]
+    lp.integrality_ = [highspy.HighsVarType.kInteger] * n_options
+    return lp

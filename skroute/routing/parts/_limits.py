@@ -101,6 +101,9 @@ def read_amounts(amounts, names, *, n_rows, named, weight=None):
     known_weight = is_known * row_weight[:, np.newaxis]
     totals = (known_weight * np.where(is_known, realised, 0.0)).sum(axis=1)
     planned = totals / known_weight.sum(axis=1)
+    # One number for each choice stays as it is, without the rounding of a mean.
+    smallest = np.nanmin(realised, axis=1)
+    planned = np.where(smallest == np.nanmax(realised, axis=1), smallest, planned)
     realised = np.where(is_known, realised, planned[:, np.newaxis, :])
     return AmountTables(list(by_name), realised, planned)
 

@@ -516,9 +516,10 @@ class Policy:
         )
 
     def _dual_function(self, order, price_floor, group):
-        """Return the dual function of the limits on the log (`DualFunction`).
+        """Return a new dual function of the limits on the log (`DualFunction`).
 
-        It is cached, because its plans serve all budgets.
+        It is not cached. Its plans would serve all budgets, but then decisions would
+        depend on the calls before.
 
         Parameters
         ----------
@@ -527,26 +528,22 @@ class Policy:
         group : GroupPath or None
             A group of rows that is left out. None takes all rows.
         """
-        position = None if group is None else int(group.rows[0])
-        key = ("dual", position, order.has_budget, price_floor)
-        if key not in self._cache:
-            values, planned = self._decided_as_new
-            paid = self.paid
-            amounts = self._amounts_or_none
-            weight = self.weight
-            if group is not None:
-                rows = group.rows
-                others = group.others
-                values = self._as_group(self.estimate, self.by_fold, rows)[others]
-                values = values - self.penalty
-                planned = self._as_group(self.planned, self.planned_by_fold, rows)
-                planned = of_rows(planned, others)
-                paid = of_rows(paid, others)
-                amounts = amounts._replace(realised=amounts.realised[:, others])
-                weight = None if weight is None else weight[others]
-            log = LimitedLog(values, planned, paid, amounts, weight)
-            self._cache[key] = dual_of_log(log, order, price_floor)
-        return self._cache[key]
+        values, planned = self._decided_as_new
+        paid = self.paid
+        amounts = self._amounts_or_none
+        weight = self.weight
+        if group is not None:
+            rows = group.rows
+            others = group.others
+            values = self._as_group(self.estimate, self.by_fold, rows)[others]
+            values = values - self.penalty
+            planned = self._as_group(self.planned, self.planned_by_fold, rows)
+            planned = of_rows(planned, others)
+            paid = of_rows(paid, others)
+            amounts = amounts._replace(realised=amounts.realised[:, others])
+            weight = None if weight is None else weight[others]
+        log = LimitedLog(values, planned, paid, amounts, weight)
+        return dual_of_log(log, order, price_floor)
 
     def limit_rule(self, budget, group=None):
         """Return the prices of a mean budget and of the limits (`LimitRule`).

@@ -16,6 +16,7 @@ the truth.
 E. `PromiseMonitor`: false alarms at the promise, and the rows until a doubled cost or
 loss is
    noticed after so many good rows, beside one bettor that starts at the first row.
+F. `PromiseMonitor`: rows until an alarm about a loss, by `audit_rate`.
 """
 
 import argparse
@@ -341,12 +342,64 @@ def monitors(n_streams, n_rows, n_changes):
     table(f"E. Mean rows until the alarm, {n_changes} streams", header, rows)
 
 
+def audit_rates(n_streams):
+    """Print how many rows pass until an alarm, for rates of auditing and for losses."""
+    promised = 0.02
+    n_good = 10_000
+    rows = []
+    for audit_rate in (0.02, 0.05, 0.1, 0.2, 0.5, 1.0):
+        row = [audit_rate]
+        for loss in (0.05, 0.1, 0.2):
+            delays = []
+            for seed in range(n_streams):
+                delays.append(
+                    rows_until_alarm(audit_rate, loss, promised, n_good, seed)
+                )
+            # Nearest ranks: a stream without an alarm has a delay of infinity.
+            middle, late = np.quantile(delays, [0.5, 0.95], method="higher")
+            row += [middle, late]
+        rows.append(row)
+    header = ["audit_rate"]
+    for loss in (0.05, 0.1, 0.2):
+        header += [f"loss {loss}, median", "95 %"]
+    table(
+        f"F. Rows until the alarm against a promised loss of {promised}, after {n_good} "
+        f"rows with a loss of 0.01, {n_streams} streams",
+        header,
+        rows,
+    )
+
+
+def rows_until_alarm(audit_rate, loss, promised, n_good, seed):
+    """Return the rows from a change of the loss until the alarm; infinity for none."""
+    # After the change, 4,000 audited rows: all alarms come by then, or hardly ever.
+    n_bad = int(4000 / audit_rate)
+    rng = np.random.default_rng(90_000 + seed)
+    losses = np.r_[rng.random(n_good) < 0.01, rng.random(n_bad) < loss].astype(float)
+    monitor = PromiseMonitor(
+        max_loss=promised, audit_rate=audit_rate, random_state=seed
+    )
+    losses[~monitor.audit(len(losses))] = np.nan
+    alarm = monitor.update(loss=losses)
+    # A false alarm before the change tells nothing of the delay.
+    if alarm is None or alarm.row <= n_good:
+        return np.inf
+    return alarm.row - n_good
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--short", action="store_true", help="few draws; writes no record"
     )
-    quick = parser.parse_args().short
+    parser.add_argument(
+        "--part", choices=["audits"], help="only the rows until an alarm (F)"
+    )
+    arguments = parser.parse_args()
+    quick = arguments.short
+    if arguments.part == "audits":
+        audit_rates(10 if quick else 200)
+        return
     # Of many draws some certify nothing that saves; the tables count them.
     warnings.filterwarnings("ignore", "What is certified saves nothing")
     batches(3 if quick else 200)
@@ -354,6 +407,7 @@ def main():
     savings(1 if quick else 40)
     validity(3 if quick else 500)
     monitors(20 if quick else 1000, 20_000 if quick else 100_000, 4 if quick else 40)
+    audit_rates(3 if quick else 200)
     if not quick:
         record("guarantees")
 

@@ -19,8 +19,11 @@ from skroute.utils._validation import check_numbers
 # loses all its capital on a row that costs nothing.
 _COST_BETS = np.geomspace(0.02, 0.5, 8)
 # Bets against a promise of a loss, as shares of the largest possible bet. That one
-# loses all its capital on a row with the smallest possible signed loss.
-_LOSS_BETS = np.geomspace(0.1, 0.6, 5)
+# loses all its capital on a row with the smallest possible signed loss. Losses that are
+# never negative and five times the promised ones need the largest bets: with 0.9 in
+# place of 0.6, a loss of 0.1 against a promise of 0.02 is noticed after 180 audited rows
+# and not after 234 (medians, after 1,000 audited rows without a loss).
+_LOSS_BETS = np.geomspace(0.1, 0.9, 5)
 # Number of rows after which a new bettor starts.
 _RESTART_INTERVAL = 250
 # Default of `max_cost`, in the unit of `budget`.
@@ -173,9 +176,11 @@ class PromiseMonitor:
     budget : float, default=None
         The promised mean cost. None watches no cost.
 
-    audit_rate : float, default=0.02
+    audit_rate : float, default=0.1
         Probability with which :meth:`audit` selects a row. Raising it notices changes
-        sooner, and buys more answers of the reference.
+        sooner, and buys more answers of the reference. With the default, a loss of 0.1
+        against a promise of 0.02 is noticed within 3,000 rows in 95 % of the cases,
+        after up to 10,000 good rows.
 
     false_alarm : float, default=0.05
         Probability of a false alarm over all time. Raising it notices changes sooner.
@@ -264,7 +269,7 @@ class PromiseMonitor:
         *,
         max_loss: float | None = None,
         budget: float | None = None,
-        audit_rate: float = 0.02,
+        audit_rate: float = 0.1,
         false_alarm: float = 0.05,
         loss_range: float = 1.0,
         max_cost: float | None = None,

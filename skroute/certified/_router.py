@@ -857,7 +857,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             call=self._routed_call(call),
         )
 
-    def monitor(self, *, audit_rate=0.02, false_alarm=0.05, random_state=None):
+    def monitor(self, *, audit_rate=0.1, false_alarm=0.05, random_state=None):
         """Return a monitor for the guarantee.
 
         Parameters

@@ -1,6 +1,6 @@
 """Assignment over Dask arrays, on any scheduler."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +31,7 @@ class BlockedAssignment(NamedTuple):
 
 
 def solve_assignment(
-    values: Any, costs: Any, budget: float | None
+    values: Any, costs: Any, budget: float | Callable[[int], float] | None
 ) -> BlockedAssignment:
     """Make one choice per row of a Dask array, with one budget for all rows.
 
@@ -46,8 +46,10 @@ def solve_assignment(
         Cost of each choice, shared by all rows or per row. It must be a Dask array in
         the same blocks if the sizes of the blocks are unknown.
 
-    budget : float or None
-        Mean cost per row. A hard cap over all rows. None is unlimited.
+    budget : float, callable or None
+        Mean cost per row. A hard cap over all rows. None is unlimited. A function gets
+        the number of rows, which the first pass counts, and returns the mean:
+        ``lambda n_rows: 1000 / n_rows`` caps the total at 1000.
 
     Returns
     -------

@@ -264,7 +264,10 @@ def merge_cores(lists_of_cores):
 
 
 def solve_in_passes(
-    blocks: Sequence[Any], budget: float | None, *, run: Callable | None = None
+    blocks: Sequence[Any],
+    budget: float | Callable[[int], float] | None,
+    *,
+    run: Callable | None = None,
 ) -> PassedAssignment:
     """Solve the assignment problem over blocks of rows, in passes.
 
@@ -275,8 +278,11 @@ def solve_in_passes(
         :func:`~skroute.assignment.solve_assignment`, or a function without arguments
         that returns one and is called once in each pass.
 
-    budget : float or None
-        Mean cost per row. A hard cap over all rows of all blocks. None is unlimited.
+    budget : float, callable or None
+        Mean cost per row. A hard cap over all rows of all blocks. None is unlimited. A
+        function gets the number of rows, which the first pass counts, and returns the
+        mean: ``lambda n_rows: 1000 / n_rows`` caps the total at 1000. It is not called
+        if there are no rows.
 
     run : callable, default=None
         ``run(function, blocks, merge)`` calls ``function(values, costs)`` for every
@@ -327,7 +333,8 @@ def solve_in_passes(
         run = one_by_one
     if not callable(run):
         raise TypeError(f"run must be callable or None, got {run!r}.")
-    budget = check_budget(budget)
+    if not callable(budget):
+        budget = check_budget(budget)
     # The bins of a pass: `low` are the bits of the first one, `shift` is their width.
     low = 0
     shift = _FLOAT_BITS - _BITS
@@ -336,8 +343,12 @@ def solve_in_passes(
         function = partial(sketch_of_block, low=low, shift=shift)
         sketch = run(function, blocks, merge_sketches)
         n_passes += 1
-        if n_passes == 1 and sketch.n_rows:
-            check_affordable(budget, sketch.cheapest_cost / sketch.n_rows)
+        if n_passes == 1:
+            if callable(budget):
+                # Without rows, no budget is needed: infinity is unlimited.
+                budget = check_budget(budget(sketch.n_rows) if sketch.n_rows else None)
+            if sketch.n_rows:
+                check_affordable(budget, sketch.cheapest_cost / sketch.n_rows)
         n_bought = sketch.n_bins_within(budget)
         n_bins = len(sketch.bins)
         if n_bought == n_bins and low == 0:

@@ -6,6 +6,9 @@ from skroute.ledgers._books import (
     BudgetExhaustedError,
     Offer,
     Reservation,
+    Window,
+    WindowFullError,
+    WindowUse,
 )
 from skroute.ledgers._ledger import Ledger
 from skroute.ledgers._memory import MemoryLedger
@@ -24,4 +27,7 @@ __all__ = [
     "Reservation",
     "SQLiteLedger",
     "Store",
+    "Window",
+    "WindowFullError",
+    "WindowUse",
 ]

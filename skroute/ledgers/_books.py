@@ -14,6 +14,13 @@ class BudgetExhaustedError(RuntimeError):
     """The remaining money pays for no choice, or the real costs exceed the total."""
 
 
+class WindowFullError(RuntimeError):
+    """The money pays for a choice, but the windows of all such choices are full.
+
+    A window empties with time: wait, and send the request again.
+    """
+
+
 class AlreadyCommittedError(ValueError):
     """A request has a key that is already committed."""
 
@@ -61,9 +68,12 @@ class Reservation(NamedTuple):
     purses : tuple of str
         Names of the purses that it is reserved in, the request's own first.
 
-    state : {"held", "open", "expired", "committed"}
-        Held while the request is being decided, open while the call is running, expired
-        after its deadline, committed while its key is remembered.
+    state : {"held", "open", "expired", "committed", "failed"}
+        Held while the request is being decided, open while the call is running or its
+        bill is awaited, expired after its deadline, committed while its key is
+        remembered. Failed is a record of the key of a request whose call failed or
+        timed out: the request counts once, also if it is sent again. In a window, a
+        held amount is what a call has used.
 
     amount : float
         Reserved amount.
@@ -112,7 +122,7 @@ class Books(NamedTuple):
 
     n_started : int
         Number of requests that were not rejected, those that are being decided
-        included.
+        included. A request that is sent again with its key counts once.
 
     n_held : int
         Number of requests that are being decided.
@@ -164,11 +174,57 @@ class Terms(NamedTuple):
 
     period : {"day", "month"}, float or None
         UTC days, UTC months, or seconds. None is a single period.
+
+    window : float or None
+        Seconds after which each used amount is free again. None is a purse of money.
     """
 
     total: float
     n_expected: int | None
     period: str | float | None
+    window: float | None
+
+
+class Window(NamedTuple):
+    """A limit on what all calls of a choice use in any interval of some seconds.
+
+    Attributes
+    ----------
+    resource : str
+        What is limited: ``"requests"``, of which each call uses 1, or another name,
+        such as ``"tokens"``, of which each request says how much it uses.
+
+    limit : float
+        Largest sum of the amounts that are used in any interval of `seconds`.
+
+    seconds : float, default=60.0
+        Length of the interval.
+
+    Examples
+    --------
+    >>> from skroute.ledgers import Window
+    >>> Window("requests", 500)
+    Window(resource='requests', limit=500, seconds=60.0)
+    """
+
+    resource: str
+    limit: float
+    seconds: float = 60.0
+
+
+class WindowUse(NamedTuple):
+    """An amount that a call uses of a window.
+
+    Attributes
+    ----------
+    window : str
+        Name of the window in the ledger.
+
+    amount : float
+    """
+
+    window: str
+    amount: float
 
 
 def check_amount(amount, name):
@@ -180,8 +236,8 @@ def check_amount(amount, name):
     return float(amount)
 
 
-def check_terms(total, n_expected=None, period=None, name="total"):
-    """Return the terms of a purse, or raise a ValueError."""
+def check_terms(total, n_expected=None, period=None, window=None, *, name="total"):
+    """Return the terms of a purse or of a window, or raise a ValueError."""
     amount = check_amount(total, name)
     if n_expected is not None and (
         not isinstance(n_expected, Integral)
@@ -202,7 +258,13 @@ def check_terms(total, n_expected=None, period=None, name="total"):
         n_expected = int(n_expected)
     if is_seconds:
         period = float(period)
-    return Terms(amount, n_expected, period)
+    window = check_seconds(window, "window")
+    if window is not None and (n_expected is not None or period is not None):
+        raise ValueError(
+            "window must be None for a purse with n_expected or period, got "
+            f"{window!r}. Open a window of its own."
+        )
+    return Terms(amount, n_expected, period, window)
 
 
 def _is_positive_number(value):

@@ -3,7 +3,7 @@
 import os
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from skroute.ledgers._books import (
     AlreadyCommittedError,
@@ -12,6 +12,8 @@ from skroute.ledgers._books import (
     Offer,
     Purse,
     Reservation,
+    WindowFullError,
+    WindowUse,
     check_amount,
     check_seconds,
     check_terms,
@@ -79,6 +81,7 @@ class Ledger(Store):
         n_expected: int | None = None,
         *,
         period: str | float | None = None,
+        window: float | None = None,
     ) -> None:
         """Create a purse, or use the existing one if it has the same terms.
 
@@ -99,12 +102,19 @@ class Ledger(Store):
             all calls on the purse. If a clock goes back, or the clock of another host
             is late, no earlier period begins again.
 
+        window : float, default=None
+            Seconds after which each used amount is free again. It makes the purse a
+            window: `total` is the most that may be used in any interval of this
+            length, for example requests. Streams open their windows themselves, see
+            the parameter `windows` of :class:`~skroute.routing.BudgetStream`. None is a
+            purse of money.
+
         Raises
         ------
         ValueError
             For invalid terms, or if the purse exists with other terms.
         """
-        terms = check_terms(total, n_expected, period)
+        terms = check_terms(total, n_expected, period, window)
         opened = self._transact(self._open, purse, terms)
         if opened != terms:
             raise ValueError(
@@ -135,7 +145,7 @@ class Ledger(Store):
     def _hold(self, purses, amount, key):
         """Return the reservation of `hold`, or the error to raise."""
         now, all_purses = self._begin(purses)
-        earlier = self._find_earlier(purses[0], key)
+        earlier = self._find_earlier(all_purses[0], key)
         if earlier is not None:
             return earlier
         for purse in all_purses:
@@ -177,6 +187,7 @@ class Ledger(Store):
         keep: float = 0.0,
         held: Reservation | None = None,
         key: str | None = None,
+        uses: Mapping[int, tuple[WindowUse, ...]] | None = None,
     ) -> Reservation:
         """Decide and reserve.
 
@@ -187,21 +198,28 @@ class Ledger(Store):
         has it, or None if nothing fits. It may be called again with newer books, and
         from another thread. It must not take locks. The amount of `held` is released
         first, also if `choose` raises an error. Returns and raises as `hold` does.
+
+        `uses` has, for each choice with windows, the amounts that its call uses of
+        them. With `uses`, `choose` is also called with the keyword `full`, the
+        frozenset of the choices of which a window has no room. It must offer none of
+        these. The windows of the offered choice are used in the same transaction.
+        Raises :class:`WindowFullError` if `choose` returns None although `least` has
+        room.
         """
         return _raise_if_error(
-            self._transact(self._reserve, purses, choose, least, keep, held, key)
+            self._transact(self._reserve, purses, choose, least, keep, held, key, uses)
         )
 
-    def _reserve(self, purses, choose, least, keep, held, key):
+    def _reserve(self, purses, choose, least, keep, held, key, uses):
         """Return the reservation of `reserve`, or the error to raise."""
         now, all_purses = self._begin(purses)
         if held is not None:
             held = self._find_reservation(held.number)
             self._give_back(held, now)
-        earlier = self._find_earlier(purses[0], key)
+        first = all_purses[0]
+        earlier = self._find_earlier(first, key)
         if earlier is not None:
             return earlier
-        first = all_purses[0]
         fullest = min(all_purses, key=Purse.room)
         room = fullest.room()
         if held is not None:
@@ -211,8 +229,12 @@ class Ledger(Store):
         spare = room
         if first.n_expected is not None:
             spare -= keep * max(first.n_expected - first.n_started, 0)
+        full = self._full_choices(uses, now)
         try:
-            offer = choose(first, room, spare)
+            if uses is None:
+                offer = choose(first, room, spare)
+            else:
+                offer = choose(first, room, spare, full=full)
         except BaseException as error:
             # It is raised after the transaction, so that passed deadlines and the
             # released amount are stored. An interrupt is such an error, too.
@@ -221,13 +243,56 @@ class Ledger(Store):
         if offer is None:
             first.n_started -= 1
             first.n_rejected += 1
+            if full and least <= room:
+                return _windows_full(len(full))
             return _exhausted(fullest, least)
         for purse in all_purses:
             purse.reserve(offer)
+        if uses is not None:
+            self._use_windows(uses.get(offer.choice, ()), now)
         deadline = _after(self.timeout, now)
         return self._add_reservation(
             purses, "open", offer.reserved, offer, deadline, key
         )
+
+    def _full_choices(self, uses, now):
+        """Return the choices of which at least one window has no room.
+
+        Parameters
+        ----------
+        uses : dict from int to tuple of WindowUse, or None
+            Amounts that a call of each choice uses of its windows. None is no windows.
+        now : float
+
+        Returns
+        -------
+        frozenset of int
+        """
+        full = set()
+        for choice, uses_of_choice in (uses or {}).items():
+            for use in uses_of_choice:
+                (window,) = self._purses_now((use.window,), now)
+                if use.amount > window.room():
+                    full.add(choice)
+        return frozenset(full)
+
+    def _use_windows(self, uses_of_choice, now):
+        """Use the windows of a choice: each amount is held until its time is over.
+
+        The amount is not returned if the call fails, since its provider has counted it.
+        """
+        for use in uses_of_choice:
+            (window,) = self._purses_now((use.window,), now)
+            window.n_started += 1
+            window.hold(use.amount)
+            self._add_reservation(
+                (use.window,),
+                "held",
+                use.amount,
+                None,  # there is no offer: no money is reserved
+                now + window.terms.window,
+                None,  # there is no key
+            )
 
     def settle(
         self, ledger: str, number: int, purse: str, offer: Offer, cost: float | None
@@ -248,35 +313,83 @@ class Ledger(Store):
         """
         settled = self._transact(self._settle, ledger, number, purse, offer, cost)
         if settled is None:
-            raise ValueError(
-                f"Ticket {number} for {offer.name!r} is not open: it was committed or "
-                "refunded already, was changed, or belongs to another stream."
-            )
+            raise _not_open(number, offer)
         return settled
 
     def _settle(self, ledger, number, purse, offer, cost):
         """Return the result of `settle`, or None if the reservation is another one."""
         now, all_purses = self._begin((purse,))
-        reservation = self._find_reservation(number)
-        if reservation is None or reservation.state not in ("open", "expired"):
-            return None
-        identity = (reservation.ledger, reservation.purses[0], reservation.offer)
-        if identity != (ledger, purse, offer):
+        reservation = self._find_unsettled(ledger, number, purse, offer)
+        if reservation is None:
             return None
         if len(reservation.purses) > 1:
             all_purses = self._purses_now(reservation.purses, now)
         expired = reservation.state == "expired"
         for one_purse in all_purses:
             one_purse.settle(offer, cost, expired)
-        if reservation.key is None or cost is None:
+        if reservation.key is None:
             self._delete_reservation(reservation)
         else:
+            # Of a failed call, the key is remembered: the request may come again.
+            state = "failed" if cost is None else "committed"
             deadline = _after(self.remember, now)
             self._replace_reservation(
-                reservation._replace(state="committed", deadline=deadline)
+                reservation._replace(state=state, deadline=deadline)
             )
         excess = max([purse.spent - purse.total for purse in all_purses])
         return excess, expired
+
+    def _find_unsettled(self, ledger, number, purse, offer):
+        """Return the open or expired reservation with this identity, or None."""
+        reservation = self._find_reservation(number)
+        if reservation is None or reservation.state not in ("open", "expired"):
+            return None
+        identity = (reservation.ledger, reservation.purses[0], reservation.offer)
+        if identity != (ledger, purse, offer):
+            return None
+        return reservation
+
+    def await_bill(
+        self,
+        ledger: str,
+        number: int,
+        purse: str,
+        offer: Offer,
+        seconds: float | None,
+    ) -> None:
+        """Keep the money of a call reserved until its bill is settled.
+
+        Its key is free for the same request, which counts once. After `seconds`, the
+        reservation expires. None is never. Raises a ValueError, and changes nothing,
+        unless the reservation is open in this ledger and purse with this offer.
+        """
+        seconds = check_seconds(seconds, "timeout")
+        is_open = self._transact(
+            self._await_bill, ledger, number, purse, offer, seconds
+        )
+        if not is_open:
+            raise _not_open(number, offer)
+
+    def _await_bill(self, ledger, number, purse, offer, seconds):
+        """Change the deadline of `await_bill`. Return True if the call is open."""
+        now, _ = self._begin((purse,))
+        reservation = self._find_unsettled(ledger, number, purse, offer)
+        if reservation is None or reservation.state == "expired":
+            return False
+        key = reservation.key
+        self._replace_reservation(
+            reservation._replace(deadline=_after(seconds, now), key=None)
+        )
+        if key is not None:
+            self._add_reservation(
+                reservation.purses,
+                "failed",
+                0.0,  # the money is reserved by the awaiting reservation
+                None,  # there is no offer
+                _after(self.remember, now),
+                key,
+            )
+        return True
 
     def books(self, purse: str) -> Books:
         """Return the amounts and counts of a purse.
@@ -416,16 +529,34 @@ class Ledger(Store):
     def _find_earlier(self, purse, key):
         """Return the open reservation of a key, or the error if it is committed.
 
-        An expired reservation loses its key. The error does not quote the key, which
-        may be private.
+        If the call of an earlier reservation failed or its deadline has passed, there
+        is none: the key belongs to the reservation that is made now, and the request is
+        counted again in place of the first time. The error does not quote the key,
+        which may be private.
+
+        Parameters
+        ----------
+        purse : Purse
+            The request's own.
+        key : str or None
+            None is a request that nobody sends again.
+
+        Returns
+        -------
+        Reservation, AlreadyCommittedError or None
         """
         if key is None:
             return None
-        reservation = self._find_by_key(purse, key)
+        reservation = self._find_by_key(purse.name, key)
         if reservation is None:
             return None
-        if reservation.state == "expired":
-            self._replace_reservation(reservation._replace(key=None))
+        if reservation.state in ("expired", "failed"):
+            if reservation.state == "expired":
+                self._replace_reservation(reservation._replace(key=None))
+            else:
+                self._delete_reservation(reservation)
+            # The count is 0 if a new period has begun since the first time.
+            purse.n_started = max(purse.n_started - 1, 0)
             return None
         if reservation.state == "open":
             return reservation
@@ -446,6 +577,22 @@ def _raise_if_error(result):
     if isinstance(result, BaseException):
         raise result
     return result
+
+
+def _not_open(number, offer):
+    """Return the error for a reservation that is not open."""
+    return ValueError(
+        f"Ticket {number} for {offer.name!r} is not open: it was committed or "
+        "refunded already, was changed, or belongs to another stream."
+    )
+
+
+def _windows_full(n_full):
+    """Return the error for a request that fits the money, but no window."""
+    return WindowFullError(
+        f"The windows of {n_full} choices have no room for this request, and the "
+        "money pays for no other choice. Wait, and send it again."
+    )
 
 
 def _exhausted(purse, amount):

@@ -21,7 +21,7 @@ CREATE INDEX IF NOT EXISTS due ON reservations (deadline) WHERE deadline IS NOT 
 CREATE UNIQUE INDEX IF NOT EXISTS keys ON reservations (own, key) WHERE key IS NOT NULL;
 """
 # Version of the tables.
-_VERSION = 2
+_VERSION = 3
 _RESERVATIONS = "SELECT number, record FROM reservations WHERE "
 # Seconds to wait for the lock of the file. A booking holds it for some tens of
 # microseconds, so that a longer wait is for a process that was stopped.

@@ -175,6 +175,38 @@ def test_false_alarms_over_all_time_and_a_peeking_test_is_seen_to_fail():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("n_good", [0, 1_000, 10_000])
+def test_the_defaults_notice_five_times_the_promised_loss_within_3000_rows(n_good):
+    """As a user tried it: a loss of .10 against a promise of .02, audits as by default."""
+    n_streams = 100
+    n_late = 0
+    for seed in range(n_streams):
+        rng = np.random.default_rng(seed)
+        losses = np.r_[np.zeros(n_good), rng.random(3_000) < 0.1]
+        monitor = PromiseMonitor(max_loss=0.02, random_state=seed)
+        losses[~monitor.audit(len(losses))] = np.nan
+        alarm = monitor.update(loss=losses)
+        assert alarm is None or alarm.row > n_good
+        n_late += alarm is None
+    # At most 5 % in truth, and two standard errors of 100 streams more.
+    assert n_late <= 9
+
+
+def test_false_alarms_of_audited_losses_are_rare_at_the_promise():
+    """Fresh draws at the promise itself, signed losses included: at most .05 of streams."""
+    n_streams = 300
+    n_alarms = 0
+    for seed in range(n_streams):
+        rng = np.random.default_rng(7_000 + seed)
+        # Signed: right 1 %, wrong 3 % of the rows, a mean of .02.
+        losses = rng.choice([-1.0, 0.0, 1.0], p=[0.01, 0.96, 0.03], size=30_000)
+        monitor = PromiseMonitor(max_loss=0.02, random_state=seed)
+        losses[~monitor.audit(len(losses))] = np.nan
+        n_alarms += monitor.update(loss=losses) is not None
+    # With a probability of .05, there are more than 26 in one of 1,000 such tests.
+    assert n_alarms <= 26
+
+
 def test_broken_promises_are_noticed_and_told_apart():
     rng = np.random.default_rng(1)
     rows = []

@@ -156,6 +156,59 @@ def test_a_cap_over_all_blocks_is_that_of_memory(problem, n_blocks):
     )
 
 
+@pytest.mark.parametrize("routing_cost", [0.0, 0.25])
+def test_a_total_over_a_file_is_the_mean_times_the_rows(
+    problem, routing_cost, tmp_path
+):
+    """Also if Dask does not know the number of rows: the first pass counts them."""
+    dd = pytest.importorskip("dask.dataframe")
+    frame = pd.DataFrame(problem.data, columns=["a", "b"])
+    # A log of costs, so that the cap is in real costs and not in list prices.
+    logged_costs = 1.3 * np.tile(problem.costs, (400, 1))
+    router = BudgetRouter(
+        Ridge(), costs=list(problem.costs), routing_cost=routing_cost
+    ).fit(frame[:400], problem.quality[:400], costs=logged_costs)
+    new = frame[400:]
+    total = 0.4 * (router.min_budget_ + np.max(problem.costs)) * len(new)
+    wrapped = DaskRouter(router, policy="batch")
+    expected = dask.compute(
+        *wrapped.predict_routed(dd.from_pandas(new, 4), budget=total / len(new))
+    )
+    new.to_parquet(tmp_path / "new.parquet")
+    for rows in (
+        dd.from_pandas(new, 4),
+        dd.read_parquet(tmp_path / "new.parquet"),
+    ):
+        route = wrapped.route(rows, budget_total=total).compute()
+        cost = wrapped.predict_cost(rows, budget_total=total).compute()
+        np.testing.assert_array_equal(route, expected[1])
+        np.testing.assert_array_equal(cost, expected[2])
+        np.testing.assert_array_equal(
+            wrapped.predict(rows, budget_total=total).compute(), expected[0]
+        )
+
+
+def test_a_total_is_never_exceeded_and_used(problem):
+    router = BudgetRouter(Ridge(), costs=[1.0, 2.0, 5.0]).fit(
+        problem.data[:400], problem.quality[:400]
+    )
+    rows = da.from_array(problem.data[400:], chunks=(150, 2))
+    wrapped = DaskRouter(router, policy="batch")
+    for total in (800.0, 1234.5, 2500.0, 3500.0):
+        spent = wrapped.predict_cost(rows, budget_total=total).compute().sum()
+        assert total - 5.0 < spent <= total
+    with pytest.raises(ValueError, match="budget_total=799.* smallest feasible .*800"):
+        wrapped.route(rows, budget_total=799.0)
+    with pytest.raises(ValueError, match="exclude each other"):
+        wrapped.route(rows, budget=2.0, budget_total=1000.0)
+    with pytest.raises(ValueError, match='needs policy="batch"'):
+        DaskRouter(router, policy="online").route(rows, budget_total=1000.0)
+    with pytest.raises(ValueError, match="budget_total must be a finite number"):
+        wrapped.route(rows, budget_total=np.inf)
+    nothing = rows[:0]
+    assert len(wrapped.route(nothing, budget_total=10.0).compute()) == 0
+
+
 def test_what_is_refused(problem, table):
     X, Q = problem.data, problem.quality
     router = BudgetRouter(Ridge(), costs=problem.costs, budget=0.4)

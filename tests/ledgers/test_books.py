@@ -203,10 +203,11 @@ class Machine(RuleBasedStateMachine):
             )
 
         same = [n for n in self.made if key and self.made[n].key == key]
-        # An expired one loses its key to the request that comes now.
+        # An expired or failed one loses its key to the request that comes now, which counts once.
         for n in same:
-            if self.states[n] == "expired":
+            if self.states[n] in ("expired", "failed"):
                 self.made[n] = self.made[n]._replace(key=None)
+                counts["started"] = max(counts["started"] - 1, 0)
         same = [n for n in same if self.states[n] in ("open", "committed")]
         held = None if held is None else self.made[held]
         counts["started"] += 1
@@ -265,8 +266,8 @@ class Machine(RuleBasedStateMachine):
             money.counts["refunded" if cost is None else "committed"] += 1
         assert late == (state == "expired")
         assert over == max(money.spent - money.total for money in self.money.values())
-        keyed = made.key is not None and cost is not None
-        self.states[made.number] = "committed" if keyed else "gone"
+        remembered = "failed" if cost is None else "committed"
+        self.states[made.number] = "gone" if made.key is None else remembered
 
     # Whether a purse may not be looked at now: a look books what is due before the next call can.
     unseen = False
@@ -277,7 +278,7 @@ class Machine(RuleBasedStateMachine):
         self.unseen = unseen
         for number, state in self.states.items():
             # Remembered for longer than the longest test but for a day's wait.
-            if state == "committed" and seconds > REMEMBER:
+            if state in ("committed", "failed") and seconds > REMEMBER:
                 self.states[number] = "gone"
 
     @rule(quarters=st.integers(0, 9), n_more=st.integers(0, 2))
@@ -545,7 +546,7 @@ def test_a_file_that_cannot_be_books_is_named(tmp_path):
     SQLiteLedger(newer)
     with sqlite3.connect(newer) as connection:
         connection.execute("UPDATE ledger SET version = 99")
-    with pytest.raises(ValueError, match="has the format 99, and this skroute reads 2"):
+    with pytest.raises(ValueError, match="has the format 99, and this skroute reads 3"):
         SQLiteLedger(newer)
 
 

@@ -1,6 +1,7 @@
 """Decisions over Dask collections, block by block, under one budget."""
 
 import copy
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import Plan, Routed, check_affordable
 from skroute.distributed import solve_assignment
 from skroute.distributed._blocks import is_collection, row_blocks
+from skroute.ledgers._books import check_amount
 from skroute.utils._compat import num_samples
 from skroute.utils._optional import import_optional
 
@@ -149,7 +151,12 @@ class DaskRouter:
         return f"DaskRouter({self.estimator!r}, policy={self.policy!r})"
 
     def predict_routed(
-        self, X: Any, budget: float | None = None, **call: Any
+        self,
+        X: Any,
+        budget: float | None = None,
+        *,
+        budget_total: float | None = None,
+        **call: Any,
     ) -> Routed:
         """Return answers, choices and costs, lazily.
 
@@ -161,6 +168,11 @@ class DaskRouter:
         budget : float, default=None
             As in ``estimator.predict_routed``.
 
+        budget_total : float, default=None
+            Hard cap on the sum of the costs of all rows, in place of `budget`. The rows
+            are counted in the first pass. It needs ``policy="batch"``. None is the mean
+            `budget`.
+
         **call : keyword arguments
             As there. A parameter with one entry per row is a Dask collection in the
             blocks of X.
@@ -170,35 +182,59 @@ class DaskRouter:
         Routed
             Its fields are Dask arrays. If all are computed together, each model is
             called once for each block. Expected quality and cost are None.
+
+        Raises
+        ------
+        ValueError
+            If `budget` and `budget_total` are both given, if `budget_total` is given
+            with ``policy="online"``, or if not even the cheapest choices fit.
         """
-        blocks = self._route_blocks(X, "predict", budget, call)
+        blocks = self._route_blocks(
+            X, "predict", budget=budget, budget_total=budget_total, call=call
+        )
         return Routed(
             y_pred=blocks.field("y_pred", self._answer_type("predict")),
             route=blocks.field("route", CHOICE),
             cost=blocks.field("cost", COST),
         )
 
-    def predict(self, X: Any, budget: float | None = None, **call: Any) -> Any:
+    def predict(
+        self,
+        X: Any,
+        budget: float | None = None,
+        *,
+        budget_total: float | None = None,
+        **call: Any,
+    ) -> Any:
         """Return answers, lazily: ``predict_routed(X).y_pred``.
 
         Parameters
         ----------
-        X, budget, **call
+        X, budget, budget_total, **call
             As in `predict_routed`.
 
         Returns
         -------
         dask.array.Array of shape (n_samples,) or (n_samples, n_labels)
         """
-        blocks = self._route_blocks(X, "predict", budget, call)
+        blocks = self._route_blocks(
+            X, "predict", budget=budget, budget_total=budget_total, call=call
+        )
         return blocks.field("y_pred", self._answer_type("predict"))
 
-    def predict_proba(self, X: Any, budget: float | None = None, **call: Any) -> Any:
+    def predict_proba(
+        self,
+        X: Any,
+        budget: float | None = None,
+        *,
+        budget_total: float | None = None,
+        **call: Any,
+    ) -> Any:
         """Return class probabilities, lazily.
 
         Parameters
         ----------
-        X, budget, **call
+        X, budget, budget_total, **call
             As in `predict_routed`.
 
         Returns
@@ -207,15 +243,24 @@ class DaskRouter:
         """
         # Raises the error of an estimator that has no probabilities.
         _ = self.estimator.predict_proba
-        blocks = self._route_blocks(X, "predict_proba", budget, call)
+        blocks = self._route_blocks(
+            X, "predict_proba", budget=budget, budget_total=budget_total, call=call
+        )
         return blocks.field("y_pred", self._answer_type("predict_proba"))
 
-    def route(self, X: Any, budget: float | None = None, **call: Any) -> Any:
+    def route(
+        self,
+        X: Any,
+        budget: float | None = None,
+        *,
+        budget_total: float | None = None,
+        **call: Any,
+    ) -> Any:
         """Return choices, lazily and without answering.
 
         Parameters
         ----------
-        X, budget, **call
+        X, budget, budget_total, **call
             As in `predict_routed`.
 
         Returns
@@ -223,21 +268,34 @@ class DaskRouter:
         dask.array.Array of shape (n_samples,), dtype=int64
             Index into ``estimator.choices_``.
         """
-        return self._route_blocks(X, None, budget, call).field("route", CHOICE)
+        blocks = self._route_blocks(
+            X, None, budget=budget, budget_total=budget_total, call=call
+        )
+        return blocks.field("route", CHOICE)
 
-    def predict_cost(self, X: Any, budget: float | None = None, **call: Any) -> Any:
+    def predict_cost(
+        self,
+        X: Any,
+        budget: float | None = None,
+        *,
+        budget_total: float | None = None,
+        **call: Any,
+    ) -> Any:
         """Return the cost of `predict` for each row, lazily and without answering.
 
         Parameters
         ----------
-        X, budget, **call
+        X, budget, budget_total, **call
             As in `predict_routed`.
 
         Returns
         -------
         dask.array.Array of shape (n_samples,), dtype=float64
         """
-        return self._route_blocks(X, None, budget, call).field("cost", COST)
+        blocks = self._route_blocks(
+            X, None, budget=budget, budget_total=budget_total, call=call
+        )
+        return blocks.field("cost", COST)
 
     # One task for each block ----------------------------------------------------------
 
@@ -265,7 +323,7 @@ class DaskRouter:
             return EntryType((len(classes),), np.dtype(np.int64))
         return EntryType((), np.asarray(classes).dtype)
 
-    def _route_blocks(self, X, response, budget, call):
+    def _route_blocks(self, X, response, *, budget, budget_total, call):
         """Return one task for each block of rows, which routes and answers it.
 
         Parameters
@@ -274,6 +332,9 @@ class DaskRouter:
         response : {"predict", "predict_proba"} or None
             Method of the models that answer. None does not answer.
         budget : float or None
+            Mean cost of a row. None takes that of the estimator.
+        budget_total : float or None
+            Cost of all rows, in place of the mean. None is the mean.
         call : dict
             Further keyword arguments of `predict_routed`.
 
@@ -287,8 +348,22 @@ class DaskRouter:
                 f"X must be a Dask array or data frame, got {type(X).__name__}: give "
                 "rows in memory to the estimator itself."
             )
+        if budget_total is not None:
+            budget_total = check_amount(budget_total, "budget_total")
+            if budget is not None:
+                raise ValueError(
+                    f"budget={budget!r} and budget_total={budget_total!r} exclude each "
+                    "other: one is a mean, the other a sum. Give one of the two."
+                )
+            if self.policy != "batch":
+                raise ValueError(
+                    f'budget_total={budget_total!r} needs policy="batch", got policy='
+                    f"{self.policy!r}: rows that are decided alone have no total."
+                )
         if self.policy == "batch":
-            return self._route_under_cap(X, response, budget, call)
+            return self._route_under_cap(
+                X, response, budget=budget, budget_total=budget_total, call=call
+            )
         return self._route_online(X, response, budget, call)
 
     def _route_online(self, X, response, budget, call):
@@ -310,7 +385,7 @@ class DaskRouter:
             tasks.append(task)
         return RoutedBlocks(tasks, sizes)
 
-    def _route_under_cap(self, X, response, budget, call):
+    def _route_under_cap(self, X, response, *, budget, budget_total, call):
         """Return tasks of rows that are decided under one cap (`RoutedBlocks`).
 
         The choices are computed here, in passes over the estimates of all blocks. The
@@ -324,8 +399,14 @@ class DaskRouter:
                 "is one over all rows by the same costs."
             )
         policy = _policy_for_cap(self.estimator)
-        budget = self.estimator.make_call(budget).budget
-        check_affordable(budget, policy.least)
+        if budget_total is None:
+            budget = self.estimator.make_call(budget).budget
+            check_affordable(budget, policy.least)
+            room = _room_of_mean(policy, budget)
+        else:
+            # The mean is known after the first pass.
+            room = partial(_room_of_total, policy, budget_total)
+        is_unlimited = budget == np.inf
         blocks, sizes, _ = row_blocks(X)
         if any(sizes):
             # As Dask's concatenate does, leave out blocks that are known to be empty. A
@@ -335,7 +416,14 @@ class DaskRouter:
             sizes = [sizes[position] for position in nonempty]
         # One node of the graph: the router is sent to each worker once.
         sent_router = delayed(self.estimator, pure=False)
-        assignment = _assign(sent_router, blocks, sizes, policy=policy, budget=budget)
+        assignment = _assign(
+            sent_router,
+            blocks,
+            sizes,
+            policy=policy,
+            room=room,
+            least_price=policy.price_floors[int(is_unlimited)],
+        )
         passes = assignment.plan
         if passes.n_rows:
             # The assignment also leaves out blocks that turned out to be empty.
@@ -375,7 +463,18 @@ def _policy_for_cap(router):
     return policy
 
 
-def _assign(sent_router, blocks, sizes, *, policy, budget):
+def _room_of_mean(policy, budget):
+    """Return what a mean budget leaves for the choice of a row, in planned costs."""
+    return max(policy.room(budget), float(policy.planned.min()))
+
+
+def _room_of_total(policy, budget_total, n_rows):
+    """Return what a total leaves for the choice of a row, in planned costs."""
+    check_affordable(budget_total, policy.least * n_rows, name="budget_total")
+    return _room_of_mean(policy, budget_total / n_rows)
+
+
+def _assign(sent_router, blocks, sizes, *, policy, room, least_price):
     """Return the best choices of all rows within a cap.
 
     Parameters
@@ -386,8 +485,11 @@ def _assign(sent_router, blocks, sizes, *, policy, budget):
         Number of rows of each block. NaN if it is not known.
     policy : Policy
         Of the router, with fixed costs.
-    budget : float
-        The cap on the mean cost of all rows, deciding included.
+    room : float or callable
+        The cap on the mean planned cost of all rows, without deciding, or a function of
+        the number of rows that returns it.
+    least_price : float
+        The smallest price of cost.
 
     Returns
     -------
@@ -398,13 +500,11 @@ def _assign(sent_router, blocks, sizes, *, policy, budget):
     values = []
     for block, size in zip(blocks, sizes):
         block_values = array.from_delayed(
-            delayed(_net_values)(sent_router, block, policy, budget),
+            delayed(_net_values)(sent_router, block, policy, least_price),
             shape=(size, len(policy.planned)),
             dtype=float,
         )
         values.append(block_values)
-    cheapest = float(policy.planned.min())
-    room = max(policy.room(budget), cheapest)
     return solve_assignment(array.concatenate(values), policy.planned, room)
 
 
@@ -434,14 +534,13 @@ def _route_block(estimator, X, response, budget, call, answer_type):
     return routed
 
 
-def _net_values(router, X, policy, budget):
+def _net_values(router, X, policy, least_price):
     """Return the values (n_rows, n_choices) of a block that a capped plan maximises.
 
     They are estimated qualities less the penalty and less the smallest price of cost.
     """
     if num_samples(X) == 0:
         return np.empty((0, len(policy.planned)))
-    least_price = policy.price_floors[int(budget == np.inf)]
     return router.predict_quality(X) - policy.penalty - least_price * policy.planned
 
 

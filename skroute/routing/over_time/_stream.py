@@ -4,7 +4,7 @@ import copy
 import os
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import isfinite
 from typing import Any, NamedTuple
@@ -14,7 +14,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import Plan, affords, check_affordable, check_costs, check_rows
 from skroute.base._inspection import models_of
-from skroute.ledgers import Books, BudgetExhaustedError, Ledger, MemoryLedger, Offer
+from skroute.ledgers import (
+    Books,
+    BudgetExhaustedError,
+    Ledger,
+    MemoryLedger,
+    Offer,
+    Window,
+    WindowUse,
+)
 from skroute.ledgers._books import check_amount, check_terms
 from skroute.routing.parts._log import check_names
 from skroute.routing.parts._policy import choose_one
@@ -125,14 +133,38 @@ class Offers:
     def amounts_to_reserve(self, costs):
         """Return the amount to reserve for each choice of a request."""
         if self.reserved_amounts is not None:
+            # They are the same for all requests, whose `costs` may be None.
             return self.reserved_amounts
         return [self.policy.deciding + cost for cost in costs]
+
+    def values(self, quality):
+        """Return the estimated quality of each choice, minus the penalty."""
+        return [value - less for value, less in zip(quality, self.penalty)]
 
     def price_at(self, budget):
         """Return the price of a mean budget."""
         return self.policy.rule(max(budget, self.policy.least)).price
 
-    def choose(self, values, costs, amounts, least, books, room, spare):
+    def price_of_next(self, books):
+        """Return the price of a request that `books` count already."""
+        if books.n_expected is None:
+            return self._own_price
+        # `n_started` counts this request, too.
+        n_left = max(books.n_expected - books.n_started + 1, 1)
+        money_left = books.total - books.spent - books.pending
+        return self.price_at(money_left / n_left)
+
+    def choose(
+        self,
+        values,
+        costs,
+        amounts,
+        positions,
+        books,
+        room,
+        spare,
+        full=frozenset(),
+    ):
         """Choose for one request (Algorithm 1). A ledger calls it in a transaction.
 
         Parameters
@@ -146,8 +178,8 @@ class Offers:
         amounts : list of float
             Amount to reserve for each choice.
 
-        least : float
-            The smallest of `amounts`.
+        positions : list of int
+            Positions of the choices that this request may make.
 
         books : Books
             Amounts and counts of the stream's purse.
@@ -158,24 +190,26 @@ class Offers:
         spare : float
             The same, minus what is kept back for requests to come.
 
+        full : frozenset of int, default=frozenset()
+            Choices, as indices of the router's, of which a window has no room.
+
         Returns
         -------
         Offer or None
-            None if the cheapest choice does not fit.
+            None if the cheapest choice does not fit, or if the windows of all choices
+            that fit are full.
         """
+        least = min([amounts[k] for k in positions])
         if least > room:
             return None
-        price = self._own_price
-        if books.n_expected is not None:
-            # `n_started` counts this request, too.
-            n_left = max(books.n_expected - books.n_started + 1, 1)
-            money_left = books.total - books.spent - books.pending
-            price = self.price_at(money_left / n_left)
         fitting = []
-        for k, amount in enumerate(amounts):
-            if amount <= spare or amount == least:
+        for k in positions:
+            fits = amounts[k] <= spare or amounts[k] == least
+            if fits and self.kept[k] not in full:
                 fitting.append(k)
-        k = choose_one(values, costs, price, fitting)
+        if not fitting:
+            return None
+        k = choose_one(values, costs, self.price_of_next(books), fitting)
         return Offer(
             self.kept[k], self.names[k], costs[k], self.policy.deciding, amounts[k]
         )
@@ -292,8 +326,16 @@ class BudgetStream:
        failed call.
 
     If the router has the models, :meth:`predict` does all three. A single request has
-    no `exclude`, `allowed` or `request_id`. :meth:`exclude` leaves choices out for all
-    requests. A request that is tied at the price gets the cheaper choice.
+    no `allowed` or `request_id`. :meth:`exclude` leaves choices out for all requests,
+    and the parameter `exclude` of `route` for one. A request that is tied at the price
+    gets the cheaper choice.
+
+    **A call fails.** Refund its ticket, and route the request again with the same `key`
+    and with ``exclude=[ticket.name]``. It counts once among the expected requests.
+    :meth:`rank` returns the order of all choices.
+
+    **A call times out**, and may be billed. :meth:`await_bill` keeps its maximal cost
+    reserved until the bill is settled, and the request can be routed again.
 
     The choice is FrugalMCT's Algorithm 1 [1]_: the best of :math:`\hat q_i(x) - p\,c_i`
     at the router's price. If this choice exceeds the money that is left, the best
@@ -319,7 +361,8 @@ class BudgetStream:
         The cap on the sum of all costs, in the unit of the router's costs.
 
     n_expected : int, default=None
-        Number of calls of `route` to come, retries included. None is unknown.
+        Number of requests to come. A request that is routed again with its `key` counts
+        once, without a key each time. None is unknown.
 
     max_costs : mapping from str to float or array-like, default=None
         Maximal cost of a call of each choice. This amount is reserved. None reserves
@@ -340,6 +383,12 @@ class BudgetStream:
     period : {"day", "month"} or float, default=None
         Time after which the total is available again: a UTC day, a UTC month, or a
         number of seconds. None is never.
+
+    windows : mapping from str to sequence of Window, default=None
+        Limits on the calls of choices in any interval of some seconds, such as requests
+        or tokens a minute. Streams of the same ledger share the windows of a choice. A
+        choice whose window is full is left out of a request. A decision uses the window
+        at once, whether the call fails or not. None is no limits.
 
     Attributes
     ----------
@@ -414,6 +463,7 @@ class BudgetStream:
         purse: str = "stream",
         within: Sequence[str] = (),
         period: str | float | None = None,
+        windows: Mapping[str, Sequence[Window]] | None = None,
     ):
         check_is_fitted(router)
         terms = check_terms(budget_total, n_expected, period, name="budget_total")
@@ -445,6 +495,12 @@ class BudgetStream:
         for name in self._purses[1:]:
             self.ledger.books(name)
         self.ledger.open(purse, total, n_expected, period=period)
+        self._windows = _check_windows(windows, router.choices_)
+        for choice, windows_of_choice in self._windows.items():
+            for window in windows_of_choice:
+                self.ledger.open(
+                    _window_name(choice, window), window.limit, window=window.seconds
+                )
 
     def _check_max_costs(self, max_costs):
         """Return maximal costs by name, or None if the router's costs are exact."""
@@ -514,16 +570,47 @@ class BudgetStream:
             For an unknown name, for a choice that deciding itself calls, or if no
             choice would be left. Nothing is changed.
         """
-        names = check_names(names, self.router._excludable())
         with self._changing:
-            asked_first = self.router._asked_first(self._offers.kept)
-            needed = sorted(set(names) & set(asked_first))
-            if needed:
-                raise ValueError(
-                    f"{needed[0]!r} cannot be excluded: deciding asks it for every "
-                    "request. Make a stream of a router that decides without it."
-                )
-            self._exclude(self._offers.excluded | set(names))
+            names = self._check_exclusions(self._offers, names)
+            self._exclude(self._offers.excluded | names)
+
+    def _check_exclusions(self, offers, names):
+        """Return names that can be excluded as a set, or raise a ValueError."""
+        names = check_names(names, self.router._excludable())
+        asked_first = self.router._asked_first(offers.kept)
+        needed = sorted(set(names) & set(asked_first))
+        if needed:
+            raise ValueError(
+                f"{needed[0]!r} cannot be excluded: deciding asks it for every "
+                "request. Make a stream of a router that decides without it."
+            )
+        return set(names)
+
+    def _positions_without(self, offers, exclude):
+        """Return the positions of offered choices that a request may make.
+
+        Parameters
+        ----------
+        offers : Offers
+        exclude : sequence of str
+            Names of choices. An empty one leaves all.
+
+        Returns
+        -------
+        list of int
+            Not empty.
+        """
+        positions = list(range(len(offers.kept)))
+        if len(exclude) == 0:
+            return positions
+        names = self._check_exclusions(offers, exclude)
+        left = [k for k in positions if offers.names[k] not in names]
+        if not left:
+            raise ValueError(
+                f"exclude={exclude!r} leaves no choice of {offers.names!r}: leave out "
+                "fewer."
+            )
+        return left
 
     def include(self, names: Sequence[str] | None = None) -> None:
         """Use excluded choices again.
@@ -568,7 +655,13 @@ class BudgetStream:
         self.ledger.reset(self._purses[0])
 
     def route(
-        self, x: Any, *, costs: ArrayLike | None = None, key: str | None = None
+        self,
+        x: Any,
+        *,
+        costs: ArrayLike | None = None,
+        key: str | None = None,
+        exclude: Sequence[str] = (),
+        uses: Mapping[str, float] | None = None,
     ) -> Ticket:
         """Decide on one request and reserve what its call can cost.
 
@@ -587,7 +680,18 @@ class BudgetStream:
 
         key : str, default=None
             Identity of the request. If the request is sent again while its ticket is
-            open, it gets the same ticket, and nothing more is reserved.
+            open, it gets the same ticket, and nothing more is reserved. If it is sent
+            again after `refund` or `await_bill`, it gets a new ticket, and counts once
+            among the expected requests.
+
+        exclude : sequence of str, default=()
+            Names of choices that this request must not get, for example the model that
+            has just failed. The dual price is that of all offered choices.
+
+        uses : mapping from str to float, default=None
+            Amount of each resource that the call uses of its windows, for example
+            ``{"tokens": 812}``. Requests are 1. It is required if the stream has
+            windows of other resources.
 
         Returns
         -------
@@ -598,16 +702,19 @@ class BudgetStream:
         Raises
         ------
         ValueError
-            For bad costs, costs above `max_costs`, or estimates that are not numbers.
-            Nothing stays reserved.
+            For bad costs, costs above `max_costs`, estimates that are not numbers, or
+            an `exclude` that leaves no choice. Nothing stays reserved.
         BudgetExhaustedError
             If not even the cheapest choice fits what is left.
+        WindowFullError
+            If a choice fits what is left, but no choice that fits has room in its
+            windows.
         AlreadyCommittedError
             If the request of this key is already paid.
         """
-        return self._route(x, costs, key).ticket
+        return self._route(x, costs, key=key, exclude=exclude, uses=uses).ticket
 
-    def _route(self, x, costs, key=None):
+    def _route(self, x, costs, *, key=None, exclude=(), uses=None):
         """Decide on one request and reserve (`Reservation`)."""
         offers = self._offers
         x = check_rows(self.router, x, reset=False)
@@ -616,9 +723,11 @@ class BudgetStream:
                 f"x must be one row, shape (1, n_features), got {num_samples(x)}."
             )
         row_costs = self._check_request_costs(offers, costs, may_estimate=True)
-        least = offers.floor
-        if row_costs is not None:
-            least = min(offers.amounts_to_reserve(row_costs))
+        positions = self._positions_without(offers, exclude)
+        window_uses = self._window_uses(uses)
+        # Costs that the router's estimator gives come with bounds, which are reserved.
+        amounts = offers.amounts_to_reserve(row_costs)
+        least = min([amounts[k] for k in positions])
         held = self.ledger.hold(self._purses, least, _check_key(key))
         if held.state == "open":
             return Reservation(_ticket(held), x, None)
@@ -631,7 +740,14 @@ class BudgetStream:
             self.ledger.release(held)
             raise
         ticket = self._issue(
-            offers, quality, row_costs, held=held, key=key, answers=answers
+            offers,
+            quality,
+            row_costs,
+            positions=positions,
+            window_uses=window_uses,
+            held=held,
+            key=key,
+            answers=answers,
         )
         return Reservation(ticket, x, state)
 
@@ -655,6 +771,8 @@ class BudgetStream:
         *,
         costs: ArrayLike | None = None,
         key: str | None = None,
+        exclude: Sequence[str] = (),
+        uses: Mapping[str, float] | None = None,
     ) -> Ticket:
         """Decide on one request whose quality is already estimated, and reserve.
 
@@ -673,6 +791,12 @@ class BudgetStream:
         key : str, default=None
             Identity of the request, see `route`.
 
+        exclude : sequence of str, default=()
+            Names of choices that this request must not get, see `route`.
+
+        uses : mapping from str to float, default=None
+            Amounts that the call uses of its windows, see `route`.
+
         Returns
         -------
         Ticket
@@ -682,21 +806,123 @@ class BudgetStream:
         Raises
         ------
         ValueError
-            If quality or costs are not finite numbers, or if costs exceed `max_costs`.
-            Nothing is reserved.
+            If quality or costs are not finite numbers, if costs exceed `max_costs`, or
+            if `exclude` leaves no choice. Nothing is reserved.
         BudgetExhaustedError
             If not even the cheapest choice fits what is left.
+        WindowFullError
+            If a choice fits what is left, but no choice that fits has room in its
+            windows.
         AlreadyCommittedError
             If the request of this key is already paid.
         """
         offers = self._offers
-        n_choices = len(self.router.choices_)
-        estimates = _one_row(quality, n_choices, "quality")
-        estimates = [estimates[k] for k in offers.kept]
         row_costs = self._check_request_costs(offers, costs, may_estimate=False)
         return self._issue(
-            offers, estimates, row_costs, held=None, key=_check_key(key), answers={}
+            offers,
+            self._offered_estimates(offers, quality),
+            row_costs,
+            positions=self._positions_without(offers, exclude),
+            window_uses=self._window_uses(uses),
+            held=None,
+            key=_check_key(key),
+            answers={},
         )
+
+    def rank(
+        self,
+        quality: ArrayLike,
+        *,
+        costs: ArrayLike | None = None,
+        exclude: Sequence[str] = (),
+    ) -> list[str]:
+        """Return the order in which a request would get the choices at today's price.
+
+        Nothing is reserved. The first name is the choice of `reserve`, if the money and
+        the windows have room for it. The others are the next ones to try after
+        failures.
+
+        Parameters
+        ----------
+        quality : array-like of shape (n_choices,)
+            Estimated quality of each choice, as in `reserve`.
+
+        costs : array-like of shape (n_choices,), default=None
+            Expected cost of each choice, as in `reserve`.
+
+        exclude : sequence of str, default=()
+            Names of choices that are left out.
+
+        Returns
+        -------
+        list of str
+            Names of choices, by value minus price times cost, the best first. Excluded
+            choices are not in it.
+
+        Raises
+        ------
+        ValueError
+            As in `reserve`.
+        """
+        offers = self._offers
+        estimates = self._offered_estimates(offers, quality)
+        row_costs = self._check_request_costs(offers, costs, may_estimate=False)
+        positions = self._positions_without(offers, exclude)
+        books = self.books()
+        # As if the request was counted already.
+        books = books._replace(n_started=books.n_started + 1)
+        price = offers.price_of_next(books)
+        values = offers.values(estimates)
+        ranked = []
+        while positions:
+            k = choose_one(values, row_costs, price, positions)
+            ranked.append(offers.names[k])
+            positions.remove(k)
+        return ranked
+
+    def _offered_estimates(self, offers, quality):
+        """Return the given quality of each offered choice, a list of floats."""
+        estimates = _one_row(quality, len(self.router.choices_), "quality")
+        return [estimates[k] for k in offers.kept]
+
+    def _window_uses(self, uses):
+        """Return what a call of each choice uses of its windows.
+
+        Parameters
+        ----------
+        uses : mapping from str to float, or None
+            Amounts by resource, without the requests.
+
+        Returns
+        -------
+        dict from int to tuple of WindowUse, or None
+            By index of the choice. None if the stream has no windows.
+        """
+        amounts = {}
+        for resource, amount in (uses or {}).items():
+            amounts[resource] = check_amount(amount, f"uses[{resource!r}]")
+        if "requests" in amounts:
+            raise ValueError(
+                "uses must not have 'requests', got "
+                f"{amounts['requests']!r}: each call is 1. Leave it out."
+            )
+        if not self._windows:
+            return None
+        amounts["requests"] = 1.0
+        uses_by_choice = {}
+        for choice, windows in self._windows.items():
+            uses_of_choice = []
+            for window in windows:
+                if window.resource not in amounts:
+                    raise ValueError(
+                        f"uses must have the {window.resource!r} of this request, got "
+                        f"{uses!r}: {choice!r} has a window of them."
+                    )
+                use = WindowUse(_window_name(choice, window), amounts[window.resource])
+                uses_of_choice.append(use)
+            index = self.router.choices_.index(choice)
+            uses_by_choice[index] = tuple(uses_of_choice)
+        return uses_by_choice
 
     def _check_request_costs(self, offers, costs, *, may_estimate):
         """Return the costs of a request, or None if the router's estimator gives them.
@@ -740,7 +966,18 @@ class BudgetStream:
             offers.check_below_max(row_costs)
         return row_costs
 
-    def _issue(self, offers, quality, costs, *, held, key, answers):
+    def _issue(
+        self,
+        offers,
+        quality,
+        costs,
+        *,
+        positions,
+        window_uses,
+        held,
+        key,
+        answers,
+    ):
         """Choose, reserve the amount of the choice, and return the `Ticket`.
 
         Parameters
@@ -751,6 +988,12 @@ class BudgetStream:
         quality, costs : list of float
             Estimated quality and expected cost of each offered choice.
 
+        positions : list of int
+            Positions of the offered choices that the request may make.
+
+        window_uses : dict from int to tuple of WindowUse, or None
+            What a call of each choice uses of its windows. None is no windows.
+
         held : Reserved or None
             The amount that is already held for the request.
 
@@ -760,17 +1003,17 @@ class BudgetStream:
         answers : dict
             Answers that deciding has paid for, by choice.
         """
-        values = [value - less for value, less in zip(quality, offers.penalty)]
+        values = offers.values(quality)
         amounts = offers.amounts_to_reserve(costs)
-        least = min(amounts)
         try:
             made = self.ledger.reserve(
                 self._purses,
-                partial(offers.choose, values, costs, amounts, least),
-                least=least,
+                partial(offers.choose, values, costs, amounts, positions),
+                least=min([amounts[k] for k in positions]),
                 keep=offers.floor,
                 held=held,
                 key=key,
+                uses=window_uses,
             )
         except BaseException as error:
             # After an interrupt, the ledger may not have released the held amount.
@@ -874,13 +1117,67 @@ class BudgetStream:
         """
         self._settle(ticket, None)
 
+    def await_bill(self, ticket: Ticket, *, timeout: float | None = None) -> None:
+        """Keep the money of a call reserved that timed out and may be billed.
+
+        The maximal cost of the call stays reserved, so that its bill cannot break the
+        cap. The dual price counts its expected cost. When the provider's bill comes,
+        settle the ticket with `commit` at the billed cost, or with `refund` if the call
+        is not on the bill. The difference is then free. Until then, `unsettled` lists
+        the ticket.
+
+        The `key` of the request is free: `route` gives the request another ticket, for
+        example with ``exclude=[ticket.name]``. The request counts once among the
+        expected ones.
+
+        Parameters
+        ----------
+        ticket : Ticket
+            From `route` or `reserve`, open.
+
+        timeout : float, default=None
+            Seconds after which the call is taken as not billed, and its money is free
+            again. Set it to the time after which the provider's bills are complete. A
+            later bill is still booked, and may break the cap. None is never. The
+            ledger's `timeout` no longer acts on the ticket.
+
+        Raises
+        ------
+        ValueError
+            If the ticket is not open, or has passed its deadline. Nothing is changed.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.linear_model import Ridge
+        >>> from skroute.routing import BudgetRouter
+        >>> X = np.linspace(0, 1, 100)[:, None]
+        >>> Q = np.column_stack([1 - X[:, 0], np.full(100, 0.9)])
+        >>> costs = {"small": 1, "large": 5}
+        >>> router = BudgetRouter(Ridge(alpha=1e-3), costs=costs).fit(X, Q)
+        >>> stream = router.stream(20, n_expected=2)
+        >>> late = stream.route([[0.9]], key="request 1")
+        >>> stream.await_bill(late)
+        >>> again = stream.route([[0.9]], key="request 1", exclude=[late.name])
+        >>> late.name, again.name, stream.books().n_started
+        ('large', 'small', 1)
+        >>> stream.commit(again)
+        >>> stream.commit(late, 2.0)  # the bill
+        >>> stream.status().spent
+        3.0
+        """
+        self.ledger.await_bill(
+            ticket.stream,
+            ticket.id,
+            self._purses[0],
+            _offer_of(ticket),
+            seconds=timeout,
+        )
+
     def _settle(self, ticket, cost):
         """Book the cost of a ticket, or its refund if `cost` is None."""
-        offer = Offer(
-            ticket.choice, ticket.name, ticket.cost, ticket.deciding, ticket.reserved
-        )
         return self.ledger.settle(
-            ticket.stream, ticket.id, self._purses[0], offer, cost
+            ticket.stream, ticket.id, self._purses[0], _offer_of(ticket), cost
         )
 
     def unsettled(self) -> list[Ticket]:
@@ -889,8 +1186,8 @@ class BudgetStream:
         Returns
         -------
         list of Ticket
-            After a crash, commit the tickets that the providers bill, and refund the
-            others.
+            Tickets that await their bills are among them. After a crash, commit the
+            tickets that the providers bill, and refund the others.
         """
         return [_ticket(made) for made in self.ledger.unsettled(self._purses[0])]
 
@@ -955,6 +1252,44 @@ class BudgetStream:
 def _ticket(made, answer=None):
     """Return the `Ticket` of an open reservation of a ledger."""
     return Ticket(made.ledger, made.number, *made.offer, answer)
+
+
+def _offer_of(ticket):
+    """Return the `Offer` that a ticket was issued for."""
+    return Offer(
+        ticket.choice, ticket.name, ticket.cost, ticket.deciding, ticket.reserved
+    )
+
+
+def _window_name(choice, window):
+    """Return the name of a window in the ledger, which all streams of it share."""
+    return f"{choice}: {window.resource} in {float(window.seconds):g} s"
+
+
+def _check_windows(windows, choices):
+    """Return the windows of each choice, a dict from str to list of Window.
+
+    It is empty for None, which is no limits.
+    """
+    if windows is None:
+        return {}
+    if not isinstance(windows, Mapping):
+        raise TypeError(
+            "windows must be a mapping from names of choices to lists of "
+            f"skroute.ledgers.Window, got {type(windows).__name__}."
+        )
+    check_names(windows, choices)
+    checked = {}
+    for choice, windows_of_choice in windows.items():
+        if isinstance(windows_of_choice, Window) or not all(
+            isinstance(window, Window) for window in windows_of_choice
+        ):
+            raise TypeError(
+                f"windows[{choice!r}] must be a list of skroute.ledgers.Window, got "
+                f"{windows_of_choice!r}."
+            )
+        checked[choice] = list(windows_of_choice)
+    return checked
 
 
 def _check_key(key):

@@ -1,6 +1,6 @@
 """The base of all routers: single choices, validation figures, streams."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import CallParameter, CostAwareMixin, Plan, affords, check_affordable
 from skroute.base._inspection import models_of
-from skroute.ledgers import Ledger
+from skroute.ledgers import Ledger, Window
 from skroute.routing.parts._log import kept_choices
 from skroute.utils._cache import cache_of
 from skroute.utils._compat import Interval, Real, num_samples
@@ -231,6 +231,7 @@ class Router(CostAwareMixin):
         purse: str = "stream",
         within: Sequence[str] = (),
         period: str | float | None = None,
+        windows: Mapping[str, Sequence[Window]] | None = None,
     ) -> Any:
         """Return a budget for requests that come one by one.
 
@@ -243,8 +244,9 @@ class Router(CostAwareMixin):
             Hard cap on the sum of all costs, in the unit of `costs`.
 
         n_expected : int, default=None
-            Number of requests to come, retries included. If it is None, each request is
-            priced at the router's `budget`, and the total is a cap.
+            Number of requests to come. A request that is routed again with its `key`
+            counts once. If it is None, each request is priced at the router's `budget`,
+            and the total is a cap.
 
         max_costs : mapping from str to float or array-like of shape (n_choices,), \
 default=None
@@ -267,6 +269,10 @@ default=None
             Time after which the total is available again: a UTC day, a UTC month, or a
             number of seconds.
 
+        windows : mapping from str to sequence of Window, default=None
+            Limits on the calls of choices in any interval of some seconds, such as
+            requests or tokens a minute, see :class:`~skroute.ledgers.Window`.
+
         Returns
         -------
         BudgetStream
@@ -283,6 +289,7 @@ default=None
             purse=purse,
             within=within,
             period=period,
+            windows=windows,
         )
 
     @available_if(_decides_by_price)

@@ -289,3 +289,66 @@ def test_a_log_of_one_answer_per_request_takes_no_amounts():
             propensity=np.full(50, 1 / 3),
             amounts={"seconds": seconds},
         )
+
+
+def stream_requests(stream, rows, bills, amounts, router):
+    """Route requests one by one, settle real amounts, and return the routes."""
+    quality = router.predict_quality(rows)
+    route = np.empty(len(rows), dtype=int)
+    for row in range(len(rows)):
+        ticket = stream.reserve(quality[row])
+        route[row] = ticket.choice
+        used = {name: float(t[row, ticket.choice]) for name, t in amounts.items()}
+        stream.commit(ticket, cost=bills[row, ticket.choice], amounts=used)
+    return route
+
+
+@pytest.mark.parametrize("limit", [{"seconds": 0.55}, {"slow": 0.12}])
+def test_a_stream_follows_what_is_left_of_each_limit(limit):
+    router = fit_router(budget=5.0, limits=limit)
+    X, Q, bills, seconds = draw_log(1500, seed=5)
+    stream = router.stream(
+        5.0 * 1500, n_expected=1500, max_costs={name: 4 * price for name, price in LIST.items()}
+    )
+    (name, most) = next(iter(limit.items()))
+    table = {"seconds": seconds, "slow": (seconds > 1).astype(float)}[name]
+    route = stream_requests(stream, X, bills, {name: table}, router)
+    means = means_of(route, bills, seconds)
+    assert means[name] == pytest.approx(most, rel=0.03)
+    assert means["budget"] <= 5.0
+    assert means["budget"] > 4.7
+    # Without following, the mean of so few requests is farther away.
+    assert Q.to_numpy()[np.arange(1500), route].mean() > 0.75
+
+
+def test_a_stream_counts_failed_calls_and_repeated_keys_once():
+    router = fit_router(budget=5.0, limits={"seconds": 0.55})
+    stream = router.stream(5000.0, n_expected=1000)
+    request = np.array([[0.1, 0.1]])
+    first = stream.route(request, key="a")
+    assert stream.route(request, key="a") == first
+    assert stream._limit_use.n_requests == 1
+    stream.refund(first)
+    assert stream._limit_use.n_requests == 0
+    assert stream._limit_use.totals["seconds"] == pytest.approx(0)
+    second = stream.route(request)
+    stream.commit(second, amounts={"seconds": 7.0})
+    assert stream._limit_use.totals["seconds"] == pytest.approx(7.0)
+    third = stream.route(request)
+    with pytest.raises(ValueError, match="amounts names 'minutes'"):
+        stream.commit(third, amounts={"minutes": 1.0})
+    with pytest.raises(ValueError, match="amounts of 'seconds'"):
+        stream.commit(third, amounts={"seconds": -1.0})
+    stream.commit(third)
+    copied = pickle.loads(pickle.dumps(stream))
+    assert copied.route(request).name in NAMES
+
+
+def test_a_stream_without_an_expected_number_decides_as_route_does():
+    router = fit_router(budget=5.0, limits={"seconds": 0.55})
+    X = draw_log(300, seed=6)[0]
+    stream = router.stream(1e9)
+    names = [stream.route(X[[row]]).name for row in range(300)]
+    expected = np.array(NAMES)[router.route(X)]
+    # Tied rows get the cheaper choice in a stream.
+    assert np.mean(np.array(names) == expected) > 0.98

@@ -24,6 +24,7 @@ from skroute.ledgers import (
     WindowUse,
 )
 from skroute.ledgers._books import check_amount, check_terms
+from skroute.routing.over_time._limit_pacer import LimitPacer, LimitUse
 from skroute.routing.parts._log import check_names
 from skroute.routing.parts._policy import choose_one
 from skroute.utils._compat import num_samples
@@ -93,6 +94,9 @@ class Offers:
     floor : float
         The smallest amount of a request. If it depends on the request, the mean of the
         cheapest costs in the log.
+
+    pacer : LimitPacer or None
+        Prices of the limits next to the budget. None if there are none.
     """
 
     def __init__(self, router, mean, max_costs, excluded):
@@ -119,6 +123,9 @@ class Offers:
             self.reserved_amounts = [self.policy.deciding + cost for cost in bounds]
             self.floor = min(self.reserved_amounts)
         self._own_price = self.price_at(mean)
+        self.pacer = None
+        if self.policy.limits is not None:
+            self.pacer = LimitPacer(self.policy, mean, self.names)
 
     def check_below_max(self, costs):
         """Raise an error if a cost exceeds the maximal cost of its choice."""
@@ -164,6 +171,7 @@ class Offers:
         room,
         spare,
         full=frozenset(),
+        price=None,
     ):
         """Choose for one request (Algorithm 1). A ledger calls it in a transaction.
 
@@ -193,6 +201,9 @@ class Offers:
         full : frozenset of int, default=frozenset()
             Choices, as indices of the router's, of which a window has no room.
 
+        price : float, default=None
+            Price of the cost. None is that of the money that is left.
+
         Returns
         -------
         Offer or None
@@ -209,7 +220,9 @@ class Offers:
                 fitting.append(k)
         if not fitting:
             return None
-        k = choose_one(values, costs, self.price_of_next(books), fitting)
+        if price is None:
+            price = self.price_of_next(books)
+        k = choose_one(values, costs, price, fitting)
         return Offer(
             self.kept[k], self.names[k], costs[k], self.policy.deciding, amounts[k]
         )
@@ -488,6 +501,7 @@ class BudgetStream:
             n_paid = n_expected
             mean = total / n_expected
         self._max_costs = self._check_max_costs(max_costs)
+        self._limit_use = LimitUse()
         self._offers = Offers(self.router, mean, self._max_costs, frozenset())
         check_affordable(total, self._offers.floor * n_paid, name="budget_total")
         self._warned: set[str] = set()
@@ -1005,10 +1019,13 @@ class BudgetStream:
         """
         values = offers.values(quality)
         amounts = offers.amounts_to_reserve(costs)
+        price = None
+        if offers.pacer is not None:
+            values, price = self._charge_limits(offers.pacer, values)
         try:
             made = self.ledger.reserve(
                 self._purses,
-                partial(offers.choose, values, costs, amounts, positions),
+                partial(offers.choose, values, costs, amounts, positions, price=price),
                 least=min([amounts[k] for k in positions]),
                 keep=offers.floor,
                 held=held,
@@ -1020,7 +1037,20 @@ class BudgetStream:
             if held is not None and not isinstance(error, Exception):
                 self.ledger.release(held)
             raise
+        if offers.pacer is not None:
+            position = offers.kept.index(made.offer.choice)
+            with self._changing:
+                self._limit_use.start(made.number, offers.pacer.amounts_of(position))
         return _ticket(made, answers.get(made.offer.choice))
+
+    def _charge_limits(self, pacer, values):
+        """Return values less the charges of the limits, and the price of the cost."""
+        with self._changing:
+            if pacer.needs_look(self._limit_use):
+                pacer.look(self.books(), self._limit_use)
+            charges = pacer.charges
+            price = pacer.budget_price
+        return [value - charge for value, charge in zip(values, charges)], price
 
     def predict(self, x: Any) -> Any:
         """Answer one request with the models of the router.
@@ -1065,7 +1095,12 @@ class BudgetStream:
         self.commit(ticket)
         return answer
 
-    def commit(self, ticket: Ticket, cost: float | None = None) -> None:
+    def commit(
+        self,
+        ticket: Ticket,
+        cost: float | None = None,
+        amounts: Mapping[str, float] | None = None,
+    ) -> None:
         """Settle a ticket: the call was made.
 
         Parameters
@@ -1077,6 +1112,11 @@ class BudgetStream:
         cost : float, default=None
             Cost of the call, without deciding. None takes ``ticket.cost``.
 
+        amounts : mapping from str to float, default=None
+            What the call took of each amount that the router limits, such as
+            ``{"seconds": 0.7}``. Amounts that are left out count with the mean of the
+            choice.
+
         Raises
         ------
         ValueError
@@ -1087,7 +1127,10 @@ class BudgetStream:
             because the reservation has expired. The cost is recorded.
         """
         cost = ticket.cost if cost is None else check_amount(cost, "cost")
+        amounts = self._check_amounts(amounts)
         over, late = self._settle(ticket, cost)
+        with self._changing:
+            self._limit_use.settle(ticket.id, amounts)
         reserved = ticket.reserved - ticket.deciding
         breaks_its_reservation = late or cost > reserved
         if over <= 0 or not breaks_its_reservation:
@@ -1116,6 +1159,22 @@ class BudgetStream:
             If the ticket is not open. Nothing is changed.
         """
         self._settle(ticket, None)
+        with self._changing:
+            self._limit_use.cancel(ticket.id)
+
+    def _check_amounts(self, amounts):
+        """Return amounts of a call as a dict of floats, or raise a ValueError."""
+        pacer = self._offers.pacer
+        names = [] if pacer is None else pacer.names
+        checked = {}
+        for name, amount in (amounts or {}).items():
+            if name not in names:
+                raise ValueError(
+                    f"amounts names {name!r}, which is not one of the limits of this "
+                    f"stream, {names!r}."
+                )
+            checked[name] = check_amount(amount, f"amounts of {name!r}")
+        return checked
 
     def await_bill(self, ticket: Ticket, *, timeout: float | None = None) -> None:
         """Keep the money of a call reserved that timed out and may be billed.

@@ -502,11 +502,11 @@ class Policy:
         `budget` does not include deciding.
         """
         return order_limits(
-            self.limits, budget=budget, amounts=self._amounts_or_none, kept=self.kept
+            self.limits, budget=budget, amounts=self.amounts_or_none, kept=self.kept
         )
 
     @property
-    def _amounts_or_none(self):
+    def amounts_or_none(self):
         """The amounts of the log, tables without an amount if there are none."""
         if self.amounts is not None:
             return self.amounts
@@ -530,7 +530,7 @@ class Policy:
         """
         values, planned = self._decided_as_new
         paid = self.paid
-        amounts = self._amounts_or_none
+        amounts = self.amounts_or_none
         weight = self.weight
         if group is not None:
             rows = group.rows
@@ -604,7 +604,7 @@ class Policy:
             draws = even_draws(np.arange(n_rows, dtype=np.uint64))
         else:
             draws = draw(np.arange(n_rows))
-        route = rule.decide(values, costs, self._amounts_or_none.planned, draws)
+        route = rule.decide(values, costs, self.amounts_or_none.planned, draws)
         return Choices(route, route, np.zeros(n_rows))
 
     def _cached_limit_rule(self, budget, group):
@@ -889,7 +889,7 @@ class Policy:
             return solve_assignment(values - floor * costs, costs, room).choices
         order = self._limit_order(room)
         return plan_within_limits(
-            values - floor * costs, costs, self._amounts_or_none.planned, order
+            values - floor * costs, costs, self.amounts_or_none.planned, order
         )
 
     def _check_room(self, room, budget, least):
@@ -1026,7 +1026,7 @@ class Policy:
         paid = np.broadcast_to(self.paid, self.quality.shape)
         tables = [paid] if order.has_budget else []
         for position in order.amount_positions:
-            tables.append(self._amounts_or_none.realised[position])
+            tables.append(self.amounts_or_none.realised[position])
         n_choices = self.quality.shape[1]
         for choice in order.capacity_choice:
             is_choice = np.arange(n_choices) == choice

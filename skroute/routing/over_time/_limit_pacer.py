@@ -1,0 +1,149 @@
+"""Prices of what is left of the limits of a stream, next to its budget."""
+
+import numpy as np
+
+# Requests after which the prices are looked up again. A look-up takes 0.2 ms, and within
+# some requests what is left hardly changes.
+_REQUESTS_PER_LOOK = 5
+# Range of what is left per request, relative to the limit. The plans that the log has
+# seen are about means near the limits.
+_LEAST_LEFT = 0.5
+_MOST_LEFT = 2.0
+
+
+class LimitUse:
+    """Amounts that the requests of a stream have used, by limit.
+
+    A decision counts with the mean amount of its choice until the real one is known.
+    The counts are those of this process.
+
+    Attributes
+    ----------
+    n_requests : int
+        Number of requests, without those whose call failed.
+    totals : dict from str to float
+        Sum of each amount over these requests.
+    """
+
+    def __init__(self):
+        self.n_requests = 0
+        self.totals = {}
+        # Amounts of the decisions that are not settled, by the number of the ticket.
+        self._open = {}
+
+    def start(self, number, amounts):
+        """Count a decision. A number that is open already is the same decision."""
+        if number in self._open:
+            return
+        self._open[number] = amounts
+        self.n_requests += 1
+        self._add(amounts, sign=1)
+
+    def settle(self, number, amounts):
+        """Count real amounts (dict) in place of the means. Other tickets are ignored."""
+        counted = self._open.pop(number, None)
+        if counted is None:
+            return
+        real = {name: amounts[name] for name in counted if name in amounts}
+        replaced = {name: counted[name] for name in real}
+        self._add(replaced, sign=-1)
+        self._add(real, sign=1)
+
+    def cancel(self, number):
+        """Take back a decision whose call failed. Other tickets are ignored."""
+        counted = self._open.pop(number, None)
+        if counted is None:
+            return
+        self.n_requests -= 1
+        self._add(counted, sign=-1)
+
+    def _add(self, amounts, *, sign):
+        """Add amounts to the totals, or subtract them if `sign` is -1."""
+        for name, amount in amounts.items():
+            self.totals[name] = self.totals.get(name, 0.0) + sign * amount
+
+
+class LimitPacer:
+    """Prices by which a stream decides, so that its limits hold over all requests.
+
+    Parameters
+    ----------
+    policy : Policy
+        With limits.
+    mean : float
+        Mean budget per request, deciding included.
+    names : list of str
+        The choices of the policy.
+
+    Attributes
+    ----------
+    names : list of str
+        Names of the limits, without the budget.
+    """
+
+    def __init__(self, policy, mean, names):
+        rule = policy.limit_rule(mean)
+        order = rule.order
+        self._rule = rule
+        self._deciding = policy.deciding
+        self._first = int(order.has_budget)
+        self.names = order.names[self._first :]
+        self._most = order.most
+        # Amounts of each limit and choice: (n_limits, n_choices)
+        is_choice = np.arange(len(names)) == order.capacity_choice[:, np.newaxis]
+        planned = policy.amounts_or_none.planned[order.amount_positions]
+        self._amounts = np.vstack([planned, is_choice.astype(np.float64)])
+        # Prices are learned from planned means. This is what they are beyond the
+        # realised means, which the limits are about.
+        plans = [rule.dual.plan_at(point) for point in rule.prices.points]
+        means = np.array([rule.dual.means_of(plan)[1] for plan in plans])
+        planned_means = rule.prices.shares @ means
+        self._ahead = planned_means - rule.dual.realised_means(rule.prices)
+        self._prices = rule.prices.prices
+
+    def amounts_of(self, position):
+        """Return the mean amounts of a choice, by its position: a dict by limit."""
+        return dict(zip(self.names, self._amounts[:, position].tolist()))
+
+    @property
+    def charges(self):
+        """Value that each choice is charged for the limits, a list of float."""
+        return (self._prices[self._first :] @ self._amounts).tolist()
+
+    @property
+    def budget_price(self):
+        """Price of the cost."""
+        price = self._rule.price_floor
+        if self._first:
+            price += float(self._prices[0])
+        return price
+
+    def needs_look(self, use):
+        """Return True if the prices are to be looked up for the next request."""
+        return use.n_requests % _REQUESTS_PER_LOOK == 0
+
+    def look(self, books, use):
+        """Look up the prices of what is left.
+
+        Parameters
+        ----------
+        books : Books
+            Money and counts of the stream. Without `n_expected` nothing is known of
+            what is left, and the prices stay those of the means.
+        use : LimitUse
+        """
+        if books.n_expected is None or not use.n_requests:
+            return
+        n_left = max(books.n_expected - books.n_started, 1)
+        n_before = books.n_expected - n_left
+        left = np.empty(len(self._most))
+        if self._first:
+            money_left = books.total - books.spent - books.pending
+            left[0] = money_left / n_left - self._deciding
+        for position, name in enumerate(self.names, start=self._first):
+            # Requests of other processes are like those of this one.
+            mean_so_far = use.totals.get(name, 0.0) / use.n_requests
+            total = self._most[position] * books.n_expected
+            left[position] = (total - mean_so_far * n_before) / n_left
+        left = np.clip(left, _LEAST_LEFT * self._most, _MOST_LEFT * self._most)
+        self._prices = self._rule.dual.prices_left(left + self._ahead).prices

@@ -40,6 +40,8 @@ def keyword_values(estimator, names):
         "anytime": True,
         "costs": np.ones((n_rows, n_choices)),
         "exclude": [],
+        "limits": {},
+        "capacities": {},
         "known": np.zeros(X_new.shape, dtype=bool),
         "max_cost": 100.0,
         "max_rounds": 1,

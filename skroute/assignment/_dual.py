@@ -343,9 +343,7 @@ class DualFunction:
         n_without_offset = self.n_means + self.n_capacities
         self.offsets = np.concatenate((np.zeros(n_without_offset), mean_tops))
         self.value_unit = _mean_spread(tables.gains, tables)
-        unit_of_means = [
-            _mean_spread(amount, tables) for amount in tables.amounts
-        ]
+        unit_of_means = [_mean_spread(amount, tables) for amount in tables.amounts]
         self.units = np.concatenate(
             (
                 unit_of_means,

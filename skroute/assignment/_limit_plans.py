@@ -109,9 +109,7 @@ def plan_within(dual, most, limit_prices, *, solver="auto", tol=0.0, options=Non
     bound = limit_prices.bound
     best = None
     if solver != "highs":
-        best = _search_near(
-            dual, most, bases, losses, bound=bound, size=_CORE_SIZE
-        )
+        best = _search_near(dual, most, bases, losses, bound=bound, size=_CORE_SIZE)
         if best is None:
             best = _search_near(
                 dual, most, bases, losses, bound=bound, size=_LARGE_CORE_SIZE

@@ -7,12 +7,21 @@ import pandas as pd
 import pytest
 from scipy.optimize import linprog
 from sklearn.base import clone
+from sklearn.datasets import make_classification
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import GaussianNB
+from sklearn.tree import DecisionTreeClassifier
 
 from skroute.certified import CertifiedRouter
-from skroute.routing import BudgetRouter
+from skroute.routing import (
+    BudgetRouter,
+    DaskRouter,
+    OccamRouterClassifier,
+    export_policy,
+)
 
 NAMES = ["small", "medium", "large"]
 LIST = {"small": 1.0, "medium": 3.0, "large": 10.0}
@@ -136,7 +145,9 @@ def test_limits_that_exclude_each_other_are_named_with_their_least_values(router
         router.predict(X, limits={"seconds": 0.1})
     with pytest.raises(ValueError, match="is that within seconds <= 0.3") as refused:
         router.predict(X, limits={"seconds": 0.3}, budget=1.2)
-    least = float(str(refused.value).split("smallest feasible budget is ")[1].split()[0])
+    least = float(
+        str(refused.value).split("smallest feasible budget is ")[1].split()[0]
+    )
     router.predict(X, limits={"seconds": 0.3}, budget=least * 1.001)
     with pytest.raises(ValueError, match="smallest feasible budget"):
         router.predict(X, limits={"seconds": 0.3}, budget=least * 0.999)
@@ -164,9 +175,7 @@ def test_limits_of_the_constructor_act_at_once_and_those_of_a_call_replace_them(
 
 
 def test_states_of_limits_have_realised_and_cross_fitted_means():
-    router = fit_router(
-        budget=5.0, limits={"seconds": 0.55}, capacities={"large": 0.4}
-    )
+    router = fit_router(budget=5.0, limits={"seconds": 0.55}, capacities={"large": 0.4})
     budget, seconds, share = router.limits_
     assert [state.name for state in router.limits_] == [
         "budget",
@@ -308,7 +317,9 @@ def test_a_stream_follows_what_is_left_of_each_limit(limit):
     router = fit_router(budget=5.0, limits=limit)
     X, Q, bills, seconds = draw_log(1500, seed=5)
     stream = router.stream(
-        5.0 * 1500, n_expected=1500, max_costs={name: 4 * price for name, price in LIST.items()}
+        5.0 * 1500,
+        n_expected=1500,
+        max_costs={name: 4 * price for name, price in LIST.items()},
     )
     (name, most) = next(iter(limit.items()))
     table = {"seconds": seconds, "slow": (seconds > 1).astype(float)}[name]
@@ -352,3 +363,46 @@ def test_a_stream_without_an_expected_number_decides_as_route_does():
     expected = np.array(NAMES)[router.route(X)]
     # Tied rows get the cheaper choice in a stream.
     assert np.mean(np.array(names) == expected) > 0.98
+
+
+def test_members_have_limits_and_capacities():
+    X, y = make_classification(1500, n_informative=6, random_state=0)
+    members = [
+        ("bayes", GaussianNB()),
+        ("tree", DecisionTreeClassifier(max_depth=3)),
+        ("forest", RandomForestClassifier(20, random_state=0)),
+    ]
+    seconds = {"bayes": 0.1, "tree": 0.05, "forest": 1.0}
+    router = OccamRouterClassifier(
+        members, costs=[1, 2, 10], budget=8, amounts={"seconds": seconds}
+    )
+    router.fit(X[:700], y[:700])
+    assert router.limits_ == []
+    free = router.predict_routed(X[700:])
+    limited = router.predict_routed(X[700:], limits={"seconds": 0.3})
+    assert free.expected_amounts["seconds"].mean() > 0.4
+    assert limited.expected_amounts["seconds"].mean() == pytest.approx(0.3, abs=0.04)
+    router.set_params(capacities={"forest": 0.2})
+    assert (router.route(X[700:]) == 2).mean() == pytest.approx(0.2, abs=0.05)
+    assert [state.name for state in router.limits_] == ["budget", "share of forest"]
+    again = clone(router).fit(X[:700], y[:700])
+    np.testing.assert_array_equal(again.route(X[700:]), router.route(X[700:]))
+    with pytest.raises(ValueError, match="limits names 'minutes'"):
+        clone(router).set_params(limits={"minutes": 1}).fit(X, y)
+    with pytest.raises(ValueError, match="entry for each of"):
+        clone(router).set_params(amounts={"seconds": {"bayes": 1}}).fit(X, y)
+
+
+def test_what_keeps_the_budget_alone_refuses_limits(router, tmp_path):
+    limited = fit_router(budget=5.0, limits={"seconds": 0.55})
+    with pytest.raises(ValueError, match="cannot be exported"):
+        export_policy(limited, tmp_path / "policy.json")
+    X = draw_log(100, seed=1)[0]
+    dask_array = pytest.importorskip("dask.array")
+    blocks = dask_array.from_array(X, chunks=50)
+    with pytest.raises(ValueError, match="keeps one limit"):
+        DaskRouter(limited, policy="batch").route(blocks)
+    online = DaskRouter(limited).route(blocks).compute()
+    np.testing.assert_array_equal(online, limited.route(X))
+    with pytest.raises(ValueError, match="no amounts"):
+        limited.add_choice("new", X, np.ones(100), cost=2.0)

@@ -156,7 +156,7 @@ def test_the_budget_is_met_in_what_is_paid(learned):
         paid = C_new[rows, routed.route].mean()
         quality = Q_new[rows, routed.route].mean()
         online_errors.append(paid / 4 - 1)
-        planned_errors.append(routed.cost.mean() / paid - 1)
+        planned_errors.append(routed.quoted_cost.mean() / paid - 1)
         quality_errors.append(routed.expected_quality.mean() - quality)
         route = router.set_params(policy="batch").predict_routed(X_new).route
         batch_errors.append(C_new[rows, route].mean() / 4 - 1)

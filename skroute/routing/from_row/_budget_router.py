@@ -24,6 +24,7 @@ from skroute.routing.parts._learn import (
 from skroute.routing.parts._limits import (
     CAPACITIES,
     LIMITS,
+    LimitsMixin,
     check_limits,
     read_amounts,
 )
@@ -83,7 +84,7 @@ def reader_of_known_cells(reader, fit_params, *, ratio=False):
     return regressor
 
 
-class BudgetRouter(TableRouter):
+class BudgetRouter(LimitsMixin, TableRouter):
     r"""Choose, for each row, the model that is worth its cost, learned from a log.
 
     A log has the answers of several models, services or language models to past
@@ -518,12 +519,8 @@ default=None
         self._row_keys = row_keys(X)
         self.abstain_quality_ = log.abstain_quality
         self.n_known_ = log.is_known.sum(axis=0)
-        limits = self._check_limits(self.limits, self.capacities)
-        limited = self._learned.limited(limits)
-        check_affordable(budget, limited.least)
-        if limits is not None:
-            # Limits that exclude each other are an error here.
-            limited.limit_rule(budget)
+        limited = self._learned.limited(self._limits_of(choices=log.names))
+        limited.check_feasible(budget)
         self.choices_ = log.names
         self._warn_after_fit(budget)
 
@@ -546,26 +543,6 @@ default=None
         return read_amounts(
             amounts, log.names, n_rows=len(log.quality), named=log.named, weight=weight
         )
-
-    def _check_limits(self, limits, capacities):
-        """Return limits that the constructor or a call gives (`Limits` or None)."""
-        return check_limits(
-            limits,
-            capacities,
-            amounts=self._learned.amounts,
-            choices=getattr(self, "choices_", self._log.names),
-        )
-
-    @property
-    def limits_(self):
-        """State of the budget and of each further limit, a list of `LimitState`.
-
-        It is empty without further limits.
-        """
-        policy = self._policy()
-        if policy.limits is None:
-            return []
-        return policy.limit_states(self._effective_budget(None))
 
     def _check_quotes_allowed(self, costs):
         """Raise an error if quotes in `fit` stand next to another estimate of costs.
@@ -685,18 +662,7 @@ default=None
                 n_fitted=n_fitted,
             )
         policy = learned.at(costs=costs, reg_lambda=check_lambda(self.reg_lambda))
-        return policy.limited(self._check_limits(self.limits, self.capacities))
-
-    def _policy_of_call(self, call):
-        """Return the policy of now, with the limits of a call if it gives any."""
-        limits = call.option("limits")
-        capacities = call.option("capacities")
-        policy = self._policy()
-        if limits is None and capacities is None:
-            return policy
-        limits = self.limits if limits is None else limits
-        capacities = self.capacities if capacities is None else capacities
-        return policy.limited(self._check_limits(limits, capacities))
+        return policy.limited(self._limits_of(choices=self.choices_))
 
     def _plan(self, X, call):
         """Return the choices for the rows of a call (`Plan`)."""
@@ -925,10 +891,11 @@ default=None
         """
         check_rows_match(X=X, q=q)
         policy = self._policy()
-        if self.abstain_quality_ is not None or policy.per_row:
+        has_amounts = policy.amounts is not None
+        if self.abstain_quality_ is not None or policy.per_row or has_amounts:
             raise ValueError(
-                "add_choice needs fixed costs and no abstain_cost: fit again with the "
-                "new choice."
+                "add_choice needs fixed costs, no abstain_cost and no amounts: fit "
+                "again with the new choice."
             )
         cost = check_new_choice(name, cost, self.choices_)
         X = self._check_rows(X)

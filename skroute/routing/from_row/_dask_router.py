@@ -460,6 +460,11 @@ def _policy_for_cap(router):
         raise ValueError(
             'policy="batch" over blocks needs fixed costs: the router has some per row.'
         )
+    if policy.limits is not None:
+        raise ValueError(
+            'policy="batch" over blocks keeps one limit, the budget, and the router '
+            'has limits or capacities: use policy="online".'
+        )
     return policy
 
 

@@ -1,5 +1,7 @@
 """OCCAM: a member is chosen for each row by its estimated quality and its cost."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +16,13 @@ from skroute.metrics._objectives import OF_LABELS, OF_NUMBERS
 from skroute.quality import QualityRegressor
 from skroute.routing.parts._estimates import folds_of, with_weights
 from skroute.routing.parts._learn import learn_policy, warn_of_fit
+from skroute.routing.parts._limits import (
+    CAPACITIES,
+    LIMITS,
+    LimitsMixin,
+    check_limits,
+    read_amounts,
+)
 from skroute.routing.parts._log import Log, check_row_costs, kept_choices, with_last
 from skroute.routing.parts._member_router import AMOUNT, MemberRouter
 from skroute.routing.parts._policy import check_lambda
@@ -47,7 +56,7 @@ class SplitCosts(NamedTuple):
     added: np.ndarray
 
 
-class Occam(MemberRouter):
+class Occam(LimitsMixin, MemberRouter):
     """Base of the OCCAM routers for labels and for numbers.
 
     The quality of each member is estimated for each row, from the row itself or from an
@@ -73,8 +82,11 @@ class Occam(MemberRouter):
         "policy": [StrOptions({"online", "batch"})],
         "abstain_cost": AMOUNT,
         "routing_cost": AMOUNT,
+        "amounts": [Mapping, None],
+        "limits": [Mapping, None],
+        "capacities": [Mapping, None],
     }
-    call_parameters = (EXCLUDE, ALLOWED, REQUEST_ID)
+    call_parameters = (EXCLUDE, ALLOWED, REQUEST_ID, LIMITS, CAPACITIES)
 
     # Fit ------------------------------------------------------------------------------
 
@@ -98,6 +110,9 @@ class Occam(MemberRouter):
     def _check_members(self, members):
         """Check members and embedding before any member is fitted."""
         super()._check_members(members)
+        names = list(members)
+        amounts = read_amounts(self.amounts, names, n_rows=1, named=True)
+        check_limits(self.limits, self.capacities, amounts=amounts, choices=names)
         if not isinstance(self.embedding, str):
             return
         if self.embedding not in members:
@@ -163,13 +178,22 @@ class Occam(MemberRouter):
         self._routing_seconds = 0.0
         if isinstance(self.costs, str) and self.routing_cost is None:
             self._routing_seconds = self._time_decisions(policy, X)
-        self._learned = policy
+        self._learned = replace(policy, amounts=self._read_amounts(log))
         self.choices_ = log.names
         # At the parameters of now. Calls then find its prices computed.
         self._learned = self._policy()
         budget = check_budget(self.budget)
-        check_affordable(budget, self._learned.least)
+        self._learned.check_feasible(budget)
         warn_of_fit(self._learned, self.choices_, budget)
+
+    def _read_amounts(self, log):
+        """Return the amounts of the members on all rows (`AmountTables`), or None."""
+        names = self.member_names_
+        n_rows = len(log.quality)
+        amounts = read_amounts(self.amounts, names, n_rows=n_rows, named=True)
+        if amounts is None or log.abstain_quality is None:
+            return amounts
+        return amounts.with_abstaining()
 
     def _fit_embedding(self, X, answers):
         """Fit the embedding, and return what the quality estimator reads.
@@ -245,12 +269,13 @@ class Occam(MemberRouter):
         deciding = split.deciding
         if isinstance(self.costs, str):
             deciding += self._routing_seconds
-        return self._learned.at(
+        policy = self._learned.at(
             costs=split.added,
             deciding=deciding,
             reg_lambda=check_lambda(self.reg_lambda),
             least_prices=self._least_prices(),
         )
+        return policy.limited(self._limits_of(self.choices_))
 
     def _embed(self, X):
         """Return what the quality estimator reads: X, or an embedding of it."""
@@ -309,7 +334,7 @@ class Occam(MemberRouter):
                 f"exclude={call.exclude!r} names {self.embedding!r}, which embeds "
                 "every row: without it nothing can be decided."
             )
-        policy = self._policy().restricted(choices)
+        policy = self._policy_of_call(call).restricted(choices)
         # Before the member that embeds is called.
         check_affordable(call.budget, policy.least)
         estimates, state = self._estimated(X, policy)
@@ -491,6 +516,15 @@ class OccamRouterClassifier(Occam, ClassifierMixin, BaseEstimator):
         `costs`. It is included in the budget. None measures it with ``costs="time"``
         and is 0 otherwise.
 
+    amounts : mapping, default=None
+        Further amounts of a call of each member, by name, such as ``{"seconds":
+        {"small": 0.1, "large": 0.9}}``. `limits` limits their means. They act at the
+        next `fit`.
+
+    limits, capacities : mapping from str to float, default=None
+        Largest mean of each amount, and largest share of the rows of each member, as in
+        :class:`BudgetRouter`. They act at once.
+
     cv : int, splitter or iterable of splits, default=5
         Folds for out-of-fold answers of the members and out-of-fold estimates of
         quality. The folds of an int are stratified by class for the members, and
@@ -614,6 +648,9 @@ class OccamRouterClassifier(Occam, ClassifierMixin, BaseEstimator):
         abstain_cost=None,
         abstain_label=None,
         routing_cost=None,
+        amounts=None,
+        limits=None,
+        capacities=None,
         cv=5,
         n_jobs=None,
     ):
@@ -629,6 +666,9 @@ class OccamRouterClassifier(Occam, ClassifierMixin, BaseEstimator):
         self.abstain_cost = abstain_cost
         self.abstain_label = abstain_label
         self.routing_cost = routing_cost
+        self.amounts = amounts
+        self.limits = limits
+        self.capacities = capacities
         self.cv = cv
         self.n_jobs = n_jobs
 
@@ -687,6 +727,13 @@ class OccamRouterRegressor(Occam, RegressorMixin, BaseEstimator):
         Cost of deciding on one row. None measures it with ``costs="time"`` and is 0
         otherwise.
 
+    amounts : mapping, default=None
+        Further amounts of a call of each member, as there.
+
+    limits, capacities : mapping from str to float, default=None
+        Largest mean of each amount, and largest share of the rows of each member, as
+        there.
+
     cv : int, splitter or iterable of splits, default=5
         Folds for out-of-fold answers of the members and out-of-fold estimates of
         quality. An int is this number of consecutive folds for the members: if rows are
@@ -742,6 +789,9 @@ class OccamRouterRegressor(Occam, RegressorMixin, BaseEstimator):
         policy="online",
         abstain_cost=None,
         routing_cost=None,
+        amounts=None,
+        limits=None,
+        capacities=None,
         cv=5,
         n_jobs=None,
     ):
@@ -756,5 +806,8 @@ class OccamRouterRegressor(Occam, RegressorMixin, BaseEstimator):
         self.policy = policy
         self.abstain_cost = abstain_cost
         self.routing_cost = routing_cost
+        self.amounts = amounts
+        self.limits = limits
+        self.capacities = capacities
         self.cv = cv
         self.n_jobs = n_jobs

@@ -65,6 +65,11 @@ def export_policy(router, path=None):
             f"This router ({type(router).__name__}) has no price list of its choices "
             "to export."
         )
+    if policy.limits is not None:
+        raise ValueError(
+            "limits and capacities cannot be exported: the file has the price of the "
+            "budget alone. Set them to None, or deploy the pickle of the router."
+        )
     record = {
         "format": _FORMAT,
         "choices": list(router.choices_),

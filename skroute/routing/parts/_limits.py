@@ -247,6 +247,47 @@ def check_limits(limits, capacities, *, amounts, choices):
     return Limits(means, shares, positions)
 
 
+class LimitsMixin:
+    """Mixin for routers with the constructor parameters `limits` and `capacities`.
+
+    The router has ``_learned``, its policy as `fit` learned it, and ``_policy()``, the
+    policy at the parameters of now.
+    """
+
+    @property
+    def limits_(self):
+        """State of the budget and of each further limit, a list of `LimitState`.
+
+        It is empty without further limits.
+        """
+        policy = self._policy()
+        if policy.limits is None:
+            return []
+        return policy.limit_states(self._effective_budget(None))
+
+    def _limits_of(self, choices, call=None):
+        """Return the limits of a call, or else of the constructor (`Limits` or None).
+
+        Parameters
+        ----------
+        choices : list of str
+        call : Call, default=None
+            None: there is no call.
+        """
+        limits = None if call is None else call.option("limits")
+        capacities = None if call is None else call.option("capacities")
+        return check_limits(
+            self.limits if limits is None else limits,
+            self.capacities if capacities is None else capacities,
+            amounts=self._learned.amounts,
+            choices=choices,
+        )
+
+    def _policy_of_call(self, call):
+        """Return the policy of now, with the limits of a call if it gives any."""
+        return self._policy().limited(self._limits_of(self.choices_, call))
+
+
 def _as_mapping(name, values):
     """Return a mapping with text keys, empty for None. `name` is the parameter."""
     values = by_label(values)
@@ -285,7 +326,7 @@ class LimitOrder(NamedTuple):
     capacity_choice: np.ndarray
 
 
-def order_limits(limits, *, budget, amounts, kept):
+def order_limits(limits, *, budget, amounts, positions):
     """Return the limits of a policy in the order of their prices (`LimitOrder`).
 
     Parameters
@@ -294,7 +335,7 @@ def order_limits(limits, *, budget, amounts, kept):
     budget : float
         Mean cost per row, without deciding. Infinity is no limit.
     amounts : AmountTables
-    kept : ndarray of int
+    positions : ndarray of int
         Positions of the choices of the policy among those of the log. Capacities of
         other choices have no effect.
     """
@@ -308,7 +349,7 @@ def order_limits(limits, *, budget, amounts, kept):
         amount_positions.append(amounts.names.index(name))
     capacity_choice = []
     for name, share in limits.capacities.items():
-        choice = np.flatnonzero(kept == limits.positions[name])
+        choice = np.flatnonzero(positions == limits.positions[name])
         if len(choice):
             names.append(f"share of {name}")
             most.append(share)

@@ -22,8 +22,8 @@ from skroute.routing.parts._limits import (
     Limits,
     LimitState,
     dual_of_log,
-    least_amount,
     learn_limit_rule,
+    least_amount,
     order_limits,
     plan_within_limits,
 )
@@ -496,13 +496,23 @@ class Policy:
 
     # Several limits -------------------------------------------------------------------
 
+    def check_feasible(self, budget):
+        """Raise a ValueError if no plan is within the budget and the limits."""
+        check_affordable(budget, self.least, advice=self._advice_on_limits())
+        if self.limits is not None:
+            # Limits that exclude each other are an error here.
+            self.limit_rule(budget)
+
     def _limit_order(self, budget):
         """Return the limits in the order of their prices (`LimitOrder`).
 
         `budget` does not include deciding.
         """
         return order_limits(
-            self.limits, budget=budget, amounts=self.amounts_or_none, kept=self.kept
+            self.limits,
+            budget=budget,
+            amounts=self.amounts_or_none,
+            positions=self.kept,
         )
 
     @property
@@ -571,7 +581,10 @@ class Policy:
         dual = self._dual_function(order, price_floor, group)
         return learn_limit_rule(
             # The other groups may need a little more than all rows do.
-            dual, order, price_floor, must_hold=group is None
+            dual,
+            order,
+            price_floor,
+            must_hold=group is None,
         )
 
     def _choices_at(self, budget, values, costs, *, group=None, draw=None):

@@ -42,16 +42,19 @@ from skroute.utils._random import seed_of
 from skroute.utils._tensors import on_host
 from skroute.utils._typing import ArrayLike, NDArray
 
-# A column of strings with at most this many different values is one of categories.
+# A column of strings with at most this many different values is one of categories. Each
+# value becomes one column of numbers.
 _MOST_CATEGORIES = 50
 # Characters at the start of a text whose sequences are counted. All its words are
-# counted.
+# counted. Bounds the time of a long text.
 _CHARACTERS = 500
-# Columns that words and sequences are hashed to.
+# Columns that words are hashed to, and as many for sequences of characters. With this
+# number, two frequent words seldom share a column.
 _HASHED_COLUMNS = 2**17
-# Words and sequences that are kept of a column of texts.
+# Words and sequences that are kept of a column of texts. Bounds time and memory.
 _MOST_WORDS = 10_000
-# A direction needs this many rows at least.
+# A direction needs this many rows at least. One of fewer rows would describe single
+# rows.
 _ROWS_OF_DIRECTION = 5
 # Largest number of columns of sparse rows that are made dense. As many as the linear
 # member of QualityRegressor takes. A dense table of more columns, of words, would not
@@ -198,13 +201,24 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def _fit_rows(self, X):
-        """Learn the encodings of the columns, and return an array of numbers."""
+        """Learn the encodings of the columns, and return an array of numbers.
+
+        Parameters
+        ----------
+        X : as in `fit`
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_outputs), dtype=float64
+            Each row as a new row would be.
+        """
         vars(self).pop("kinds_", None)
         vars(self).pop("feature_names_in_", None)
         X = _checked_rows(X)
         # One seed for all columns.
         seed = seed_of(self.random_state)
         if issparse(X):
+            # One encoder takes all sparse columns together.
             columns = [X]
             self.n_features_in_ = X.shape[1]
             n_components = _most_directions(self.n_components, n_rows=X.shape[0])
@@ -362,6 +376,14 @@ def _are_texts(cells):
     """Return True if cells of one dimension are texts.
 
     They are if one of them is a text, or if all are missing.
+
+    Parameters
+    ----------
+    cells : series or array-like of shape (n_rows,)
+
+    Returns
+    -------
+    bool
     """
     cells = cells_of(cells)
     if any(is_text(cell) for cell in cells):
@@ -478,10 +500,18 @@ class _Column(_ColumnEncoder):
         """Return the cells as strings or numbers, of shape (n_rows, 1).
 
         A missing string is empty, a missing number is NaN.
+
+        Parameters
+        ----------
+        column : series or ndarray of shape (n_rows,)
+
+        Returns
+        -------
+        ndarray of shape (n_rows, 1), dtype=object or float64
         """
         if self.reader.kind == CATEGORY:
             texts = texts_of(column)
-            texts[[text is None for text in texts]] = ""
+            texts[[text is None for text in texts]] = ""  # None: a missing cell
             return texts[:, None]
         numbers = self.reader.read(column)
         if np.isinf(numbers).any():
@@ -588,6 +618,7 @@ class _HashedTexts:
         is_repeated = texts_with[most_frequent] > 1
         self.used = np.sort(most_frequent[is_repeated])
         self.rarity = _rarity(texts_with[self.used], n_texts=n_texts)
+        # One output of 0 if the texts have hardly a word in common.
         self.directions = None
         if len(self.used) < 2:
             return np.zeros((n_texts, 1))
@@ -607,18 +638,43 @@ class _HashedTexts:
     def transform(self, column):
         """Return other texts along the directions."""
         if self.directions is None:
+            # The texts of `fit` had hardly a word in common.
             return np.zeros((len(column), 1))
         counts = self._counts(column)[:, self.used]
         return along(_weighted_rows(counts, self.rarity), self.directions)
 
 
 def _weighted_rows(counts, rarity):
-    """Return counts times the weights of their columns, in rows of length 1."""
+    """Return counts times the weights of their columns, in rows of length 1.
+
+    Parameters
+    ----------
+    counts : csr matrix of shape (n_texts, n_words)
+    rarity : ndarray of shape (n_words,)
+
+    Returns
+    -------
+    csr matrix of shape (n_texts, n_words)
+        The Euclidean length of a row is 1, or 0 if it has no word.
+    """
     return normalize(counts.multiply(rarity).tocsr(), copy=False)
 
 
 def _rarity(texts_with, n_texts):
-    """Return weights of words that fall with the number of texts that have them."""
+    """Return weights of words that fall with the number of texts that have them.
+
+    It is the inverse document frequency of scikit-learn, with smoothing.
+
+    Parameters
+    ----------
+    texts_with : ndarray of int of shape (n_words,)
+        Number of texts that have each word.
+    n_texts : int
+
+    Returns
+    -------
+    ndarray of shape (n_words,), dtype=float32
+    """
     return (np.log((1 + n_texts) / (1 + texts_with)) + 1).astype(np.float32)
 
 
@@ -669,6 +725,7 @@ class _EmbeddedTexts:
             vectors = self.encoder(different)
         if not issparse(vectors):
             vectors = np.asarray(on_host(vectors), dtype=np.float64)
+        # The first texts determine the width. Later texts must have it, too.
         width = vectors.shape[-1] if self.width is None else self.width
         if vectors.shape != (len(different), width):
             raise ValueError(
@@ -690,6 +747,7 @@ class _EmbeddedTexts:
         if hasattr(self.encoder, "transform"):
             self.encoder = clone(self.encoder).fit(texts)
         vectors = self._vectors(texts)
+        # None: the numbers of the encoder are few enough, and stay as they are.
         self.directions = None
         if self.n_components >= self.width:
             return _dense(vectors)

@@ -9,7 +9,8 @@ from skroute.quality._row_means import mean_of
 from skroute.utils._tolerances import TIE
 
 # Budgets at which decisions are compared: 0 is the cost of the cheapest choice, 1 that
-# of the choice of best mean quality.
+# of the choice of best mean quality. At 0 all rows take the cheapest choice, and no
+# estimate matters.
 SHARES = np.array([0.1, 0.25, 0.5, 0.75, 1.0])
 
 
@@ -84,7 +85,7 @@ class _Decisions(NamedTuple):
     more_expensive : ndarray of shape (n_rows,), dtype=intp
         Choice of each row if ties take the more expensive choice.
     share : float
-        Share of the second.
+        Share of the tied rows that take the more expensive choice.
     """
 
     cheaper: np.ndarray
@@ -92,7 +93,7 @@ class _Decisions(NamedTuple):
     share: float
 
     def quality(self, quality):
-        """Return the expected quality of each row."""
+        """Return the expected quality of each row, from (n_rows, n_choices)."""
         rows = np.arange(len(quality))
         expected = (1 - self.share) * quality[rows, self.cheaper]
         return expected + self.share * quality[rows, self.more_expensive]
@@ -117,6 +118,7 @@ def _decide(rule, estimate, costs):
     _Decisions
     """
     cheaper = choose_at_price(estimate, costs, rule.price)
+    # Without a share for tied rows, all of them take the cheaper choice.
     more_expensive = cheaper
     if rule.share:
         # A negative tolerance breaks ties towards the more expensive choice.
@@ -130,6 +132,16 @@ def _compared_budgets(costs, hull):
     They lie between the cheapest cost and that of the best choice, the last one of the
     hull. If the best choice is the cheapest one, they lie between the extremes of the
     costs.
+
+    Parameters
+    ----------
+    costs : ndarray of shape (n_choices,)
+    hull : list of int
+        Choices by rising cost, see :func:`_hull_of_means`.
+
+    Returns
+    -------
+    ndarray of shape (n_budgets,)
     """
     low = costs.min()
     high = costs[hull[-1]]

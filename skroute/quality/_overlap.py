@@ -8,19 +8,24 @@ from scipy.stats import sem
 from skroute.utils._tolerances import LIMIT_ROOM
 from skroute.utils._typing import NDArray
 
-# A policy may need a choice that was never logged on fewer rows than this.
+# A policy may need a choice that was never logged on fewer rows than this: they hardly
+# change a mean.
 _MOST_ROWS_WITHOUT = 10
-# The same as a share of all rows. The larger of the two bounds holds.
+# A policy may need a choice that was never logged on less than this share of the rows.
+# It, or the number of rows above, is the bound: the larger of the two.
 _MOST_SHARE_WITHOUT = 0.02
 # Expected number of agreeing rows for which none at all is beyond chance: exp(-7) is
 # one in a thousand.
 _EXPECTED_ROWS = 7.0
-# Smallest effective number of agreeing rows that an estimate needs.
+# Smallest effective number of agreeing rows that an estimate needs. Means of fewer rows
+# have no useful standard error.
 _LEAST_EFFECTIVE_SIZE = 10
-# Weights of a log have a mean of 1 if the log could make all choices of the policy.
-# This share of it may be missing.
+# The weights of a log have a mean of 1 if the log could make all choices of the policy.
+# The mean may be below 1 by this.
 _MISSING_SHARE = 0.1
-# The same in standard errors of the mean weight. The larger of the two bounds holds.
+# The mean weight may be below 1 by this number of its standard errors. Weights have
+# long tails: two or three standard errors would often be exceeded by chance. The larger
+# of this bound and `_MISSING_SHARE` holds.
 _MISSING_ERRORS = 5.0
 
 
@@ -101,6 +106,7 @@ def lack_of_overlap(agreement, names):
     str or None
         The end of a sentence that begins with the policy's budget.
     """
+    # Each test returns a message, or None if it finds no lack of overlap.
     reason = _choice_without_match(agreement, names)
     if reason is None:
         reason = _missing_weight(agreement.weight)
@@ -175,6 +181,7 @@ def beyond_range(estimates, qualities, name):
     high = np.nanmax(qualities)
     room = LIMIT_ROOM * max(abs(low), abs(high))
     estimates = np.ravel(estimates)
+    # An estimate of NaN is neither below nor above.
     outside = estimates[(estimates < low - room) | (estimates > high + room)]
     if not len(outside):
         return None

@@ -86,14 +86,24 @@ class HistogramBoosting(NamedTuple):
 
 
 def histogram_boosting_of(model):
-    """Return the fitted parts of a histogram-based gradient boosting model."""
+    """Return the fitted parts of a HistGradientBoosting model of scikit-learn."""
     return HistogramBoosting(
         model._predictors, model._baseline_prediction, model._preprocessor
     )
 
 
 def first_scores(model, X):
-    """Return the scores of a gradient boosting model before its first tree."""
+    """Return the scores of a gradient boosting model before its first tree.
+
+    Parameters
+    ----------
+    model : GradientBoostingClassifier or GradientBoostingRegressor
+    X : ndarray of shape (n_rows, n_features)
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_outputs)
+    """
     return model._raw_predict_init(X)
 
 
@@ -129,10 +139,14 @@ def will_have(estimator, method):
         return True
     if not hasattr(type(estimator), method):
         return False
+    # The class has the method, but this object hides it. The last step of a pipeline,
+    # or the estimator inside of a search, decides.
     steps = getattr(estimator, "steps", None)
     inner = steps[-1][1] if steps else getattr(estimator, "estimator", None)
     if inner is not None:
         return will_have(inner, method)
+    # With `predict`, the object has its inner estimator already, and that one lacks the
+    # method.
     return not hasattr(estimator, "predict")
 
 
@@ -208,8 +222,21 @@ class FitTask:
 
 
 def fit_task(estimator, name, X, y):
-    """Return the outermost step of a fit."""
-    context = None
+    """Return the outermost step of a fit.
+
+    Parameters
+    ----------
+    estimator : estimator
+    name : str
+        Description of the step.
+    X, y : object
+        Rows and targets, which callbacks get.
+
+    Returns
+    -------
+    FitTask
+    """
+    context = None  # scikit-learn 1.7 and 1.8 have no callbacks
     if hasattr(estimator, "_init_callback_context"):
         context = estimator._init_callback_context(task_name=name, max_subtasks=None)
     return FitTask(estimator, context, X, y)

@@ -20,7 +20,7 @@ class VersionedPickleMixin:
 
     def __setstate__(self, state):
         state = dict(state)
-        written_by = state.pop(_VERSION, None)
+        written_by = state.pop(_VERSION, None)  # None: written before 0.1.0
         name = type(self).__name__
         if written_by is None:
             raise ValueError(

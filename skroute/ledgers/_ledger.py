@@ -114,7 +114,20 @@ class Ledger(Store):
             )
 
     def _open(self, name, terms):
-        """Return the terms of a purse, which is created if it does not exist."""
+        """Return the terms of a purse, which is created if it does not exist.
+
+        Parameters
+        ----------
+        name : str
+
+        terms : Terms
+            Terms of a new purse.
+
+        Returns
+        -------
+        Terms
+            Those of an existing purse may be others.
+        """
         purse = self._find_purse(name)
         if purse is None:
             purse = Purse.opened(name, terms, self._clock())
@@ -133,11 +146,29 @@ class Ledger(Store):
         return _raise_if_error(self._transact(self._hold, purses, amount, key))
 
     def _hold(self, purses, amount, key):
-        """Return the reservation of `hold`, or the error to raise."""
+        """Return the reservation of `hold`, or the error to raise.
+
+        An error is returned, and not raised, so that the transaction is stored: it has
+        booked passed deadlines and counted a rejected request.
+
+        Parameters
+        ----------
+        purses : tuple of str
+            Names of the purses. The first counts the request.
+
+        amount : float
+
+        key : str or None
+            Identity of the request. None: it has none.
+
+        Returns
+        -------
+        Reservation or Exception
+        """
         now, all_purses = self._begin(purses)
         earlier = self._find_earlier(purses[0], key)
         if earlier is not None:
-            return earlier
+            return earlier  # the open reservation of the key, or an error
         for purse in all_purses:
             if amount > purse.room():
                 all_purses[0].n_rejected += 1
@@ -145,8 +176,14 @@ class Ledger(Store):
         all_purses[0].n_started += 1
         for purse in all_purses:
             purse.hold(amount)
+        # The key belongs to the reservation of the choice, which comes later.
         return self._add_reservation(
-            purses, "held", amount, None, _after(self.timeout, now), None
+            purses,
+            "held",
+            amount,
+            offer=None,
+            deadline=_after(self.timeout, now),
+            key=None,
         )
 
     def release(self, held: Reservation) -> None:
@@ -154,12 +191,23 @@ class Ledger(Store):
         self._transact(self._release, held)
 
     def _release(self, held):
-        """Release the money of `release`."""
+        """Release the amount of a held reservation, for `release`."""
         now, _ = self._begin(held.purses)
         self._give_back(self._find_reservation(held.number), now)
 
     def _give_back(self, held, now):
-        """Release a held amount, unless its deadline has, or the ledger is a copy."""
+        """Release the amount of a held reservation, and delete the reservation.
+
+        Parameters
+        ----------
+        held : Reservation or None
+            Nothing is done for None, and in a state other than ``"held"``. The deadline
+            may have released the amount already. In a copy of a ledger, the number may
+            belong to another reservation.
+
+        now : float
+            Seconds since 1970.
+        """
         if held is None or held.state != "held":
             return
         all_purses = self._purses_now(held.purses, now)
@@ -193,15 +241,29 @@ class Ledger(Store):
         )
 
     def _reserve(self, purses, choose, least, keep, held, key):
-        """Return the reservation of `reserve`, or the error to raise."""
+        """Return the reservation of `reserve`, or the error to raise.
+
+        An error is returned, and not raised, so that the transaction is stored: it has
+        booked passed deadlines and released the held amount.
+
+        Parameters
+        ----------
+        purses, choose, least, keep, held, key
+            As in `reserve`.
+
+        Returns
+        -------
+        Reservation or BaseException
+        """
         now, all_purses = self._begin(purses)
         if held is not None:
             held = self._find_reservation(held.number)
             self._give_back(held, now)
         earlier = self._find_earlier(purses[0], key)
         if earlier is not None:
-            return earlier
+            return earlier  # the open reservation of the key, or an error
         first = all_purses[0]
+        # The purse with the least free money.
         fullest = min(all_purses, key=Purse.room)
         room = fullest.room()
         if held is not None:
@@ -219,6 +281,7 @@ class Ledger(Store):
             first.n_started -= 1
             return error
         if offer is None:
+            # No choice fits.
             first.n_started -= 1
             first.n_rejected += 1
             return _exhausted(fullest, least)
@@ -226,7 +289,7 @@ class Ledger(Store):
             purse.reserve(offer)
         deadline = _after(self.timeout, now)
         return self._add_reservation(
-            purses, "open", offer.reserved, offer, deadline, key
+            purses, "open", offer.reserved, offer=offer, deadline=deadline, key=key
         )
 
     def settle(
@@ -255,7 +318,28 @@ class Ledger(Store):
         return settled
 
     def _settle(self, ledger, number, purse, offer, cost):
-        """Return the result of `settle`, or None if the reservation is another one."""
+        """Return the result of `settle`, or None if the reservation is another one.
+
+        Parameters
+        ----------
+        ledger : str
+            Identity of the ledger that issued the reservation.
+
+        number : int
+            Number of the reservation.
+
+        purse : str
+            Its first purse.
+
+        offer : Offer
+
+        cost : float or None
+            None: the call failed.
+
+        Returns
+        -------
+        (excess, expired) : (float, bool), or None
+        """
         now, all_purses = self._begin((purse,))
         reservation = self._find_reservation(number)
         if reservation is None or reservation.state not in ("open", "expired"):
@@ -266,16 +350,20 @@ class Ledger(Store):
         if len(reservation.purses) > 1:
             all_purses = self._purses_now(reservation.purses, now)
         expired = reservation.state == "expired"
-        for one_purse in all_purses:
-            one_purse.settle(offer, cost, expired)
+        for booked_purse in all_purses:
+            booked_purse.settle(offer, cost, expired)
         if reservation.key is None or cost is None:
+            # Nothing to remember: a failed request may come again with its key.
             self._delete_reservation(reservation)
         else:
+            # The key is remembered until the deadline.
             deadline = _after(self.remember, now)
             self._replace_reservation(
                 reservation._replace(state="committed", deadline=deadline)
             )
-        excess = max([purse.spent - purse.total for purse in all_purses])
+        excess = max(
+            [booked_purse.spent - booked_purse.total for booked_purse in all_purses]
+        )
         return excess, expired
 
     def books(self, purse: str) -> Books:
@@ -298,7 +386,7 @@ class Ledger(Store):
         return self._transact(self._books, purse)
 
     def _books(self, name):
-        """Return the amounts and counts of `books`."""
+        """Return the amounts and counts of the purse with a name, for `books`."""
         _, (purse,) = self._begin((name,))
         return purse.books()
 
@@ -324,7 +412,7 @@ class Ledger(Store):
         self._transact(self._top_up, purse, amount, int(n_more))
 
     def _top_up(self, name, amount, n_more):
-        """Book the money of `top_up`."""
+        """Add money and expected requests to the purse with a name, for `top_up`."""
         _, (purse,) = self._begin((name,))
         purse.total += amount
         if purse.n_expected is not None:
@@ -365,7 +453,7 @@ class Ledger(Store):
         return self._transact(self._unsettled, purse)
 
     def _unsettled(self, name):
-        """Return the reservations of `unsettled`."""
+        """Return the open and expired reservations of a purse, for `unsettled`."""
         self._begin((name,))
         unsettled = []
         for reservation in self._find_of_purse(name):
@@ -378,6 +466,11 @@ class Ledger(Store):
 
         Passed deadlines and new periods are stored, also if the call is refused later,
         or if the clock goes back.
+
+        Parameters
+        ----------
+        names : tuple of str
+            Names of the purses.
 
         Returns
         -------
@@ -397,11 +490,25 @@ class Ledger(Store):
                     purse.expire(due.offer)
                 self._replace_reservation(due._replace(state="expired", deadline=None))
             else:
+                # It is committed, since an expired one has no deadline. Its key is
+                # forgotten.
                 self._delete_reservation(due)
         return now, purses
 
     def _purses_now(self, names, now):
-        """Return purses in the period of a time. Refuse unknown names."""
+        """Return purses in the period of a time. Refuse unknown names.
+
+        Parameters
+        ----------
+        names : tuple of str
+
+        now : float
+            Seconds since 1970.
+
+        Returns
+        -------
+        list of Purse
+        """
         purses = [self._find_purse(name) for name in names]
         if None in purses:
             name = names[purses.index(None)]
@@ -409,15 +516,27 @@ class Ledger(Store):
                 f"There is no purse {name!r} in this ledger: open it first."
             )
         for purse in purses:
-            if purse.period is not None:
+            if purse.period is not None:  # the purse has periods
                 purse.roll(now)
         return purses
 
     def _find_earlier(self, purse, key):
         """Return the open reservation of a key, or the error if it is committed.
 
-        An expired reservation loses its key. The error does not quote the key, which
-        may be private.
+        An expired reservation loses its key.
+
+        Parameters
+        ----------
+        purse : str
+            First purse of the reservation.
+
+        key : str or None
+            None: the request has no key.
+
+        Returns
+        -------
+        Reservation, AlreadyCommittedError or None
+            None if the key is free.
         """
         if key is None:
             return None
@@ -429,6 +548,8 @@ class Ledger(Store):
             return None
         if reservation.state == "open":
             return reservation
+        # It is committed, since held reservations have no key. The error does not quote
+        # the key, which may be private.
         return AlreadyCommittedError(
             "A request with this key was committed already: its call was made and "
             f"paid. Give another request another key (this one has {len(key)} "
@@ -437,7 +558,7 @@ class Ledger(Store):
 
 
 def _after(seconds, now):
-    """Return the time `seconds` after now. None is never."""
+    """Return the time that is `seconds` after `now`, or None (never) for None."""
     return None if seconds is None else now + seconds
 
 
@@ -449,7 +570,18 @@ def _raise_if_error(result):
 
 
 def _exhausted(purse, amount):
-    """Return the error for an amount that does not fit a purse."""
+    """Return the error for an amount that does not fit a purse.
+
+    Parameters
+    ----------
+    purse : Purse
+
+    amount : float
+
+    Returns
+    -------
+    BudgetExhaustedError
+    """
     return BudgetExhaustedError(
         f"Not even the cheapest choice fits: it takes {amount:.6g}, and of "
         f"{purse.total:.6g} in all {purse.spent:.6g} is spent and {purse.reserved:.6g} "

@@ -52,21 +52,26 @@ class MemoryLedger(Ledger):
 
     def __init__(self, timeout=None, remember=86400.0):
         super().__init__(timeout, remember)
+        # From a name to a `Purse`.
         self._purses = {}
+        # From a number to a `Reservation`.
         self._reservations = {}
+        # From the name of the first purse and a key to the number of a reservation.
         self._keys = {}
+        # Heap of deadlines and numbers of reservations, the earliest first.
         self._deadlines = []
+        # Number of the next reservation.
         self._n_issued = 0
         self._identity = uuid.uuid4().hex
         self._forget_changes()
 
     def _forget_changes(self):
         """Forget the old values that a transaction has noted to undo its changes."""
-        # Purses and their amounts.
+        # Purses, each with its amounts before.
         self._purses_before = []
-        # Tables (dicts), keys and entries. None is a key without an entry.
+        # Tables (dicts), keys, and the entries before. The entry None: there was none.
         self._entries_before = []
-        # Deadlines that were removed from the heap.
+        # Deadlines that were removed from the heap, with numbers of reservations.
         self._deadlines_before = []
 
     def _transact(self, body, *arguments):
@@ -84,17 +89,28 @@ class MemoryLedger(Ledger):
             for field, amount in zip(Books._fields, amounts):
                 setattr(purse, field, amount)
         for table, key, entry in reversed(self._entries_before):
-            if entry is None:
+            if entry is None:  # there was none
                 table.pop(key, None)
             else:
                 table[key] = entry
         for deadline in self._deadlines_before:
-            # The interrupt may have come before it was removed.
+            # An interrupt may have come after the deadline was noted, and before it was
+            # removed from the heap.
             if deadline not in self._deadlines:
                 heapq.heappush(self._deadlines, deadline)
 
     def _change(self, table, key, entry):
-        """Write an entry of a table, or remove it if it is None. Note the old entry."""
+        """Write an entry of a table, and note the old one.
+
+        Parameters
+        ----------
+        table : dict
+
+        key : hashable
+
+        entry : object
+            None removes the entry.
+        """
         self._entries_before.append((table, key, table.get(key)))
         if entry is None:
             del table[key]
@@ -111,6 +127,7 @@ class MemoryLedger(Ledger):
     def _find_purse(self, name):
         purse = self._purses.get(name)
         if purse is not None:
+            # The transaction may change the purse in place.
             self._purses_before.append((purse, _amounts_of(purse)))
         return purse
 
@@ -120,15 +137,22 @@ class MemoryLedger(Ledger):
     def _add_reservation(self, purses, state, amount, offer, deadline, key):
         number = self._n_issued
         self._n_issued += 1
-        made = Reservation(
-            self._identity, number, purses, state, amount, offer, deadline, key
+        reservation = Reservation(
+            self._identity,
+            number,
+            purses,
+            state=state,
+            amount=amount,
+            offer=offer,
+            deadline=deadline,
+            key=key,
         )
-        self._change(self._reservations, number, made)
+        self._change(self._reservations, number, reservation)
         if key is not None:
             self._change(self._keys, (purses[0], key), number)
         if deadline is not None:
             heapq.heappush(self._deadlines, (deadline, number))
-        return made
+        return reservation
 
     def _find_reservation(self, number):
         return self._reservations.get(number)
@@ -138,6 +162,7 @@ class MemoryLedger(Ledger):
         self._change(self._reservations, reservation.number, reservation)
         if reservation.key is None and before.key is not None:
             self._change(self._keys, (before.purses[0], before.key), None)
+        # A new deadline. An old one stays in the heap, where `_find_due` ignores it.
         if reservation.deadline not in (None, before.deadline):
             heapq.heappush(self._deadlines, (reservation.deadline, reservation.number))
 
@@ -157,20 +182,26 @@ class MemoryLedger(Ledger):
             self._deadlines_before.append((deadline, number))
             heapq.heappop(self._deadlines)
             reservation = self._reservations.get(number)
-            # The deadlines of settled reservations stay in the heap.
+            # Deadlines of settled and changed reservations are in the heap, too.
             if reservation is not None and reservation.deadline == deadline:
                 due.append(reservation)
         return due
 
     def _find_of_purse(self, purse):
         reservations = self._reservations.values()
-        return [made for made in reservations if made.purses[0] == purse]
+        return [
+            reservation
+            for reservation in reservations
+            if reservation.purses[0] == purse
+        ]
 
     def __getstate__(self):
         """Return a copy of the state at one moment."""
         with _LOCK:
+            # Notes of the last transaction are not part of the state.
             self._forget_changes()
             state = {name: copy(value) for name, value in self.__dict__.items()}
+            # Purses are changed in place, so that they are copied, too.
             state["_purses"] = {
                 name: copy(purse) for name, purse in self._purses.items()
             }

@@ -4,7 +4,7 @@ import os
 import sqlite3
 import uuid
 
-from skroute.ledgers._records import RecordLedger, text_of
+from skroute.ledgers._records import RecordLedger, text_of, text_of_reservation
 
 # Records are JSON, see `_records`; `own` is the first purse of a reservation.
 _SCHEMA = """
@@ -20,8 +20,9 @@ CREATE TABLE IF NOT EXISTS reservations (
 CREATE INDEX IF NOT EXISTS due ON reservations (deadline) WHERE deadline IS NOT NULL;
 CREATE UNIQUE INDEX IF NOT EXISTS keys ON reservations (own, key) WHERE key IS NOT NULL;
 """
-# Version of the tables.
+# Version of the tables. Raise it if `_SCHEMA` or the text of a record changes.
 _VERSION = 2
+# Begin of a query for reservations. A condition follows.
 _RESERVATIONS = "SELECT number, record FROM reservations WHERE "
 # Seconds to wait for the lock of the file. A booking holds it for some tens of
 # microseconds, so that a longer wait is for a process that was stopped.
@@ -89,17 +90,23 @@ class SQLiteLedger(RecordLedger):
         self.path = os.path.abspath(_checked_path(path))
         self._connection = None
         super().__init__(timeout, remember)
+        # At once, so that an invalid file is an error here.
         self._connect()
         self._connected = True
 
     def _after_fork(self):
         """Forget the connection of the parent, which must not be closed here."""
         super()._after_fork()
+        # Python closes a connection that nothing refers to. So the connections of the
+        # parent, and of its parents, are kept.
         self._parents = (getattr(self, "_parents", None), self._connection)
         self._connection = None
 
     def _connect(self):
-        """Open the file of a ledger, or create it."""
+        """Open the file of a ledger, or create it.
+
+        It sets ``_connection``, ``_execute`` and ``_identity``.
+        """
         if not os.path.isdir(os.path.dirname(self.path)):
             raise FileNotFoundError(
                 f"There is no folder for the ledger {self.path!r}: make it first."
@@ -109,7 +116,9 @@ class SQLiteLedger(RecordLedger):
             connection = sqlite3.connect(
                 self.path,
                 timeout=_PATIENCE,
+                # sqlite3 begins no transactions by itself.
                 isolation_level=None,
+                # Threads book one after the other, by the lock of `_transact`.
                 check_same_thread=False,
             )
             # All tables of a ledger are created in one transaction.
@@ -151,9 +160,8 @@ class SQLiteLedger(RecordLedger):
     def _write_purse(self, name, text):
         self._execute("INSERT OR REPLACE INTO purses VALUES (?, ?)", (name, text))
 
-    def _add_reservation(self, *fields):
-        purses, _, _, _, deadline, key = fields
-        text = text_of(*fields)
+    def _add_reservation(self, purses, state, amount, offer, deadline, key):
+        text = text_of(purses, state, amount, offer, deadline, key)
         number = self._execute(
             "INSERT INTO reservations (record, own, key, deadline) VALUES (?, ?, ?, ?)",
             (text, purses[0], key, deadline),
@@ -161,15 +169,27 @@ class SQLiteLedger(RecordLedger):
         return self._reservation(number, text)
 
     def _where(self, condition, *values):
-        """Return the reservations that meet a condition of SQL."""
+        """Return the reservations that meet a condition of SQL.
+
+        Parameters
+        ----------
+        condition : str
+            With a question mark for each value.
+
+        *values : object
+
+        Returns
+        -------
+        list of Reservation
+        """
         rows = self._execute(_RESERVATIONS + condition, values).fetchall()
         return [self._reservation(*row) for row in rows]
 
     def _find_reservation(self, number):
-        return next(iter(self._where("number = ?", number)), None)
+        return _first_or_none(self._where("number = ?", number))
 
     def _find_by_key(self, purse, key):
-        return next(iter(self._where("own = ? AND key = ?", purse, key)), None)
+        return _first_or_none(self._where("own = ? AND key = ?", purse, key))
 
     def _find_due(self, now):
         return self._where("deadline <= ?", now)
@@ -182,7 +202,7 @@ class SQLiteLedger(RecordLedger):
             "UPDATE reservations SET record = ?, key = ?, deadline = ? "
             "WHERE number = ?",
             (
-                text_of(*reservation[2:]),
+                text_of_reservation(reservation),
                 reservation.key,
                 reservation.deadline,
                 reservation.number,
@@ -199,8 +219,15 @@ class SQLiteLedger(RecordLedger):
         return f"SQLiteLedger({self.path!r})"
 
 
+def _first_or_none(reservations):
+    """Return the first reservation of a list, or None for an empty list."""
+    return reservations[0] if reservations else None
+
+
 def _prepare(connection):
     """Create the tables of a ledger if they do not exist. Return its identity."""
+    # In WAL mode, those who read do not wait. With NORMAL, a commit does not wait for
+    # the disk.
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
     connection.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES}")
@@ -228,6 +255,20 @@ def _in_transaction(connection, body, *arguments):
 
     An interrupt may come between any two lines. If it has left a transaction open, this
     transaction is undone before the next begins.
+
+    Parameters
+    ----------
+    connection : sqlite3.Connection
+
+    body : callable
+
+    *arguments : object
+        Arguments of `body`.
+
+    Returns
+    -------
+    object
+        The result of `body`.
     """
     try:
         if connection.in_transaction:

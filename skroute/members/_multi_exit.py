@@ -248,6 +248,7 @@ class MultiExitClassifier(
             )
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         torch = side.torch
+        # torch's generators, also those of devices, are as before after the block.
         with torch.random.fork_rng(range(torch.cuda.device_count())):
             torch.manual_seed(seed)
             module = side.build(
@@ -280,7 +281,7 @@ class MultiExitClassifier(
         return self
 
     def _check_exit_weights(self, n_exits):
-        """Return the weights of the exits as a list of float."""
+        """Return the weights of the exits as a list of `n_exits` floats."""
         if self.exit_weights is None:
             return [1.0] * n_exits
         weights = check_numbers(
@@ -319,7 +320,7 @@ class MultiExitClassifier(
         return self._run(check_exit_rows(self, X, reset=False))
 
     def _run(self, X):
-        """Return a new run of validated rows."""
+        """Return a new `ExitRun` of validated rows."""
         # In training mode, dropout would be random, and statistics would be updated.
         exits = self._exits.eval()
         n_classes = len(self.classes_)
@@ -339,12 +340,14 @@ class MultiExitClassifier(
         """
         check_is_fitted(self)
         X = check_exit_rows(self, X, reset=False)
-        blocks = []
+        # For each batch of rows, the probabilities of all exits.
+        proba_of_batches = []
         for rows in gen_batches(num_samples(X), self.eval_batch_size):
             run = self._run(_safe_indexing(X, rows))
-            blocks.append([run.proba(k) for k in range(self.n_exits_)])
-        for parts in zip(*blocks):
-            yield np.concatenate(parts)
+            proba_of_exits = [run.proba(exit) for exit in range(self.n_exits_)]
+            proba_of_batches.append(proba_of_exits)
+        for proba_of_exit in zip(*proba_of_batches):
+            yield np.concatenate(proba_of_exit)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the class probabilities of the last exit.
@@ -395,7 +398,9 @@ class MultiExitClassifier(
             the states at `previous`.
         """
         if previous < 0:
+            # The rows have reached no exit.
             return lambda X: self.start(X).logits(exit)
+        # The run whose rows are at `previous`, after the first call.
         runs: list[Any] = []
 
         def call(X):
@@ -419,7 +424,22 @@ class MultiExitClassifier(
 
 
 def check_exit_rows(net, X, *, reset):
-    """Return validated rows of a net: arrays, or tensors on their device."""
+    """Return validated rows of a net: arrays, or tensors on their device.
+
+    Parameters
+    ----------
+    net : estimator
+        The estimator whose rows they are.
+
+    X : array-like or tensor of shape (n_rows, ...)
+
+    reset : bool
+        Whether to set (in `fit`) or to compare the number and names of features.
+
+    Returns
+    -------
+    {ndarray, tensor} of shape (n_rows, ...)
+    """
     if is_dataset(X):
         raise TypeError(
             f"{type(net).__name__} takes arrays and tensors, got a data set: "

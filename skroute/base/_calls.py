@@ -200,7 +200,7 @@ def _signature_with(method, parameters):
 
 
 def _docstring_with(method, parameters):
-    """Return the docstring of a method with entries in place of the placeholder.
+    """Return a method's docstring with entries of keywords in place of `_PLACEHOLDER`.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ def _docstring_with(method, parameters):
 
 
 def _entry(parameter):
-    """Return the lines of a docstring that describe a keyword, after an empty line."""
+    """Return the lines of a docstring that describe one keyword of a call."""
     lines = [line.strip() for line in parameter.description.splitlines()]
     described = "".join(f"            {line}\n" for line in lines)
     return f"\n        {parameter.name} : {parameter.type}\n{described}"

@@ -1,4 +1,4 @@
-"""Properties of any estimator: its tags, its training, its answers, abstaining."""
+"""Properties of estimators: tags, training, answers, abstaining."""
 
 import inspect
 
@@ -150,7 +150,7 @@ def unfrozen(model):
 
 
 def predicts_best_score(model):
-    """Return True if `predict` of a model is its largest `predict_proba`, by its code.
+    """Return True if `predict` takes the class of largest `predict_proba`, by its code.
 
     The answers to some rows do not show how the model answers others. If a model is
     known to predict its best score, `predict_proba` alone needs to be called.

@@ -403,7 +403,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
     # Plan and answer ------------------------------------------------------------------
 
     def make_call(self, budget: float | None = None, **parameters: Any) -> Call:
-        """Return what a call asks for, as one object.
+        """Return the budget and the keywords of a call as one :class:`Call`.
 
         Parameters
         ----------
@@ -446,7 +446,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         return Call(self._effective_budget(budget), **common, options=options)
 
     def _share_cache(self, cache):
-        """Do nothing: there is no decision estimator inside."""
+        """Do nothing: a wrapper gives the estimator inside a cache here."""
 
     def _check_is_fitted(self):
         """Raise NotFittedError before `fit`."""
@@ -785,7 +785,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
 
 
 def routed_of(plan, y_pred):
-    """Return the answers, choices and costs of a plan as one object.
+    """Return the answers, choices and costs of a plan as a :class:`Routed`.
 
     Parameters
     ----------
@@ -825,7 +825,7 @@ _VIEWS = {
 
 
 def _declare_views(cls):
-    """Give a class its own copies of the views, with its keywords in their signatures.
+    """Give a class copies of the public calls whose signatures show its keywords.
 
     A view is a public method of :class:`CostAwareMixin` that takes the keywords of a
     call, such as `predict`. A view that the class writes itself is kept. If its

@@ -154,7 +154,7 @@ _NUMERIC_KINDS = "iufc"
 
 
 def _common_dtype(first, second):
-    """Return the type that holds the answers of two choices as they are, else raise.
+    """Return the dtype that holds the answers of two choices unchanged, else raise.
 
     Parameters
     ----------

@@ -74,7 +74,7 @@ def get_data_home(data_home: str | os.PathLike[str] | None = None) -> str:
 
 
 class Origin(NamedTuple):
-    """The origin of one data file.
+    """The origin of one data file: its addresses, its conversion and its digest.
 
     Attributes
     ----------

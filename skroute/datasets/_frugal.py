@@ -185,7 +185,7 @@ def _labels_and_scores(raw, entry, sample_id, with_scores):
 
 
 def _label_entries(content, row_of_item, column_of_label):
-    """Yield the labels in a JSON file that are labels of the set.
+    """Yield the labels of items in a JSON file, except those that are not in the set.
 
     Parameters
     ----------
@@ -241,7 +241,7 @@ _PREDICTED = ("PredictedLabel", "OriginalPredictedLabel")
 
 
 def frugalml_origin(name: str) -> Origin:
-    """Return the origin of a FrugalML set."""
+    """Return the origin of a FrugalML set: addresses, conversion and digest."""
     entry = FRUGALML[name]
     ids = entry.apis.ids
     addresses_of = partial(_addresses, _FRUGALML, name)
@@ -265,7 +265,7 @@ def frugalml_origin(name: str) -> Origin:
 
 
 def frugalmct_origin(name: str) -> Origin:
-    """Return the origin of a FrugalMCT set."""
+    """Return the origin of a FrugalMCT set: addresses, conversion and digest."""
     entry = FRUGALMCT[name]
     ids = entry.apis.ids
     with_scores = _WITH_SCORES.get(name, ())  # empty: only the accuracy is public

@@ -88,7 +88,7 @@ def load_mmlu(content: bytes) -> Arrays:
 
 
 def convert_mmlu(raw: dict[str, bytes]) -> bytes:
-    """Return ``mmlu.csv.gz`` from the raw files.
+    """Return the content of ``mmlu.csv.gz``, made from the raw files.
 
     These are a CSV file for each subject, and a list of contaminated prompts.
     """
@@ -137,7 +137,7 @@ def load_llmrouter(content: bytes) -> Arrays:
 
 
 def convert_llmrouter(raw: dict[str, bytes]) -> bytes:
-    """Return ``scores.csv.gz`` from train and test records and their queries."""
+    """Return the content of ``scores.csv.gz``, made from records and their queries."""
     # Task and metric of each prompt.
     origin: dict[str, tuple[str, str]] = {}
     for name in ("queries train", "queries test"):

@@ -87,6 +87,26 @@ class Skyline(NamedTuple):
     quality: NDArray[np.float64]
 
 
+class RoutedParams(NamedTuple):
+    """Metadata of a fit, for those who get them.
+
+    Attributes
+    ----------
+    fit : dict
+        For the models.
+
+    score : dict
+        For the scorer.
+
+    split : dict
+        For the splitter.
+    """
+
+    fit: dict
+    score: dict
+    split: dict
+
+
 SIZE = CallParameter(
     "size",
     "float or array-like of shape (n_samples,), default=None",
@@ -226,7 +246,7 @@ class BaseFeatureSelector(
                 f"{type(self).__name__} requires y to be passed, but the target y is "
                 "None."
             )
-        fit_params, score_params, split_params = self._routed(params)
+        routed_params = self._routed(params)
         # Attributes of an earlier fit that this fit may not set.
         for name in (
             "n_features_in_",
@@ -241,7 +261,8 @@ class BaseFeatureSelector(
         check_classification_targets(y)
         extractors = check_extractors(self.extractors, X, self._validate_names)
         self._check_set_names(extractors.names)
-        splits = list(check_cv(self.cv, y, classifier=True).split(X, y, **split_params))
+        splitter = check_cv(self.cv, y, classifier=True)
+        splits = list(splitter.split(X, y, **routed_params.split))
         sizes = self._sizes(X, size)
         self.classes_ = np.unique(y)
         self.extractors_ = extractors.fit(X, y)
@@ -253,7 +274,15 @@ class BaseFeatureSelector(
         n_extractors = len(names)
         prepared = self.extractors_.prepare(X, range(n_extractors))
         table_of = partial(self._table_of_set, prepared)
-        trainer = SetTrainer(self, table_of, y, splits, fit_params, score_params, task)
+        trainer = SetTrainer(
+            self,
+            table_of,
+            y=y,
+            splits=splits,
+            fit_params=routed_params.fit,
+            score_params=routed_params.score,
+            task=task,
+        )
         median_size = None if sizes is None else float(np.median(sizes))
         # Bit masks of the choices.
         self._masks = self._choose(trainer, median_size)
@@ -291,7 +320,7 @@ class BaseFeatureSelector(
         return self.extractors_.take(prepared, members(mask))
 
     def _routed(self, params):
-        """Return the metadata for the models, the scorer and the splitter.
+        """Return the metadata of `fit` for the models, the scorer and the splitter.
 
         Parameters
         ----------
@@ -300,7 +329,7 @@ class BaseFeatureSelector(
 
         Returns
         -------
-        fit_params, score_params, split_params : dict
+        RoutedParams
         """
         params = {name: value for name, value in params.items() if value is not None}
         if not routing_enabled() and set(params) <= {"sample_weight"}:
@@ -309,12 +338,13 @@ class BaseFeatureSelector(
                     f"sample_weight was given, but estimator={self.estimator!r} does "
                     "not take it. Leave it out, or give a model that takes it."
                 )
-            return params, params, {}
+            # The weights are for models and scorer.
+            return RoutedParams(fit=params, score=params, split={})
         routed = self._route_metadata(params)
-        return (
-            routed["estimator"]["fit"],
-            routed["scorer"]["score"],
-            routed["splitter"]["split"],
+        return RoutedParams(
+            fit=routed["estimator"]["fit"],
+            score=routed["scorer"]["score"],
+            split=routed["splitter"]["split"],
         )
 
     def _check_rows(self, X, reset=False):
@@ -391,10 +421,10 @@ class BaseFeatureSelector(
                     "percentile of MeasuredCosts must be a number above 0 and below 1, "
                     f"got {percentile!r}."
                 )
-            costs, self.measured_sizes_, self.measured_costs_ = measured_costs(
-                self.extractors_, X, sizes, percentile
-            )
-            return costs
+            measurement = measured_costs(self.extractors_, X, sizes, percentile)
+            self.measured_sizes_ = measurement.sizes
+            self.measured_costs_ = measurement.seconds
+            return measurement.costs
         if self.costs is not None:
             return given_costs(self.costs, names)
         if self.extractors is not None:
@@ -485,7 +515,7 @@ class BaseFeatureSelector(
         )
 
     def _known_sizes(self, sizes):
-        """Return sizes for a decision. They are required if costs depend on them.
+        """Return checked sizes of items, zeros if costs do not depend on them.
 
         Parameters
         ----------
@@ -543,7 +573,7 @@ class BaseFeatureSelector(
     # Decisions ------------------------------------------------------------------------
 
     def _find(self, sizes, budgets):
-        """Return the choice of each query, block by block.
+        """Return the best set for the size and budget of each query, block by block.
 
         Parameters
         ----------
@@ -564,7 +594,7 @@ class BaseFeatureSelector(
         )
 
     def _cost_of(self, route, sizes):
-        """Return the cost of one set per size.
+        """Return the cost of one feature set for each size.
 
         Parameters
         ----------
@@ -661,7 +691,7 @@ class BaseFeatureSelector(
         return Plan(route, self._cost_of(route, sizes))
 
     def _watch_the_clock(self, X, sizes, budgets):
-        """Choose for each item while its features are computed, one after the other.
+        """Choose a set for each item by measured time, while its features are computed.
 
         Parameters
         ----------

@@ -28,7 +28,7 @@ _N_REPEATS = 3
 # are above its 95th percentile.
 _N_KNOTS = 8
 # A fitted cost and the measurements of similar sizes may differ by this factor without
-# a warning. Times of a busy machine differ by less.
+# a warning. The noise of measured times is usually smaller.
 _FACTOR = 2.0
 # Smallest number of measurements of similar sizes that are compared with a cost. Fewer
 # have no useful percentile.
@@ -168,11 +168,11 @@ class FeatureCosts:
         self.largest_size = largest_size
 
     def basis(self, sizes):
-        """Return the values of the functions, shape (n_sizes, n_functions)."""
+        """Return the values of the cost functions at sizes: (n_sizes, n_functions)."""
         return self.functions(self.function_params, sizes)
 
     def __call__(self, sizes):
-        """Return the costs at sizes, shape (n_extractors, n_sizes)."""
+        """Return the costs of extractors at sizes, shape (n_extractors, n_sizes)."""
         return self.coef @ self.basis(np.asarray(sizes, dtype=np.float64)).T
 
 
@@ -266,6 +266,26 @@ def timed_rows(sizes, n_timed=_N_TIMED):
     return np.argsort(sizes, kind="stable")[ranks]
 
 
+class Measurement(NamedTuple):
+    """Measured costs of transformers, and the measurements.
+
+    Attributes
+    ----------
+    costs : FeatureCosts
+        Fitted costs.
+
+    sizes : ndarray of shape (n_measurements,)
+        Sizes of the timed items, 0 if items have no size.
+
+    seconds : ndarray of shape (n_measurements, n_extractors)
+        Measured times.
+    """
+
+    costs: FeatureCosts
+    sizes: np.ndarray
+    seconds: np.ndarray
+
+
 def measured_costs(extractors, X, sizes, percentile):
     """Measure the costs of transformers: a percentile of their seconds on single items.
 
@@ -284,14 +304,7 @@ def measured_costs(extractors, X, sizes, percentile):
 
     Returns
     -------
-    costs : FeatureCosts
-        Fitted costs.
-
-    measured_sizes : ndarray of shape (n_measurements,)
-        Sizes of the timed items, 0 if items have no size.
-
-    seconds : ndarray of shape (n_measurements, n_extractors)
-        Measured times.
+    Measurement
     """
     all_sizes = np.zeros(num_samples(X)) if sizes is None else sizes
     rows = timed_rows(all_sizes)
@@ -327,11 +340,15 @@ def measured_costs(extractors, X, sizes, percentile):
     for times in seconds.T:
         coef.append(_fit_percentile(values, measured_sizes, times, percentile))
     costs = FeatureCosts(
-        extractors.names, np.array(coef), functions, function_params, largest_size
+        extractors.names,
+        np.array(coef),
+        functions=functions,
+        function_params=function_params,
+        largest_size=largest_size,
     )
     if depends_on_size:
         _warn_where_apart(costs, measured_sizes, seconds, percentile)
-    return costs, measured_sizes, seconds
+    return Measurement(costs, sizes=measured_sizes, seconds=seconds)
 
 
 def _fit_percentile(values, sizes, seconds, percentile):

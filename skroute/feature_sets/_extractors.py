@@ -41,7 +41,7 @@ class ColumnExtractors:
         return X
 
     def take(self, prepared, members):
-        """Return the table of some extractors.
+        """Return the columns of some extractors as one table.
 
         Parameters
         ----------
@@ -104,7 +104,7 @@ class ItemExtractors:
         return table
 
     def prepare(self, X, members):
-        """Return a dict of the tables of some extractors, by their numbers.
+        """Compute the features of some extractors: a dict of tables by their numbers.
 
         Parameters
         ----------
@@ -116,7 +116,7 @@ class ItemExtractors:
         return {number: self.extract(X, number) for number in members}
 
     def take(self, prepared, members):
-        """Return the tables of some extractors as one, side by side.
+        """Return the features of some extractors as one table, side by side.
 
         Parameters
         ----------

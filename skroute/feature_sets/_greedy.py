@@ -282,7 +282,7 @@ class GreedyFeatureSelector(BaseFeatureSelector):
 
 
 def greedy_sequence(evaluate, empty_quality, cost, trade_off):
-    """Return one sequence of Algorithm 4 (Greedy Candidate-Sequences).
+    """Return a sequence of sets that grows by gain less cost (Algorithm 4).
 
     Parameters
     ----------
@@ -323,7 +323,7 @@ def greedy_sequence(evaluate, empty_quality, cost, trade_off):
 
 
 def followed_sequences(sequences, cost, quality):
-    """Return the sequence to follow at each budget.
+    """Return which greedy sequence of sets to follow at each budget.
 
     It is a sequence with the best set that the budget buys at the reference size.
 

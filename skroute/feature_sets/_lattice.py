@@ -56,7 +56,7 @@ def indicator(masks, n_extractors):
 
 
 class Expansion(NamedTuple):
-    """The trained sets and their guarantee.
+    """The trained feature sets, their qualities, and the guarantee for all others.
 
     Each set `t` of the lattice has a trained subset `s` with
     ``(1 + alpha) * quality(s) >= quality(t)``.
@@ -110,7 +110,7 @@ def superset_min(values):
 
 
 def bounds(quality, monotonicity_tol):
-    """Return bounds of the quality of every set, by the trained sets.
+    """Return two bounds of the quality of every set, by the qualities of trained sets.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ class LatticeSearch:
         self.deadline = np.inf  # none
         if max_seconds is not None:
             self.deadline = time.monotonic() + max_seconds
-        # By mask. NaN: the set is not trained.
+        # Quality of each set, by its mask. NaN: the set is not trained.
         self.quality = np.full(1 << n_extractors, np.nan)
         self.quality[EMPTY_SET] = empty_quality
         # Number of extractors of each set, by mask.
@@ -252,7 +252,7 @@ class LatticeSearch:
         return certified_alpha(self.quality, self.monotonicity_tol)
 
     def _pass_down_and_up(self, alpha):
-        """Search layers from the top and from the bottom in turn until they meet.
+        """Train layers of sets from the top and the bottom in turn until they meet.
 
         A layer has all sets of one size.
         """
@@ -302,7 +302,7 @@ class LatticeSearch:
 
 
 def expand_all(n_extractors, evaluate, empty_quality):
-    """Train every set (Naive-Expand-All).
+    """Train every feature set (Naive-Expand-All).
 
     Parameters
     ----------

@@ -252,7 +252,7 @@ class PolyDomSelector(BaseFeatureSelector):
         self.n_jobs = n_jobs
 
     def _choose(self, trainer, reference):
-        """Search the lattice of feature sets.
+        """Search the lattice of feature sets, and return those that may be chosen.
 
         It sets ``alpha_`` and ``monotonicity_violations_``.
 
@@ -348,7 +348,7 @@ class PolyDomSelector(BaseFeatureSelector):
 
 
 def undominated(quality, coef):
-    """Return the sets that are chosen at some size and budget (Properties 3.6 and 3.7).
+    """Return the sets that are the best for some size and budget (Properties 3.6, 3.7).
 
     A set costs ``coef @ basis(size)``, with a basis that is never negative. It is
     dominated if another set is at least as good and has no larger coefficient, since

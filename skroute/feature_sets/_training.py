@@ -44,7 +44,7 @@ def score_set(estimator, X, y, fit_params, name, splits, scorer, score_params):
 
 
 def _fitted(estimator, X, y, fit_params, name, rows):
-    """Return a clone of the model that is fitted on some rows.
+    """Return a clone of a set's model that is fitted on some rows.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ class SetTrainer:
         return Parallel(n_jobs=self.n_jobs)(jobs)
 
     def _job(self, function, mask, arguments):
-        """Return the delayed call of a function for one set, see :meth:`_each`."""
+        """Return the delayed call of a function with model and features of one set."""
         if mask != EMPTY_SET:
             model = self.estimator
             table = self.table_of(mask)

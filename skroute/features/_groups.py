@@ -36,7 +36,7 @@ class FeatureGroupsMixin:
     """
 
     def _name_groups_by(self, raw_columns):
-        """Set the columns that the parameters name.
+        """Set the columns that `feature_groups` and `feature_costs` name.
 
         Parameters
         ----------
@@ -122,7 +122,7 @@ class FeatureGroupsMixin:
         return names.tolist()
 
     def _position(self, column, where):
-        """Return the position of a column that `fit` saw, see :func:`position_of`."""
+        """Return the position of a column that `fit` saw, by its name or position."""
         return position_of(column, self._column_names(), where=where)
 
 

@@ -226,7 +226,7 @@ class LazyFeatures:
         self.acquisition_log_.append(purchase)
 
     def _in_source(self, rows):
-        """Return the positions in the source of some of these rows, by their own."""
+        """Return the positions in the source of some of these rows."""
         if self._positions is None:
             return rows
         return self._positions[rows]
@@ -397,7 +397,7 @@ class RawRows(NamedTuple):
 
     @classmethod
     def of(cls, X):
-        """Return the form of the rows of `fit`.
+        """Return the form of training rows: names, library, dtypes and filling cells.
 
         Parameters
         ----------
@@ -421,7 +421,7 @@ class RawRows(NamedTuple):
         )
 
     def rows(self, cells, n_rows):
-        """Return rows in the form of `fit`.
+        """Make rows in the form of `fit` from the cells of some columns.
 
         Parameters
         ----------
@@ -538,7 +538,7 @@ def _column_maker(library_name):
 
 
 def _pandas_column(pandas, cells, dtype):
-    """Return cells as a series of a dtype.
+    """Return cells as a pandas series of the dtype of `fit`.
 
     A column of whole numbers in `fit` becomes one of floats if some cells are missing
     or fractions now.
@@ -579,7 +579,7 @@ def _pandas_column(pandas, cells, dtype):
 
 
 def _arrow_column(pyarrow, cells, dtype):
-    """Return cells as an array of an Arrow type.
+    """Return cells as an Arrow array of the type of `fit`.
 
     A type of whole numbers becomes one of floats if some cells are fractions. The
     parameters are those of :func:`_pandas_column`.
@@ -593,7 +593,7 @@ def _arrow_column(pyarrow, cells, dtype):
 
 
 def _polars_column(polars, cells, dtype):
-    """Return cells as a series of polars.
+    """Return cells as a polars series of the dtype of `fit`.
 
     A type of whole numbers becomes one of floats if some cells are fractions. The
     parameters are those of :func:`_pandas_column`.

@@ -188,7 +188,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         return [step for step in steps if step not in (None, "passthrough")]
 
     def _find_raw_groups(self, X):
-        """Return the groups behind the outputs; refuse transformers that mix groups.
+        """Return the groups of raw columns behind outputs, or refuse mixed groups.
 
         Parameters
         ----------
@@ -227,7 +227,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         return self._final_estimator
 
     def _is_late(self, X):
-        """Return True if features of the rows are bought when they are needed."""
+        """Return True if rows are lazy: features are bought when they are needed."""
         buys = isinstance(self._final_estimator, FeatureGroupsMixin)
         return buys and (isinstance(X, LazyFeatures) or is_mapping(X))
 
@@ -544,7 +544,7 @@ class _GroupProbe:
         return changed_by
 
     def _transform_cells(self, cells, n_rows):
-        """Transform rows of some columns; the others have one cell in all rows.
+        """Transform rows with the cells of some columns; other columns are constant.
 
         Parameters
         ----------

@@ -63,7 +63,7 @@ _STANDARD_ERRORS_OF_LAST_TRY = 1.0
 
 
 class HeldOutFigures(NamedTuple):
-    """Ranks and qualities of the held-out rows, for validation figures.
+    """Ranks and qualities of held-out rows, for ``validation_quality_`` and so on.
 
     Attributes
     ----------
@@ -552,7 +552,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return BoostedGate() if self.gate is None else self.gate
 
     def _fit_pair(self, rows, is_held_out, progress):
-        """Fit the cheap model and the gate; return the pair before its level is set.
+        """Fit the cheap model and the gate, and return them as a pair without a level.
 
         Parameters
         ----------
@@ -593,7 +593,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return fitted.pair
 
     def _set_gate(self, pair, rows, is_held_out):
-        """Set the pair, the level of its gate and its ranks, by the held-out rows.
+        """Set the fitted pair, and the gate level above which it sends rows.
 
         If no level of the gate gains, the pair with the simpler gate is tried. If none
         gains, no row is ever sent to the full model.
@@ -648,7 +648,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             pair = pair.simpler
 
     def _held_out_scores(self, pair, rows, is_held_out, cheap_quality):
-        """Return the gate scores of a pair on held-out rows, to find the level by.
+        """Return gate scores of held-out rows, by which the level of the gate is set.
 
         Parameters
         ----------
@@ -682,11 +682,11 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         )
 
     def _sends_rows(self):
-        """Return True if some rows are sent to the full model, which needs the gate."""
+        """Return True if the gate may send rows to the full model."""
         return self._ranks is not None
 
     def _set_costs(self):
-        """Set ``features_used_`` and ``cost_table_``.
+        """Set features and costs of each choice: `features_used_`, `cost_table_`.
 
         These are the features that each model reads, and the cost of a row up to the
         gate's decision, if the cheap model answers it, and if the full model does.
@@ -733,7 +733,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
     # Held-out rows --------------------------------------------------------------------
 
     def _validate(self):
-        """Return the quality and cost of the held-out rows at the budget.
+        """Return the mean quality and cost of the held-out rows at the budget.
 
         Returns
         -------
@@ -832,7 +832,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         )
 
     def _evaluation_cost(self, is_sent):
-        """Return the cost of evaluating the models on each row, of shape (n_rows,).
+        """Return the cost of evaluating gate and models for each row, shape (n_rows,).
 
         Parameters
         ----------
@@ -868,7 +868,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return max((budget - cheap) / (full - cheap), 0.0)
 
     def _choose_sent(self, gate, values_read, budget):
-        """Return True for the rows of highest gate that the budget sends.
+        """Return True for the rows of highest gate score that the budget pays to send.
 
         Parameters
         ----------

@@ -189,7 +189,7 @@ class BoostedPair(Pair):
         return replace(self, doubt_coef=doubt_alone, gate_has_trees=False)
 
     def with_rounds(self, n_rounds, doubt_coef):
-        """Return the pair of the first rounds, with these ``(a, b)`` of the gate."""
+        """Return the pair of the first boosting rounds, with new gate coefficients."""
         n_members = min(n_rounds, self.forest.n_members)
         first_rounds = self.forest.taken(range(n_members))
         return replace(self, forest=first_rounds, doubt_coef=doubt_coef)
@@ -217,7 +217,7 @@ def _gate_of(doubts, doubt_coef, trees=0.0):
 
 
 class BoostedFit(NamedTuple):
-    """Result of Algorithm 2.
+    """Result of :func:`boost`: the boosted pair and its history.
 
     Attributes
     ----------
@@ -266,7 +266,7 @@ def boost(data, rows, problem, hyperparameters, *, n_threads, progress=nullconte
     BoostedFit
     """
     state = _Boosting(data, rows, problem, hyperparameters, n_threads)
-    # To an unsigned integer of numpy a negative number would be a large one.
+    # Python integers, since differences of numpy's unsigned ones are never negative.
     n_rounds = int(hyperparameters.n_estimators)
     n_alternations = min(int(hyperparameters.max_iter), n_rounds)
     # The last alternation may have fewer rounds.
@@ -284,7 +284,7 @@ def boost(data, rows, problem, hyperparameters, *, n_threads, progress=nullconte
 
 
 class _Boosting:
-    """State of Algorithm 2, and its two steps: :meth:`step_q` and :meth:`grow`.
+    """State of the boosting algorithm, and its steps :meth:`step_q` and :meth:`grow`.
 
     Attributes
     ----------
@@ -365,7 +365,7 @@ class _Boosting:
 
     @property
     def is_finished(self):
-        """True if no later round can find a split, since no q-step follows."""
+        """True if the last round found no split and no q-step can change that."""
         return self.is_stuck and not self.has_gate
 
     def step_q(self):
@@ -391,7 +391,7 @@ class _Boosting:
         self.round_counts.append(self.booster.current_iteration())
 
     def grow(self, n_rounds):
-        """Grow rounds of f1, the first of them with a tree of the gate.
+        """Grow rounds of the cheap model's trees, the first round with a gate tree.
 
         The rounds end early when no split pays for its features.
         """
@@ -402,7 +402,7 @@ class _Boosting:
             self._grow_round(with_gate_tree=False)
 
     def result(self):
-        """Return the pair of all rounds and its history, as a :class:`BoostedFit`."""
+        """Return the pair of all boosting rounds and its history, as a `BoostedFit`."""
         # LightGBM's reader takes -1 for all rounds.
         forest = read_lightgbm(self.booster, -1)
         pair = BoostedPair(forest, self.base[: self.n_cheap], self.doubt_coef)
@@ -429,7 +429,7 @@ class _Boosting:
             self.booster.reset_parameter(self._penalty_params())
 
     def _derivatives(self, with_gate_tree, predictions, _data):
-        """Return the gradient and Hessian of (OPT2) in the scores, for LightGBM.
+        """Return gradient and Hessian of the loss in the scores, as LightGBM asks for.
 
         Parameters
         ----------
@@ -467,7 +467,7 @@ class _Boosting:
         return gradient.ravel(order="F"), hessian.ravel(order="F")
 
     def _training_scores(self):
-        """Return the scores of f1 and the gate's trees, shape (n_rows, n_outputs)."""
+        """Return the scores of training rows by f1 and, last, by the gate's trees."""
         # LightGBM gives predictions for training rows only to objectives and metrics.
         # An evaluation is (name of the data, name of the metric, value, ...).
         (evaluation,) = self.booster.eval_train(_predictions_as_metric)
@@ -489,7 +489,7 @@ class _Boosting:
         return table + self.base[: self.n_outputs]
 
     def _bought_groups(self):
-        """Return the groups of the features that trees split on, in rising order."""
+        """Return the groups of the features that trees split on, rising, as ndarray."""
         columns = np.flatnonzero(self.booster.feature_importance())
         return np.unique(self.problem.group_of[columns])
 
@@ -501,7 +501,7 @@ class _Boosting:
 
 
 def _constant_scores(y, share, problem):
-    """Return the scores that give the class shares, and 0 for the gate's trees.
+    """Return the scores of a constant model, which predicts the shares of the classes.
 
     Parameters
     ----------
@@ -589,7 +589,7 @@ class GateFit(NamedTuple):
 
 
 def refit_gate(scores, rows, *, p_full, doubt_coef, n_steps=1):
-    """Alternate the q-step and the fit of ``(a, b)`` of the gate.
+    """Alternate the q-step and the fit of the gate's two coefficients ``(a, b)``.
 
     The gate is ``a * doubt + b + trees``.
 
@@ -649,7 +649,7 @@ class RoundChoice(NamedTuple):
 
 
 def best_round(pair, round_counts, rows, p_full):
-    """Return the number of rounds with the lowest objective on held-out rows.
+    """Return the number of boosting rounds with the lowest held-out objective.
 
     Boosted trees fit their training rows so well that q believes them: f1 looks better,
     and the gate sharper, than they are. ``a`` and ``b`` of the gate can undo this, and

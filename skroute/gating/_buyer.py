@@ -1,4 +1,4 @@
-"""Base of the estimators that buy features, and the ledger of bought features."""
+"""Base of estimators that buy features row by row, and the record of what they buy."""
 
 from collections.abc import Mapping
 from copy import copy
@@ -37,7 +37,7 @@ from skroute.utils._validation import refuse_texts
 
 
 class CheckedRows(NamedTuple):
-    """Training rows after validation.
+    """Training rows after validation: numbers, encoded classes and weights.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         return True
 
     def _ensure_all_finite(self):
-        """Return `ensure_all_finite` of scikit-learn for the rows."""
+        """Return the value of scikit-learn's `ensure_all_finite` for checks of rows."""
         # The models take or refuse missing cells of a frame with categories.
         if self._categorical.any() or self.__sklearn_tags__().input_tags.allow_nan:
             return "allow-nan"
@@ -208,7 +208,7 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         return ledger.without_plans()
 
     def _new_ledger(self, X):
-        """Return a new ledger of rows.
+        """Return a new ledger of rows, which buys lazy features when they are needed.
 
         All features of rows that are not lazy are bought already.
 
@@ -283,7 +283,7 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         return _safe_indexing(raw_rows, columns, axis=1)
 
     def _answers_of(self, proba, response):
-        """Return class probabilities as the answers of a method.
+        """Return class probabilities as they are, or the most probable labels.
 
         Parameters
         ----------
@@ -361,7 +361,7 @@ class Bought(NamedTuple):
 
 
 class LazyReader:
-    """Reader of lazy features as numbers.
+    """Reader that buys columns of lazy features, and returns them as numbers.
 
     Parameters
     ----------
@@ -384,7 +384,7 @@ class LazyReader:
         self.allow_nan = allow_nan
 
     def read(self, columns, rows):
-        """Buy columns of some rows.
+        """Buy columns of some rows from a lazy source, and return them as numbers.
 
         Parameters
         ----------
@@ -506,7 +506,7 @@ class FeatureLedger:
         return ledger
 
     def plan(self, rows, columns):
-        """Note that some rows will need some columns, and pay for their groups.
+        """Note that some rows will need some columns, and will pay for their groups.
 
         Parameters
         ----------

@@ -23,7 +23,7 @@ _GAIN_ROUNDING = 1e-6
 
 
 class _FallingScores(NamedTuple):
-    """Gate scores in falling order, in runs of tied ones.
+    """Gate scores in falling order, divided into runs of tied scores.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class _FallingScores(NamedTuple):
 
 
 def _sort_scores(gate):
-    """Return the scores of a gate in falling order.
+    """Sort gate scores, and find the runs of tied ones.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def _sort_scores(gate):
 
 
 class Cuts(NamedTuple):
-    """Levels at which gate scores may be cut.
+    """Levels that separate gate scores, and the share of rows above each level.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Cuts(NamedTuple):
 
 
 def find_cuts(gate, weight):
-    """Return the levels at which gate scores may be cut.
+    """Return all levels that separate gate scores, and the share of rows above each.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def find_cuts(gate, weight):
 
 
 def lowest_level(gate, weight, share):
-    """Return the lowest level that has at most a share of the weight above it.
+    """Return the lowest gate level with at most a share of the weight above it.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def lowest_level(gate, weight, share):
 
 
 def best_level(gate, gain, weight, p_full, n_standard_errors=0.0):
-    """Return the level above which sending rows raises quality most.
+    """Return the gate level for which sending the rows above it gains most quality.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ class Ranks(NamedTuple):
 
     @classmethod
     def of(cls, gate, weight):
-        """Return the ranks among the scores of held-out rows.
+        """Return the ranks among the gate scores of held-out rows.
 
         Parameters
         ----------
@@ -262,7 +262,7 @@ class Ranks(NamedTuple):
         return lowest, highest
 
     def draw(self, gate, keys):
-        """Return the rank of each row, drawn between its bounds by its key.
+        """Draw the rank of each gate score between its bounds, by the key of its row.
 
         Parameters
         ----------
@@ -320,7 +320,7 @@ class HeldOutScores:
     lowest: float
 
     def level(self, selection=slice(None)):
-        """Return the level by some of the rows; infinite if no level gains.
+        """Return the gate level that some rows set; infinite if no level gains.
 
         Parameters
         ----------
@@ -341,7 +341,7 @@ class HeldOutScores:
         return max(level, self.lowest)
 
     def ranks_by_other_half(self):
-        """Return the rank of each row, by the other half of the rows.
+        """Return the rank of each row among the scores of the other half of the rows.
 
         It is infinite for a row that the level of the other half does not send.
 

@@ -57,7 +57,7 @@ _MIN_CATEGORY_WEIGHT = 2
 
 
 class LinearColumns(NamedTuple):
-    """Columns of the linear model, made from the raw columns.
+    """Columns of the linear model: numbers, and indicators of categories and gaps.
 
     A raw column of numbers stays a column. A raw column of categories becomes an
     indicator for each category. Both have an indicator of missing cells, if some cells
@@ -83,7 +83,7 @@ class LinearColumns(NamedTuple):
 
     @classmethod
     def of(cls, values, weight, categorical):
-        """Return the columns for training rows.
+        """Return the columns of the linear model for training rows.
 
         Parameters
         ----------
@@ -128,7 +128,7 @@ class LinearColumns(NamedTuple):
         )
 
     def expand(self, values, columns=slice(None)):
-        """Return raw rows as the columns of the linear model, all of them or some.
+        """Turn raw rows into the columns of the linear model, all of them or some.
 
         Parameters
         ----------
@@ -152,7 +152,7 @@ class LinearColumns(NamedTuple):
 
 
 class LinearRows(NamedTuple):
-    """Training rows as :class:`LinearGate` reads them.
+    """Training rows with standardised columns, for the linear model.
 
     Attributes
     ----------
@@ -316,7 +316,7 @@ def with_ones(values):
 
 
 class Smooth(NamedTuple):
-    """Smooth part of an objective at a point.
+    """Value and gradient of the smooth part of an objective at a point.
 
     Attributes
     ----------
@@ -331,7 +331,9 @@ class Smooth(NamedTuple):
 
 
 def loss_kl(scores, y, q, weight):
-    """Return the smooth part of (OPT2) for fixed q, with its gradient.
+    """Return the mean loss of cheap model and gate for fixed q, with its gradient.
+
+    It is the smooth part of the problem (OPT2) of Algorithm 1.
 
     Parameters
     ----------
@@ -403,7 +405,9 @@ def group_norms(W, group_of, n_groups):
 
 
 def prox_group_norm(W, group_of, thresholds):
-    """Apply block soft-thresholding: the prox of ``sum_a threshold_a ||W_a||_F``.
+    """Shrink the coefficients of each group by its threshold (block soft-thresholding).
+
+    It is the proximal operator of ``sum_a threshold_a ||W_a||_F``.
 
     Parameters
     ----------
@@ -543,7 +547,7 @@ def accelerated_proximal_gradient(
 
 
 class LinearFit(NamedTuple):
-    """Result of Algorithm 1.
+    """Result of :func:`adapt_linear`: coefficients and objectives.
 
     Attributes
     ----------
@@ -559,7 +563,7 @@ class LinearFit(NamedTuple):
 
 
 class _LinearProblem:
-    """(OPT) of a linear pair on training rows, and its minimiser for fixed q.
+    """The objective (OPT) of a linear cheap model and gate, and its minimiser.
 
     `X` are standardised features and ones, and the groups of `problem` are those of
     `X`.
@@ -598,7 +602,7 @@ class _LinearProblem:
         return value + self.penalty(W)
 
     def penalty(self, W):
-        """Return the penalty of the coefficients."""
+        """Return the group penalty and the ridge penalty of coefficients `W`."""
         return penalty(W, self.group_of, self.thresholds)
 
     def minimise_pair(self, q, start):
@@ -620,14 +624,14 @@ class _LinearProblem:
         )
 
     def minimise_cheap(self, start):
-        """Return the coefficients of f1 if f1 answers every row.
+        """Return the coefficients of the cheap model f1 if it answers every row.
 
         `start` are the first coefficients, of shape (n_features, n_outputs).
         """
         return self._minimise(self.cheap_loss, start)
 
     def cheap_loss(self, scores):
-        """Return the loss of f1 if it answers every row, as a :class:`Smooth`."""
+        """Return the loss of the cheap model f1 if it answers every row: a `Smooth`."""
         return cheap_part(scores, self.y, self.weight)
 
     def _minimise(self, loss, start):
@@ -724,7 +728,7 @@ def adapt_linear(X, rows, problem, *, max_iter, tol, start=None, progress=nullco
 
 
 def _fit_without_gate(linear, n_outputs):
-    """Return the fit of f1 alone, with a gate of minus infinity on every row.
+    """Fit the cheap model f1 alone, with a gate of minus infinity on every row.
 
     Parameters
     ----------
@@ -798,7 +802,7 @@ def adapt_linear_multistart(X, rows, problem, *, max_iter, tol, progress=nullcon
 
 
 class SingleGroupFit(NamedTuple):
-    """Fit with the features of one group and the intercepts alone.
+    """Fit of the linear model with the features of one group alone.
 
     Attributes
     ----------

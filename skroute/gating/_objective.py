@@ -104,8 +104,9 @@ def full_losses(p0):
 
 
 def q_step(cheap_loss, full_loss, gate, p_full, weight):
-    """Minimise (OPT1), the I-projection, in closed form.
+    """Return the probabilities q of sending rows that minimise the objective.
 
+    This is the problem (OPT1) of Adapt, an I-projection, in closed form:
     ``q_i = 1 / (1 + exp(B_i - A_i + beta))`` with the smallest ``beta >= 0`` such that
     the mean of q is at most `p_full`.
 
@@ -142,7 +143,7 @@ def q_step(cheap_loss, full_loss, gate, p_full, weight):
 
 
 def smallest_price(mean_q, p_full):
-    """Return the smallest ``beta >= 0`` with ``mean_q(beta) <= p_full``.
+    """Return the smallest dual price ``beta >= 0`` with ``mean_q(beta) <= p_full``.
 
     The root is bracketed, then found by Brent's method.
 
@@ -177,7 +178,10 @@ def smallest_price(mean_q, p_full):
 
 
 def kl_objective(q, cheap_loss, full_loss, gate, weight):
-    """Return (OPT) without its penalty: the mean of ``(1-q) A + q B - H(q)``.
+    """Return the objective (OPT) of Adapt without its penalty of features.
+
+    It is the mean of ``(1-q) A + q B - H(q)``, with the entropy H and the losses A and
+    B of the cheap and the full model.
 
     Parameters
     ----------
@@ -231,7 +235,7 @@ def doubt(scores):
 
 
 def fit_doubt(u, q, offset, weight, start=(0.0, 0.0), max_iter=50, ridge=1e-6):
-    """Fit the gate ``g = offset + a u + b`` by logistic regression of q.
+    """Fit ``(a, b)`` of the gate ``g = offset + a u + b`` by logistic regression of q.
 
     Newton's method on the gate's part of (OPT2), a convex problem in two numbers.
 
@@ -283,7 +287,7 @@ def fit_doubt(u, q, offset, weight, start=(0.0, 0.0), max_iter=50, ridge=1e-6):
 
 
 class _DoubtProblem:
-    """Penalised logistic loss of ``(a, b)``, see :func:`fit_doubt`."""
+    """Penalised logistic loss of the gate's coefficients ``(a, b)``."""
 
     def __init__(self, u, q, *, offset, weight, ridge):
         self.u = u
@@ -293,7 +297,7 @@ class _DoubtProblem:
         self.ridge = ridge
 
     def evaluate(self, coef):
-        """Return the loss at ``(a, b)``, and the gate's probability of each row.
+        """Return the loss at ``(a, b)``, and the probability that each row is sent.
 
         Parameters
         ----------

@@ -16,7 +16,7 @@ from skroute.utils._validation import check_probabilities
 
 
 def fit_full(estimator, X, y, params):
-    """Return a clone of the full model that is fitted on rows.
+    """Fit a clone of the full model; a frozen model stays as it is.
 
     A frozen estimator is not fitted.
 
@@ -85,7 +85,7 @@ def out_of_sample_proba(estimator, fitted, X, y, *, splits, params, n_jobs):
 
 
 def _out_of_bag_votes(fitted):
-    """Return the out-of-bag votes of a forest, or None if some row has none."""
+    """Return the out-of-bag votes of a forest, or None if some row has no vote."""
     votes = getattr(fitted, "oob_decision_function_", None)
     # Votes of more than two dimensions are those of several outputs.
     if votes is None or np.ndim(votes) != 2:
@@ -203,7 +203,7 @@ def find_splits(cv, X, y, params):
 
 
 def _check_groups_are_given(cv, splitter, params):
-    """Raise an error if the splitter needs groups and has none.
+    """Raise an error if the splitter needs groups and got none.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ def _check_groups_are_given(cv, splitter, params):
 
 
 def hold_out(splits, y, weight):
-    """Return the mask of the rows that are held out: those of the first test sets.
+    """Return a mask of the rows that are held out: those of the first test sets.
 
     As many test sets are taken as make a tenth of the weight of all rows.
 

@@ -85,7 +85,7 @@ class Problem(NamedTuple):
 
 
 class PairScores(NamedTuple):
-    """Scores of a pair on some rows.
+    """Scores of a gate, and of its cheap model, on some rows.
 
     Attributes
     ----------
@@ -158,7 +158,7 @@ class Pair(ABC):
 
 
 class FittedPair(NamedTuple):
-    """Result of fitting a pair.
+    """Fitted cheap model and gate, with the history of the fit.
 
     Attributes
     ----------

@@ -152,7 +152,7 @@ class Books(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """The terms of a purse, which do not change.
+    """The terms of a purse: total, number of requests and period. They do not change.
 
     Attributes
     ----------
@@ -316,11 +316,11 @@ class Purse:
         return cls(name, terms, books)
 
     def books(self):
-        """Return the amounts and counts as a record."""
+        """Return the amounts and counts of the purse as a `Books`."""
         return Books(*[getattr(self, field) for field in Books._fields])
 
     def room(self):
-        """Return the money that is free, with room for the rounding of sums."""
+        """Return the money that is not spent or reserved, plus room for rounding."""
         return self.total * (1 + ROUNDING) - self.spent - self.reserved
 
     def roll(self, now):
@@ -365,7 +365,7 @@ class Purse:
         self.n_expired += 1
 
     def settle(self, offer, cost, expired):
-        """Book the cost of a call.
+        """Book the real cost of a call, and close its reservation.
 
         Parameters
         ----------

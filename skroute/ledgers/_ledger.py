@@ -1,4 +1,4 @@
-"""The bookings of a ledger. A subclass keeps the books, see `_store`."""
+"""The bookings of a ledger. A subclass stores the books."""
 
 import os
 import time
@@ -114,7 +114,7 @@ class Ledger(Store):
             )
 
     def _open(self, name, terms):
-        """Return the terms of a purse, which is created if it does not exist.
+        """Return the terms of the purse with a name. A new purse is created.
 
         Parameters
         ----------
@@ -146,7 +146,7 @@ class Ledger(Store):
         return _raise_if_error(self._transact(self._hold, purses, amount, key))
 
     def _hold(self, purses, amount, key):
-        """Return the reservation of `hold`, or the error to raise.
+        """Book the method `hold`: return its reservation, or the error to raise.
 
         An error is returned, and not raised, so that the transaction is stored: it has
         booked passed deadlines and counted a rejected request.
@@ -226,7 +226,7 @@ class Ledger(Store):
         held: Reservation | None = None,
         key: str | None = None,
     ) -> Reservation:
-        """Decide and reserve.
+        """Decide about a request, and reserve the money for its choice, in one booking.
 
         ``choose(books, room, spare)`` is called with the books of the first purse, in
         which the request is counted, with the money that is free in all purses, and
@@ -241,7 +241,7 @@ class Ledger(Store):
         )
 
     def _reserve(self, purses, choose, least, keep, held, key):
-        """Return the reservation of `reserve`, or the error to raise.
+        """Book the method `reserve`: return its reservation, or the error to raise.
 
         An error is returned, and not raised, so that the transaction is stored: it has
         booked passed deadlines and released the held amount.
@@ -318,7 +318,7 @@ class Ledger(Store):
         return settled
 
     def _settle(self, ledger, number, purse, offer, cost):
-        """Return the result of `settle`, or None if the reservation is another one.
+        """Book the method `settle`: return its result, or None if nothing fits.
 
         Parameters
         ----------
@@ -563,7 +563,7 @@ def _after(seconds, now):
 
 
 def _raise_if_error(result):
-    """Return the result of a transaction, or raise it if it is an error."""
+    """Return the result of a transaction, or raise the result if it is an error."""
     if isinstance(result, BaseException):
         raise result
     return result

@@ -196,7 +196,7 @@ class MemoryLedger(Ledger):
         ]
 
     def __getstate__(self):
-        """Return a copy of the state at one moment."""
+        """Return a copy of the ledger's state at one moment, for `pickle`."""
         with _LOCK:
             # Notes of the last transaction are not part of the state.
             self._forget_changes()

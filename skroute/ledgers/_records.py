@@ -68,7 +68,7 @@ class RecordLedger(Ledger):
 
     @abstractmethod
     def _write_purse(self, name, text):
-        """Keep the text of a purse, in place of that of the same name."""
+        """Store the text of a purse, in place of an earlier one."""
 
     def _transact(self, body, *arguments):
         with self._lock:
@@ -136,7 +136,7 @@ class RecordLedger(Ledger):
         )
 
     def __getstate__(self):
-        """Return the parameters."""
+        """Return the parameters of the constructor, which are the whole state."""
         return {name: self.__dict__[name] for name in self._state}
 
     def __setstate__(self, state):

@@ -142,7 +142,7 @@ class RedisLedger(RecordLedger):
         return time.monotonic() + self._ahead
 
     def _call(self, reads, writes=()):
-        """Write if the answers to some reads are still the same.
+        """Send writes, which Redis executes if answers to reads are still the same.
 
         It also sets ``_ahead``, the time of Redis less that of the local clock, and
         ``_first``, the first deadline of a reservation, or None.
@@ -197,9 +197,9 @@ class RedisLedger(RecordLedger):
                 if self._call(self._reads):
                     raise
                 continue
+            # If another booking has changed an answer, the body runs again.
             if self._call(self._reads, self._writes):
                 break
-            # Another booking has changed an answer: the body runs again.
         # Fields are kept for the next booking. Other answers depend on the fields.
         for read in self._reads:
             if read[0] != "HGET":

@@ -20,7 +20,7 @@ CREATE TABLE IF NOT EXISTS reservations (
 CREATE INDEX IF NOT EXISTS due ON reservations (deadline) WHERE deadline IS NOT NULL;
 CREATE UNIQUE INDEX IF NOT EXISTS keys ON reservations (own, key) WHERE key IS NOT NULL;
 """
-# Version of the tables. Raise it if `_SCHEMA` or the text of a record changes.
+# Version of the tables. It must change if `_SCHEMA` or the text of a record changes.
 _VERSION = 2
 # Begin of a query for reservations. A condition follows.
 _RESERVATIONS = "SELECT number, record FROM reservations WHERE "

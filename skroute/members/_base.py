@@ -14,7 +14,7 @@ from skroute.utils._scored import CheckedScoreMixin
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import refuse_missing
 
-# In place of the place of a key: the key is not known.
+# Place of a key that no place is known for.
 UNKNOWN = -1
 
 
@@ -41,7 +41,7 @@ class MemberClassifier(
         return True
 
     def __sklearn_clone__(self):
-        # The default would copy logs and clients once per fold and member.
+        # scikit-learn's own clone would copy logs and clients once per fold and member.
         return type(self)(**self.get_params(deep=False))
 
 
@@ -87,7 +87,7 @@ def check_classes(classes):
 
 
 def places_of(keys, place_of):
-    """Return the place of each key, `UNKNOWN` (-1) for an unknown one.
+    """Look up the place of each key in a dict, `UNKNOWN` (-1) for an unknown one.
 
     Parameters
     ----------

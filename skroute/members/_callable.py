@@ -186,7 +186,7 @@ class CallableClassifier(MemberClassifier):
         X = check_rows(self, X, reset=True)
         if y is not None:
             checked_labels(X, y)
-        # Creates the counts.
+        # Creates the counts of calls, all of them 0.
         self._count()
         return self
 

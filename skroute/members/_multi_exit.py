@@ -20,8 +20,8 @@ from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers
 
 
-def _torch_side():
-    """Return the module that imports torch, or raise an error that names the extra."""
+def _import_torch_exits():
+    """Return the module `_torch_exits`, or raise an error if torch is not installed."""
     import_optional("torch", "MultiExitClassifier")
     from skroute.members import _torch_exits
 
@@ -236,8 +236,10 @@ class MultiExitClassifier(
         """
         self.__dict__.pop("classes_", None)
         self._validate_params()
-        side = _torch_side()
-        device = None if self.device is None else side.available_device(self.device)
+        torch_exits = _import_torch_exits()
+        device = (
+            None if self.device is None else torch_exits.available_device(self.device)
+        )
         check_rows_match(X=X, y=y)
         rows = check_exit_rows(self, X, reset=True)
         classes, codes = np.unique(checked_labels(rows, y), return_inverse=True)
@@ -247,24 +249,24 @@ class MultiExitClassifier(
                 f"{classes.tolist()[0]!r}."
             )
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        torch = side.torch
+        torch = torch_exits.torch
         # torch's generators, also those of devices, are as before after the block.
         with torch.random.fork_rng(range(torch.cuda.device_count())):
             torch.manual_seed(seed)
-            module = side.build(
+            module = torch_exits.build(
                 self.module,
                 rows.shape[1],
                 len(classes),
                 device,
                 trained=self.max_epochs == 0,
             )
-            exits = side.find_exits(module, self.stages, self.heads)
-            side.look_at(exits, rows, classes)
+            exits = torch_exits.find_exits(module, self.stages, self.heads)
+            torch_exits.look_at(exits, rows, classes)
             n_exits = len(exits.stages)
             weights = self._check_exit_weights(n_exits)
             self.history_ = []
             if self.max_epochs:
-                self.history_ = side.train(
+                self.history_ = torch_exits.train(
                     exits,
                     rows,
                     codes,
@@ -324,7 +326,7 @@ class MultiExitClassifier(
         # In training mode, dropout would be random, and statistics would be updated.
         exits = self._exits.eval()
         n_classes = len(self.classes_)
-        return _torch_side().ExitRun(exits, n_classes, X, self.eval_batch_size)
+        return _import_torch_exits().ExitRun(exits, n_classes, X, self.eval_batch_size)
 
     def staged_predict_proba(self, X: ArrayLike) -> Iterator[NDArray[np.float64]]:
         """Yield the class probabilities of each exit, from one pass.
@@ -415,12 +417,12 @@ class MultiExitClassifier(
     # Pickling -------------------------------------------------------------------------
 
     def __getstate__(self):
-        """Return the state with all modules in host memory."""
+        """Return the state for a pickle, with all torch modules in host memory."""
         state = super().__getstate__()
         has_modules = "module_" in state or hasattr(self.module, "parameters")
         if not has_modules:
             return state
-        return _torch_side().on_the_host(state)
+        return _import_torch_exits().on_the_host(state)
 
 
 def check_exit_rows(net, X, *, reset):

@@ -135,7 +135,7 @@ class _Record:
         self._index_rows(ids, n_rows)
 
     def _index_rows(self, ids, n_rows):
-        """Set `ids`, `row_of`, `largest_id` and `known_ids`.
+        """Set the ids of rows, and a dict that finds the row of an id.
 
         Parameters
         ----------
@@ -261,7 +261,7 @@ def _common_index(predictions, scores):
 
 
 def _class_names(predictions, scores, classes, labels):
-    """Return the labels in the order of the columns of a matrix.
+    """Return the labels of the columns of a matrix of scores or answers, in order.
 
     Parameters
     ----------
@@ -455,7 +455,7 @@ class RecordedClassifier(MemberClassifier):
         return self._recorded().classes
 
     def _recorded(self):
-        """Return the validated log, a `_Record`.
+        """Return the validated log of answers, a `_Record`.
 
         It is built again if a parameter is another object than before.
         """

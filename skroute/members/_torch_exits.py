@@ -68,7 +68,7 @@ class AllExits(nn.Module):
         return self.cast(torch.as_tensor(_safe_indexing(X, rows))).to(device_of(self))
 
     def scores(self, exit, state):
-        """Return the scores of a head, shape (n_rows, n_classes).
+        """Return the class scores of one head, shape (n_rows, n_classes).
 
         If the head returns one score, it is that of the second of two classes. The
         score of the first class is then 0.
@@ -180,7 +180,7 @@ class SummedCrossEntropy(nn.CrossEntropyLoss):
         self.exit_weights = exit_weights
 
     def forward(self, scores, target):
-        """Return the loss, a tensor without dimensions.
+        """Return the weighted sum of the losses of all exits, a tensor without axes.
 
         Parameters
         ----------
@@ -213,7 +213,7 @@ def available_device(device):
 
 
 def build(module, n_features, n_classes, device, *, trained):
-    """Return the net that `fit` works on.
+    """Return the net that `fit` trains or uses: a copy, the net itself or a new one.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ def build(module, n_features, n_classes, device, *, trained):
 
 
 def find_exits(module, stages, heads):
-    """Return the stages and heads of a module, by their names, as `AllExits`.
+    """Find the stages and heads of a net by name, and return them as one module.
 
     Parameters
     ----------
@@ -278,7 +278,7 @@ def find_exits(module, stages, heads):
 
 
 def _find_parts(module, names, attribute):
-    """Return submodules by name, by default the children of an attribute.
+    """Return submodules of a net by name, by default the children of an attribute.
 
     Parameters
     ----------
@@ -322,7 +322,7 @@ def _find_parts(module, names, attribute):
 
 
 def look_at(exits, X, classes):
-    """Check stages and heads with two rows and with one. This sizes lazy layers.
+    """Check stages and heads on two rows and on one. This also sizes lazy layers.
 
     Parameters
     ----------
@@ -506,7 +506,7 @@ class ExitRun:
         self._held: dict[int, list[tuple[np.ndarray, Any]]] = {}
 
     def branch(self):
-        """Return a run that goes on from here. This one does not change.
+        """Return a copy of the run that goes on from here. The run itself stays.
 
         The two runs share hidden states, which are copied before a stage gets them.
         """
@@ -549,7 +549,7 @@ class ExitRun:
         return scores
 
     def proba(self, exit, rows=None):
-        """Return the class probabilities of one exit, see :meth:`logits`."""
+        """Put rows through the stages up to an exit, and return its probabilities."""
         return softmax(self.logits(exit, rows), axis=1)
 
     def release(self, rows):
@@ -605,7 +605,7 @@ class ExitRun:
         return np.concatenate(scores)
 
     def _tidy(self, depth):
-        """Join the batches held at a depth, and return their rows and states.
+        """Join the rows and hidden states that are held at a depth, and return them.
 
         States of rows that have left are dropped when they are the majority. A copy
         after each leaving would cost more than it frees.

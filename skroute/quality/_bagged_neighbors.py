@@ -279,7 +279,7 @@ class BaggedNeighborsRegressor(
         return mean, std
 
     def _distances(self, queries):
-        """Return distances to all reference rows, squared for the euclidean metric.
+        """Return distances of queries to all reference rows, squared if euclidean.
 
         They are used to sort the reference rows only. Squares have the same order.
 
@@ -300,7 +300,7 @@ class BaggedNeighborsRegressor(
         return distances
 
     def _estimates(self, queries, return_std):
-        """Return estimates if all reference rows weigh one.
+        """Return estimates of queries if all reference rows have the same weight.
 
         Each query has as many neighbours as there are weights by rank. If further rows
         are at the distance of the last neighbour, they share its weight. Such a query
@@ -339,7 +339,7 @@ class BaggedNeighborsRegressor(
         return _Estimates(mean, _standard_errors(spread, squares))
 
     def _weighted_estimates(self, queries, return_std):
-        """Return estimates if reference rows have different weights.
+        """Return estimates of queries if reference rows have different weights.
 
         Parameters
         ----------
@@ -372,7 +372,7 @@ class BaggedNeighborsRegressor(
 
 
 class _Estimates(NamedTuple):
-    """Estimates of some queries.
+    """Estimates of the outcomes of some queries, with standard errors.
 
     Attributes
     ----------
@@ -511,7 +511,7 @@ def nearest_weights(n_rows, subset_size, tail=_TAIL):
 
 
 def weighted_shares(distances, row_weight, weights):
-    """Return the share of each row in the estimate of each query.
+    """Return the share of each weighted row in the estimate of each query.
 
     The nearest rows have places on a line, by rising distance. A row of weight w has w
     places. Rows at one distance have their places in common.
@@ -553,7 +553,7 @@ def weighted_shares(distances, row_weight, weights):
 
 
 def share_tied_weights(weights, distances):
-    """Return weights by rank, averaged over rows at the same distance.
+    """Average the weights of neighbours by rank over those at the same distance.
 
     Parameters
     ----------

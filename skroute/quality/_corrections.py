@@ -49,7 +49,7 @@ class CorrectionCurves(NamedTuple):
     added: np.ndarray
 
     def apply(self, estimate):
-        """Return corrected estimates; both arrays have shape (n_rows, n_choices)."""
+        """Return calibrated estimates; both arrays have shape (n_rows, n_choices)."""
         # Position on the curve, from 0 (first point) to 1 (last point). It is 0 if the
         # width is infinite. np.clip takes twice the time for a single row.
         share = np.minimum(np.maximum((estimate - self.low) / self.width, 0), 1)
@@ -62,7 +62,7 @@ class CorrectionCurves(NamedTuple):
         return estimate + before + (place - left) * (after - before)
 
     def scaled(self, sizes):
-        """Return the curves of estimates times `sizes`, of shape (n_choices,)."""
+        """Return the curves for estimates times `sizes`, an array of (n_choices,)."""
         return CorrectionCurves(
             low=self.low * sizes,
             width=self.width * sizes,

@@ -12,7 +12,7 @@ _SAMPLED_ROWS = 50
 
 
 def fit_directions(rows, n_directions, seed):
-    """Return the leading right singular vectors of rows.
+    """Return the leading right singular vectors of a table of rows.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def fit_directions(rows, n_directions, seed):
 
 
 def along(rows, directions):
-    """Return coordinates of rows along directions.
+    """Return the coordinates of rows along directions: their matrix product.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def along_directions_of_others(rows, directions, rows_as_new=None):
 
 
 def _squares_along_rests(rows, coordinates, rests):
-    """Return the mean sum of squares of the other rows along the rest of a row.
+    """Return the mean sum of squares of other rows along the rest of a row.
 
     The rest of a row is its part that is orthogonal to the directions. The mean is over
     some rows, weighted by the squared lengths of their rests.

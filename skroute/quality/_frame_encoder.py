@@ -373,7 +373,7 @@ def few_columns_dense(X):
 
 
 def _are_texts(cells):
-    """Return True if cells of one dimension are texts.
+    """Return True if a sequence of cells is one of texts.
 
     They are if one of them is a text, or if all are missing.
 
@@ -392,7 +392,7 @@ def _are_texts(cells):
 
 
 def _most_directions(n_components, n_rows):
-    """Return the number of directions that some rows are reduced to."""
+    """Return the number of directions for some rows, at most one for five rows."""
     return min(n_components, max(1, n_rows // _ROWS_OF_DIRECTION))
 
 
@@ -411,11 +411,11 @@ class _ColumnEncoder(ABC):
 
     @abstractmethod
     def transform(self, column):
-        """Return a column of other rows as numbers."""
+        """Return a column of other rows as numbers, by the learned encoding."""
 
     @abstractmethod
     def names_out(self, name, width):
-        """Return the names of the outputs.
+        """Return the names of the columns of numbers that a column is encoded as.
 
         Parameters
         ----------
@@ -438,13 +438,13 @@ class _SparseRows(_ColumnEncoder):
         self.seed = seed
 
     def fit_transform(self, column):
-        """Learn the directions, and return each row along those of the other rows."""
+        """Learn the directions, and return the coordinates of each row as a new one."""
         rows = csr_array(column)
         self.directions = fit_directions(rows, self.n_components, self.seed)
         return along_directions_of_others(rows, self.directions)
 
     def transform(self, column):
-        """Return other rows along the directions."""
+        """Return the coordinates of other rows along the learned directions."""
         return along(csr_array(column), self.directions)
 
     def names_out(self, name, width):
@@ -497,7 +497,7 @@ class _Column(_ColumnEncoder):
             )
 
     def _cells(self, column):
-        """Return the cells as strings or numbers, of shape (n_rows, 1).
+        """Return the cells of a column as strings or numbers, of shape (n_rows, 1).
 
         A missing string is empty, a missing number is NaN.
 
@@ -610,9 +610,10 @@ class _HashedTexts:
         return counts
 
     def fit_transform(self, column):
-        """Learn the words and the directions, and return each text as a new one."""
+        """Learn words and directions; return coordinates of each text as a new one."""
         counts = self._counts(column)
         n_texts = len(column)
+        # Number of texts with each hashed word. (2 * _HASHED_COLUMNS,)
         texts_with = np.bincount(counts.indices, minlength=counts.shape[1])
         most_frequent = np.argsort(-texts_with, kind="stable")[:_MOST_WORDS]
         is_repeated = texts_with[most_frequent] > 1
@@ -623,7 +624,7 @@ class _HashedTexts:
         if len(self.used) < 2:
             return np.zeros((n_texts, 1))
         n_components = min(self.n_components, len(self.used) - 1)
-        counts = counts[:, self.used]
+        counts = counts[:, self.used]  # (n_texts, n_used)
         rows = _weighted_rows(counts, self.rarity)
         directions = fit_directions(rows, n_components, self.seed)
         self.directions = directions.astype(np.float32)
@@ -742,7 +743,7 @@ class _EmbeddedTexts:
         return vectors[position_of_text]
 
     def fit_transform(self, column):
-        """Learn the directions, and return each text as a new one."""
+        """Learn the directions, and return the numbers of each text as a new one."""
         texts = column[:, 0]
         if hasattr(self.encoder, "transform"):
             self.encoder = clone(self.encoder).fit(texts)

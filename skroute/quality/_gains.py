@@ -15,7 +15,7 @@ SHARES = np.array([0.1, 0.25, 0.5, 0.75, 1.0])
 
 
 def supposed_costs(quality):
-    """Return evenly spaced costs that rise with the mean quality of the choices."""
+    """Return costs 1, 2, ... of choices, in the order of their mean quality."""
     order = np.argsort(quality.mean(axis=0), kind="stable")
     costs = np.empty(quality.shape[1])
     costs[order] = np.arange(1, len(costs) + 1)
@@ -23,7 +23,7 @@ def supposed_costs(quality):
 
 
 def cost_of_choices(costs, quality):
-    """Return one cost for each choice.
+    """Return one cost for each choice: a mean over rows, or a supposed one.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class _Decisions(NamedTuple):
 
 
 def _decide(rule, estimate, costs):
-    """Return the decisions at the dual price of a budget.
+    """Return the choices of rows at the dual price of a budget.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ def read_choice(choice, names, n_rows):
 
 
 def _read_column_numbers(choice, names):
-    """Return positions among the names, and the names with those of further columns.
+    """Read choices that are numbers of columns: return positions and all names.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def _read_column_numbers(choice, names):
 
 
 def _read_names(choice, names):
-    """Return the positions of names, and all names, the new ones sorted.
+    """Read choices that are names: return positions, and all names, new ones sorted.
 
     Parameters
     ----------

@@ -176,7 +176,7 @@ def _modelled_propensities(model, rows, choice, *, train, test, fallback):
 
 
 def _log_loss(propensity):
-    """Return the mean log loss of propensities of the choices that were made."""
+    """Return the mean log loss, from the propensities of the choices that were made."""
     return -np.log(propensity).mean()
 
 
@@ -265,7 +265,7 @@ class CellForest:
 
 
 def _known_cells(table):
-    """Return the rows and the choices of known cells, at most `_MOST_CELLS`.
+    """Return the rows and the choices of known cells of a table, not too many.
 
     Parameters
     ----------
@@ -383,7 +383,7 @@ class KnownCellsRegressor(RegressorMixin, BaseEstimator):
         self.ratio = ratio
 
     def fit(self, X, y, sample_weight=None, **fit_params):
-        """Fit on rows and on a table with unknown cells.
+        """Fit on rows and on a table of outcomes, of which most may be unknown (NaN).
 
         Parameters
         ----------

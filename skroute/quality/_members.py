@@ -61,7 +61,7 @@ _LEAF = -1
 
 
 def weigh_outputs(values, level, difference, sizes=1.0):
-    """Weigh the mean over outputs, and the differences from this mean.
+    """Multiply the mean over outputs, and the differences from it, by two weights.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class Member(ABC):
 
     @abstractmethod
     def to_arrays(self) -> dict:
-        """Return the numbers and arrays that `from_arrays` takes, by name."""
+        """Return the member as plain numbers and arrays by name, for `from_arrays`."""
 
     @classmethod
     @abstractmethod
@@ -119,7 +119,8 @@ class SummedTrees(Member):
 
     def __init__(self, forest):
         self.forest = forest
-        # Kept here because each look-up counts in the time of a single row.
+        # Copies of the forest's attributes, since each look-up counts in the time of a
+        # prediction for a single row.
         self._n_trees = forest.n_members
         self._n_outputs = forest.n_outputs
         self._all_outputs = np.arange(forest.n_outputs)
@@ -159,13 +160,13 @@ class SummedTrees(Member):
 
     @classmethod
     def sum_of(cls, members):
-        """Return the sum of several members of this class."""
+        """Return one forest that has the trees of several members."""
         forest = members[0].forest
         trees = joined([member.forest.trees for member in members])
         return cls(replace(forest, trees=trees))
 
     def first_trees(self, n_folds):
-        """Return as many trees as one fold adds to the forest of all folds.
+        """Return the first trees of a fold, as many as the forest for new rows keeps.
 
         Leaves are multiplied by the ratio of the numbers of trees. The sum of the fewer
         trees thus estimates the same deviations as the sum of all of them.
@@ -210,7 +211,7 @@ class SummedTrees(Member):
 
     @classmethod
     def from_arrays(cls, arrays):
-        """Return the trees of these arrays, or raise a ValueError for damaged ones."""
+        """Return the trees of packed arrays, or raise a ValueError for damaged ones."""
         return cls(_unpacked_forest(_PackedTrees(**arrays)))
 
 
@@ -312,7 +313,7 @@ class Landmarks(Member):
     offset: np.ndarray
 
     def predict(self, rows):
-        """Return the function of the similarities, (n_rows, n_outputs)."""
+        """Return the linear function of similarities of rows, (n_rows, n_outputs)."""
         return self.similarities.to(rows) @ self.coef + self.offset
 
     def weighted(self, level, difference, sizes=1.0):
@@ -577,7 +578,7 @@ def _typical_distance(rows):
 
 
 def shared_ridge(X, Y, weight=None):
-    """Fit a ridge regression of several outputs, shrunk on their common factors.
+    """Fit a ridge regression of several outputs, rotated to their common factors.
 
     The outputs are rotated to their principal components. Each component gets the
     penalty of least generalised cross-validation. So the common part of the choices,

@@ -30,7 +30,7 @@ _MISSING_ERRORS = 5.0
 
 
 class Agreement(NamedTuple):
-    """Rows on which a log made the choices that a policy makes.
+    """Counts and weights of rows on which a log made the choices of a policy.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ def never_matched(needed, matched, made, n_rows):
 
 
 def lack_of_overlap(agreement, names):
-    """Return why a log cannot measure a policy, or None if it can.
+    """Return the reason why a log cannot measure a policy, or None if it can.
 
     This is the only test of overlap. Fits of logs and off-policy curves make it.
 
@@ -130,7 +130,7 @@ def _choice_without_match(agreement, names):
 
 
 def _missing_weight(weight):
-    """Return a message if the mean weight is below 1 beyond chance, else None."""
+    """Return a message if the mean weight is below 1 by more than chance, else None."""
     missing_share = 1 - weight.mean()
     if missing_share > max(_MISSING_SHARE, _MISSING_ERRORS * sem(weight)):
         return (
@@ -143,7 +143,7 @@ def _missing_weight(weight):
 
 
 def _few_effective_rows(weight):
-    """Return a message if too few rows stand for all others, else None."""
+    """Return a message if few rows of large weight stand for all others, else None."""
     n_rows = len(weight)
     n_agreed = np.count_nonzero(weight)
     size = effective_size(weight)

@@ -117,7 +117,7 @@ class _Problem(NamedTuple):
     names: list[str]
 
     def taken(self, rows):
-        """Return the problem of some rows. Folds without any of them are left out.
+        """Return the problem with some of the rows. Folds without any are left out.
 
         Parameters
         ----------
@@ -541,7 +541,7 @@ class QualityRegressor(
         return CrossEstimates(estimate, as_new=estimate_as_new, by_fold=by_fold)
 
     def _cross_fit(self, problem, with_by_fold):
-        """Fit on all rows of a problem, and return `CrossEstimates` of them.
+        """Fit means or a family on all rows of a problem, and return `CrossEstimates`.
 
         Parameters
         ----------
@@ -625,7 +625,7 @@ class QualityRegressor(
         return CrossEstimates(estimate, as_new=as_new, by_fold=by_fold)
 
     def _fit_family(self, problem, with_by_fold):
-        """Fit, compare and stack the members, and return `CrossEstimates`.
+        """Fit, compare and stack the members of the family; return `CrossEstimates`.
 
         Parameters
         ----------
@@ -735,11 +735,11 @@ class QualityRegressor(
         return fold_fits
 
     def _in_threads(self, jobs):
-        """Return the results of delayed calls, in their order."""
+        """Run delayed calls in threads, and return their results in order."""
         return Parallel(n_jobs=self._threads, require="sharedmem")(jobs)
 
     def _fit_terms(self, fold_fits, *, weights, table, deviations, sizes):
-        """Return weighted members for new rows.
+        """Fit the members that have weight for new rows, and return them weighted.
 
         The estimate is the mean plus the sum of their predictions.
 
@@ -890,7 +890,7 @@ class QualityRegressor(
         return np.where(np.isnan(rows), self._centre, rows)
 
     def _estimates_of(self, numbers):
-        """Return the estimates of all choices.
+        """Return the estimates of all choices for rows of numbers.
 
         Parameters
         ----------
@@ -969,7 +969,7 @@ def _fit_without_fold(job, table):
 
 
 def _fit_for_new_rows(name, members_of_folds, *, table, deviations, seed):
-    """Return members whose mean estimates new rows.
+    """Fit one member for new rows, or collect its forests without each fold.
 
     The forests of the folds are kept, since together they were fitted on all rows. Any
     other member is fitted again, on all rows.
@@ -996,7 +996,7 @@ def _fit_for_new_rows(name, members_of_folds, *, table, deviations, seed):
 
 
 def _in_shape_of_y(tables, is_single):
-    """Return a tuple of tables, or the table if there is one.
+    """Return tables in the shape of `y`: a tuple, or the table if there is one.
 
     Parameters
     ----------

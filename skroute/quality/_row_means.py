@@ -33,7 +33,7 @@ def weights_of_rows(weight, rows):
 
 
 def beyond_noise(lead, weight=None):
-    """Return True if a mean is above zero by more than two standard errors.
+    """Return True if a mean lead is above zero by more than two standard errors.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ _STACK = "stack"
 
 
 class MemberWeights(NamedTuple):
-    """Weights of the members in the estimate.
+    """Weights of the members of a family in a stacked estimate.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class MemberWeights(NamedTuple):
 
     @classmethod
     def zeros(cls, n_members):
-        """Return weights of zero."""
+        """Return weights of zero for all members."""
         return cls(np.zeros(n_members), np.zeros(n_members))
 
     def used_members(self):
@@ -78,7 +78,7 @@ class MemberWeights(NamedTuple):
 
 
 def stacked_weights(deviations, outcome_deviations, members, row_weight=None):
-    """Fit weights of at least zero by least squares, for differences and for the level.
+    """Fit non-negative weights of members by ridge regression on out-of-fold rows.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ class Combination(NamedTuple):
     limits: OutcomeRange
 
     def estimate(self, deviations):
-        """Return the estimates of rows.
+        """Return the estimates of rows from the deviations that the members estimate.
 
         Parameters
         ----------
@@ -263,7 +263,7 @@ class Candidate(NamedTuple):
     gain: np.ndarray
 
     def mean_gain(self, rows, weight):
-        """Return the mean gain of some rows, weighted by `weight`."""
+        """Return the mean gain over the random mix on some rows, which have weights."""
         return mean_of(self.gain[rows], weight)
 
     def squared_error(self, quality, rows, weight):
@@ -275,7 +275,7 @@ class Candidate(NamedTuple):
 
 
 class _Split(NamedTuple):
-    """One fold.
+    """The rows inside and outside of one fold.
 
     Attributes
     ----------
@@ -452,7 +452,7 @@ def _candidates(members, table, splits, costs, sizes):
 
 
 def _select(candidates, table, rows):
-    """Return the combination that some rows select, fitted on these rows.
+    """Select the best candidate on some rows, and fit its weights on these rows.
 
     Parameters
     ----------
@@ -532,7 +532,7 @@ def _most_accurate(candidates, table, rows):
 
 
 def _compare(candidates, table, weights):
-    """Return the results of the stack and of each member.
+    """Return out-of-fold gains and weights of the stack and of each member.
 
     Parameters
     ----------

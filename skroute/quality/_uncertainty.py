@@ -34,7 +34,7 @@ class ErrorCurves(NamedTuple):
     error: np.ndarray
 
     def standard_errors(self, estimate):
-        """Return standard errors of estimates, both (n_rows, n_choices)."""
+        """Return the standard error of each estimate; both are (n_rows, n_choices)."""
         errors = np.empty(estimate.shape)
         for choice in range(estimate.shape[1]):
             errors[:, choice] = np.interp(
@@ -43,7 +43,7 @@ class ErrorCurves(NamedTuple):
         return errors
 
     def scaled(self, sizes):
-        """Return the curves of estimates times `sizes`, of shape (n_choices,)."""
+        """Return the curves for estimates times `sizes`, an array of (n_choices,)."""
         return ErrorCurves(
             estimate=self.estimate * sizes[:, None], error=self.error * sizes[:, None]
         )

@@ -107,7 +107,7 @@ def fit_on_rows(estimator):
 # Bounds the memory: more pickles than one estimator has checks.
 @functools.lru_cache(maxsize=64)
 def _pickle_of_fitted(pickled):
-    """Return the pickle of an estimator after `fit`, from that before `fit`."""
+    """Fit a pickled estimator on the rows of the checks, and return its pickle."""
     estimator = pickle.loads(pickled)
     X, labels, _, _ = make_rows()
     return pickle.dumps(estimator.fit(X, make_target(estimator, labels)))
@@ -371,7 +371,7 @@ def check_unit_of_costs(estimator):
 
 
 def check_masked_entries_are_refused(estimator):
-    """Check that masked entries are refused."""
+    """Check that `fit` and `predict` refuse masked entries."""
     X, labels, X_new, _ = make_rows()
     y = make_target(estimator, labels)
     is_masked = np.arange(len(X)) % 7 == 0  # some rows

@@ -14,7 +14,7 @@ _ATTRIBUTE = "_call_cache"
 
 
 class CallCache:
-    """Values that were computed for the rows of a sweep.
+    """Values that a sweep over budgets has computed for its rows.
 
     All methods of one cache are called for the same rows.
 
@@ -42,7 +42,7 @@ class CallCache:
         self.row_counts[name] = self.row_counts.get(name, 0) + n_rows
 
     def get_or_compute(self, key, compute, keep_alive=None):
-        """Return the value of a key: that of the first ``compute()``.
+        """Return the stored value of a key. It is computed at the first call.
 
         Parameters
         ----------

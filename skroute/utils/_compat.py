@@ -38,7 +38,7 @@ try:
 except ImportError:  # scikit-learn 1.7 and 1.8 have no callbacks.
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Stand-in that takes no callbacks."""
+        """Stand-in for scikit-learn's mixin of callbacks, which takes none."""
 
 
 # Private names that classes of skroute inherit from a base class of scikit-learn, or
@@ -183,7 +183,7 @@ class FitTask:
         self.y = y
 
     def __enter__(self):
-        """Report the begin of the step."""
+        """Report the begin of the step to callbacks."""
         if self.context is not None:
             self.context.call_on_fit_task_begin(
                 estimator=self.estimator, X=self.X, y=self.y
@@ -191,14 +191,14 @@ class FitTask:
         return self
 
     def __exit__(self, kind, error, traceback):
-        """Report the end of the step, unless it failed."""
+        """Report the end of the step to callbacks, unless it failed."""
         if kind is None and self.context is not None:
             self.context.call_on_fit_task_end(
                 estimator=self.estimator, X=self.X, y=self.y
             )
 
     def step(self, name, n_steps=0):
-        """Return a step within this one.
+        """Return a new step of the fit within this step.
 
         Steps of a parallel loop are created before the loop, since a worker must not
         change the estimator.
@@ -222,7 +222,7 @@ class FitTask:
 
 
 def fit_task(estimator, name, X, y):
-    """Return the outermost step of a fit.
+    """Return the outermost step of a fit, which reports to callbacks.
 
     Parameters
     ----------

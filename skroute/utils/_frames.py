@@ -277,7 +277,7 @@ def type_of(column):
 
 
 def kind_of_type(dtype):
-    """Return the kind of a column with this dtype, or None if the cells decide.
+    """Return the kind of a column by its dtype, or None if its cells decide.
 
     Parameters
     ----------
@@ -352,7 +352,7 @@ class ColumnReader(NamedTuple):
 
     @classmethod
     def fit(cls, column, name):
-        """Return the reader for the cells of `fit`.
+        """Find the kind of a column by its cells in `fit`, and return its reader.
 
         Texts are categories, also those that consist of digits. A pandas, polars or
         Arrow category is a category, also if its cells are numbers.
@@ -379,7 +379,7 @@ class ColumnReader(NamedTuple):
         return cls(name, kind, codes={text: code for code, text in enumerate(texts)})
 
     def read(self, column):
-        """Return cells as float64. Missing cells and unknown categories are NaN.
+        """Return a column as float64. Missing cells and unknown categories are NaN.
 
         Parameters
         ----------
@@ -478,7 +478,7 @@ def needs_encoding(X):
 
 
 def _cells_of_rows(X):
-    """Return rows of single cells as an array, or None for any other rows.
+    """Return rows whose entries are single values as an array, or None for others.
 
     Parameters
     ----------

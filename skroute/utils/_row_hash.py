@@ -119,7 +119,7 @@ def even_draws(keys):
 
 
 def _spread_evenly(first, keys):
-    """Return `first` plus a golden-ratio step for each equal key before, modulo 1.
+    """Add a golden-ratio step to each number for each equal key before it, modulo 1.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def _n_equal_before(keys):
 
 
 def feature_keys(values):
-    """Return a key for each row of a table of floats, equal for equal rows.
+    """Return a hash key of each row of a table of floats, equal for equal rows.
 
     The columns are hashed one after another. Gates draw by these keys, since their
     tables are always dense.
@@ -198,7 +198,7 @@ def feature_keys(values):
 
 
 def row_keys(X):
-    """Return a key for each row, equal for rows with equal values.
+    """Return a hash key of each row, equal for rows with equal values.
 
     Numbers are compared as float64, 0 equals -0, and missing values are alike. Other
     values are compared by their text. A key is a sum over the columns, so that zeros of
@@ -244,7 +244,7 @@ def _keys_of_unread(dataset):
 
 
 def _keys_of_sparse(matrix):
-    """Return keys of the rows of a CSR matrix."""
+    """Return a hash key of each row of a CSR matrix."""
     terms = (
         _terms(_float_bits(matrix.data))
         * _column_weights(matrix.shape[1])[matrix.indices]
@@ -256,7 +256,17 @@ def _keys_of_sparse(matrix):
 
 
 def _keys_of_numbers(values):
-    """Return keys of the rows of a table of numbers, which may be a tensor."""
+    """Return a hash key of each row of a table of numbers, which may be a tensor.
+
+    Parameters
+    ----------
+    values : ndarray or tensor of shape (n_rows, n_columns)
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), dtype=uint64
+        Sums of products, modulo 2**64.
+    """
     n_rows, n_columns = values.shape
     weights = _column_weights(n_columns)
     step = max(1, _BLOCK // max(1, n_columns))
@@ -268,7 +278,7 @@ def _keys_of_numbers(values):
 
 
 def _keys_of_objects(values):
-    """Return keys of the rows of a table of any values."""
+    """Return a hash key of each row of a table of any values."""
     keys = np.zeros(len(values), dtype=np.uint64)
     for column, weight in zip(values.T, _column_weights(values.shape[1])):
         keys += _terms(_object_bits(column.tolist())) * weight
@@ -276,7 +286,7 @@ def _keys_of_objects(values):
 
 
 def _as_array(X):
-    """Return rows as an array, of objects unless they are rows of numbers."""
+    """Return rows as an array for hashing: of numbers, or else of objects."""
     if is_arrow(X) and is_frame(X):
         return np.column_stack([cells_of(column) for column in X.columns])
     if hasattr(X, "to_numpy"):
@@ -332,7 +342,7 @@ def _column_weights(n_columns):
 
 
 def _terms(bits):
-    """Return bits spread over all places, so that sums differ. 0 stays 0."""
+    """Mix the bits of each number, so that sums of columns differ. 0 stays 0."""
     bits = bits ^ (bits >> np.uint64(32))
     bits *= _FIRST_FACTOR
     bits ^= bits >> np.uint64(29)

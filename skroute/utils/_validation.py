@@ -38,7 +38,7 @@ _INNER = ("skroute", "sklearn", "joblib")
 
 
 def read_only(array, dtype=None):
-    """Return a read-only view of an array in C order, one type for compiled code.
+    """Return a read-only view in C order, so that compiled code sees one array type.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def _any_text(cells):
 
 
 def check_weights(params, n_samples):
-    """Raise an error if `sample_weight` does not have one entry per row.
+    """Raise an error if `sample_weight` among metadata has not one entry per row.
 
     It is called before rows are left out. Later, weights of other rows could have the
     right length by chance.

@@ -270,8 +270,8 @@ def check_rows(estimator, X, *, reset):
         )
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     if reset and len(getattr(X, "shape", ())) > 2:
-        # Of images scikit-learn counts the channels, which their other containers do
-        # not show.
+        # scikit-learn counts the channels of images. Lists of images do not show this
+        # number.
         del estimator.n_features_in_
     if torch:
         may_have_nan = X.is_floating_point()

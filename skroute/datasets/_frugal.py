@@ -79,7 +79,7 @@ def convert_frugalml(raw: dict[str, bytes], entry: LogSet) -> bytes:
     """
     ids = entry.apis.ids
     y_true = _numbers(raw["TrueLabel"]).astype(np.int8)
-    predicted = _columns(raw, "PredictedLabel", ids, np.int8)
+    predicted = _columns(raw, "PredictedLabel", ids, dtype=np.int8)
     arrays = {
         "y_true": y_true,
         "predicted_label": predicted,

@@ -353,6 +353,18 @@ class BaseFeatureSelector(
         If each column is an extractor, the whole table is checked. If the user has
         named the extractors, values that a row does not need may be missing, and only
         the number and the names of the columns are checked. Raw items have no columns.
+
+        Parameters
+        ----------
+        X : indexable
+            Rows or raw items, as the user gave them.
+
+        reset : bool, default=False
+            Whether to set (in `fit`) or to compare the number and names of columns.
+
+        Returns
+        -------
+        indexable
         """
         are_columns = self.extractors is None or isinstance(self.extractors, Mapping)
         if are_columns:

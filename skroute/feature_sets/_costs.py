@@ -338,7 +338,10 @@ def measured_costs(extractors, X, sizes, percentile):
     values = functions(function_params, measured_sizes)
     coef = []
     for times in seconds.T:
-        coef.append(_fit_percentile(values, measured_sizes, times, percentile))
+        coef_of_extractor = _fit_percentile(
+            values, measured_sizes, seconds=times, percentile=percentile
+        )
+        coef.append(coef_of_extractor)
     costs = FeatureCosts(
         extractors.names,
         np.array(coef),
@@ -347,7 +350,7 @@ def measured_costs(extractors, X, sizes, percentile):
         largest_size=largest_size,
     )
     if depends_on_size:
-        _warn_where_apart(costs, measured_sizes, seconds, percentile)
+        _warn_where_apart(costs, measured_sizes, seconds=seconds, percentile=percentile)
     return Measurement(costs, sizes=measured_sizes, seconds=seconds)
 
 

@@ -176,7 +176,19 @@ def check_extractors(extractors, X, validate_names):
 
 
 def _of_columns(extractors, X):
-    """Return extractors that are columns of X: each column, or groups of a mapping."""
+    """Return extractors that are columns of X: each column, or groups of a mapping.
+
+    Parameters
+    ----------
+    extractors : mapping from str to columns, or None
+        None: each column is an extractor.
+
+    X : indexable of shape (n_rows, n_columns)
+
+    Returns
+    -------
+    ColumnExtractors
+    """
     if len(getattr(X, "shape", ())) != 2:
         raise ValueError(
             "extractors=None and a mapping select columns of a two-dimensional X, but "

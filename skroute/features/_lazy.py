@@ -131,6 +131,10 @@ class LazyFeatures:
         return (self.n_samples,)
 
     def __getitem__(self, rows):
+        """Return lazy features of some rows, which share the receipt of all rows.
+
+        `rows` are an integer, a slice, positions or a mask.
+        """
         # ``lazy[rows, ...]``: there is one axis, that of the rows.
         if isinstance(rows, tuple):
             rows = rows[0]

@@ -144,7 +144,7 @@ class BoostedPair(Pair):
     reads_cheap = True
 
     def __post_init__(self):
-        # Sets the columns that the cheap model and the gate read.
+        """Set the columns that the cheap model and the gate read."""
         n_cheap = len(self.base)
         n_outputs = self.forest.n_outputs
         self.cheap_features = self.forest.features_of(range(n_cheap))
@@ -446,9 +446,9 @@ class _Boosting:
         """
         scores = self._as_scores(predictions)
         cheap_scores = scores[:, : self.n_cheap]
-        # Probability with which f1 answers each row.
+        # Probability with which f1 answers each row. (n_rows, 1)
         cheap_share = (1 - self.q)[:, None]
-        p = modelled_probabilities(cheap_scores)
+        p = modelled_probabilities(cheap_scores)  # of the class of each output
         # The output of the gate keeps these values if it gets no tree.
         gradient = np.zeros_like(scores)
         hessian = np.ones_like(scores)
@@ -622,9 +622,9 @@ def refit_gate(scores, rows, *, p_full, doubt_coef, n_steps=1):
     for _ in range(n_steps):
         # The dual price of the constraint on q is not used.
         q, _ = q_step(cheap_loss, rows.full_loss, gate, p_full=p_full, weight=share)
-        doubt_coef = fit_doubt(doubts, q, trees, share, start=doubt_coef)
+        doubt_coef = fit_doubt(doubts, q, offset=trees, weight=share, start=doubt_coef)
         gate = _gate_of(doubts, doubt_coef, trees)
-    objective = kl_objective(q, cheap_loss, rows.full_loss, gate, share)
+    objective = kl_objective(q, cheap_loss, rows.full_loss, gate=gate, weight=share)
     return GateFit(q, doubt_coef, objective)
 
 
@@ -784,7 +784,8 @@ class BoostedGate(Gate):
     def fit_pair(self, rows, held_out, ready, problem, n_jobs, progress):
         """Return the pair of the rounds that are best on held-out rows.
 
-        Without a gate all rounds are kept.
+        Without a gate all rounds are kept. The parameters are those of
+        :meth:`Gate.fit_pair`.
         """
         fit = boost(
             ready,
@@ -812,4 +813,10 @@ class BoostedGate(Gate):
 
     def level(self, gate, gain, weight, p_full, n_standard_errors):
         """Return the level above which sending held-out rows raises quality most."""
-        return best_level(gate, gain, weight, p_full, n_standard_errors)
+        return best_level(
+            gate,
+            gain,
+            weight=weight,
+            p_full=p_full,
+            n_standard_errors=n_standard_errors,
+        )

@@ -61,12 +61,18 @@ def _sort_scores(gate):
     order = np.argsort(-gate, kind="stable")
     scores = gate[order]
     tolerance = SCORE_TIE * np.maximum(np.abs(scores), 1.0)
-    steps = scores[:-1] - scores[1:]
+    steps = scores[:-1] - scores[1:]  # down from each score to the next
     # The last score of all ends the last run.
     ends_run = np.append(steps > tolerance[:-1], True)
     run_ends = np.flatnonzero(ends_run)
     run_starts = np.append(0, run_ends[:-1] + 1)
-    return _FallingScores(order, scores, tolerance, run_starts, run_ends)
+    return _FallingScores(
+        order,
+        scores=scores,
+        tolerance=tolerance,
+        run_starts=run_starts,
+        run_ends=run_ends,
+    )
 
 
 class Cuts(NamedTuple):

@@ -193,7 +193,8 @@ class LinearPair(Pair):
     reads_cheap = False
 
     def __post_init__(self):
-        # A model reads the columns that have a coefficient other than 0.
+        """Set the columns that the cheap model and the gate read."""
+        # They have a coefficient other than 0.
         self._cheap_columns = np.flatnonzero(self.coef[:, :-1].any(axis=1))
         self._gate_columns = np.flatnonzero(self.coef[:, -1])
         self.cheap_features = np.unique(self.columns.origin[self._cheap_columns])
@@ -269,7 +270,7 @@ class LinearGate(Gate):
         # divided by rounding error.
         scale[scale <= ROUNDING * np.abs(mean)] = np.inf
         standardised = with_ones((values - mean) / scale)
-        return LinearRows(columns, standardised, mean, scale)
+        return LinearRows(columns, standardised=standardised, mean=mean, scale=scale)
 
     def fit_pair(self, rows, held_out, ready, problem, n_jobs, progress):
         """Return the pair of the better of two starts; held-out rows are not used.
@@ -598,7 +599,9 @@ class _LinearProblem:
         """
         scores = self.X @ W
         cheap_loss = class_losses(scores[:, :-1], self.y)
-        value = kl_objective(q, cheap_loss, self.full_loss, scores[:, -1], self.weight)
+        value = kl_objective(
+            q, cheap_loss, self.full_loss, gate=scores[:, -1], weight=self.weight
+        )
         return value + self.penalty(W)
 
     def penalty(self, W):

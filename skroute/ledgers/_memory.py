@@ -75,6 +75,7 @@ class MemoryLedger(Ledger):
         self._deadlines_before = []
 
     def _transact(self, body, *arguments):
+        """Return ``body(*arguments)``. All of its changes are undone if it raises."""
         with _LOCK:
             self._forget_changes()
             try:
@@ -125,6 +126,7 @@ class MemoryLedger(Ledger):
         self._identity = uuid.uuid4().hex
 
     def _find_purse(self, name):
+        """Return the purse of a name, or None. Note its amounts, which may change."""
         purse = self._purses.get(name)
         if purse is not None:
             # The transaction may change the purse in place.
@@ -132,9 +134,11 @@ class MemoryLedger(Ledger):
         return purse
 
     def _add_purse(self, purse):
+        """Keep a new purse."""
         self._change(self._purses, purse.name, purse)
 
     def _add_reservation(self, purses, state, amount, offer, deadline, key):
+        """Keep and return a new reservation, whose fields are the arguments."""
         number = self._n_issued
         self._n_issued += 1
         reservation = Reservation(
@@ -155,9 +159,11 @@ class MemoryLedger(Ledger):
         return reservation
 
     def _find_reservation(self, number):
+        """Return the reservation with a number, or None."""
         return self._reservations.get(number)
 
     def _replace_reservation(self, reservation):
+        """Keep a changed reservation in place of the one with the same number."""
         before = self._reservations[reservation.number]
         self._change(self._reservations, reservation.number, reservation)
         if reservation.key is None and before.key is not None:
@@ -167,15 +173,18 @@ class MemoryLedger(Ledger):
             heapq.heappush(self._deadlines, (reservation.deadline, reservation.number))
 
     def _delete_reservation(self, reservation):
+        """Remove a reservation and its key."""
         self._change(self._reservations, reservation.number, None)
         if reservation.key is not None:
             self._change(self._keys, (reservation.purses[0], reservation.key), None)
 
     def _find_by_key(self, purse, key):
+        """Return the reservation with a key whose first purse is `purse`, or None."""
         number = self._keys.get((purse, key))
         return None if number is None else self._reservations[number]
 
     def _find_due(self, now):
+        """Return the reservations whose deadline is not after `now`, as a list."""
         due = []
         while self._deadlines and self._deadlines[0][0] <= now:
             deadline, number = self._deadlines[0]
@@ -188,6 +197,7 @@ class MemoryLedger(Ledger):
         return due
 
     def _find_of_purse(self, purse):
+        """Return the reservations whose first purse is `purse`, as a list."""
         reservations = self._reservations.values()
         return [
             reservation

@@ -71,6 +71,7 @@ class RecordLedger(Ledger):
         """Store the text of a purse, in place of an earlier one."""
 
     def _transact(self, body, *arguments):
+        """Return ``body(*arguments)``, run as a transaction by one thread at a time."""
         with self._lock:
             if not self._connected:
                 self._connect()
@@ -93,6 +94,7 @@ class RecordLedger(Ledger):
         return result
 
     def _find_purse(self, name):
+        """Return the purse of a name, or None. It is read once in a transaction."""
         if name not in self._used:
             text = self._read_purse(name)
             purse = None
@@ -106,7 +108,8 @@ class RecordLedger(Ledger):
         return purse
 
     def _add_purse(self, purse):
-        # None: the store has no text of it. It is written at the end.
+        """Keep a new purse, which is written at the end of the transaction."""
+        # None: the store has no text of it.
         self._used[purse.name] = None, purse
 
     def _reservation(self, number, text):

@@ -246,12 +246,15 @@ class RedisLedger(RecordLedger):
             self._writes.append(("HSET", name, field, text))
 
     def _read_purse(self, name):
+        """Return the text of a purse, or None."""
         return self._get("purses", name)
 
     def _write_purse(self, name, text):
+        """Write the text of a purse, at the end of the transaction."""
         self._put("purses", name, text)
 
     def _add_reservation(self, purses, state, amount, offer, deadline, key):
+        """Keep and return a new reservation, whose fields are the arguments."""
         # The counter is None before the first reservation.
         number = int(self._get("counters", "number") or 0) + 1
         self._put("counters", "number", str(number))
@@ -263,10 +266,12 @@ class RedisLedger(RecordLedger):
         return reservation
 
     def _find_reservation(self, number):
+        """Return the reservation with a number, or None."""
         text = self._get("reservations", str(number))
         return None if text is None else self._reservation(number, text)
 
     def _replace_reservation(self, reservation):
+        """Write a reservation with its deadline, in place of an earlier version."""
         number = str(reservation.number)
         due = self._names["due"]
         self._put("reservations", number, text_of_reservation(reservation))
@@ -276,6 +281,7 @@ class RedisLedger(RecordLedger):
             self._writes.append(("ZADD", due, repr(reservation.deadline), number))
 
     def _delete_reservation(self, reservation):
+        """Remove a reservation, its deadline and its key."""
         number = str(reservation.number)
         self._put("reservations", number, None)
         self._writes.append(("ZREM", self._names["due"], number))
@@ -283,6 +289,7 @@ class RedisLedger(RecordLedger):
             self._put("keys", text_of(reservation.purses[0], reservation.key), None)
 
     def _find_by_key(self, purse, key):
+        """Return the reservation with a key whose first purse is `purse`, or None."""
         number = self._get("keys", text_of(purse, key))
         if number is None:
             return None
@@ -293,6 +300,7 @@ class RedisLedger(RecordLedger):
         return reservation
 
     def _find_due(self, now):
+        """Return the reservations whose deadline is not after `now`, as a list."""
         # The first deadline is known from the last call, without a further one.
         if self._first is None or self._first > now:
             return []
@@ -300,6 +308,7 @@ class RedisLedger(RecordLedger):
         return self._reservations_of(numbers)
 
     def _find_of_purse(self, purse):
+        """Return the reservations whose first purse is `purse`, as a list."""
         numbers = self._read("HKEYS", self._names["reservations"])
         return [
             reservation

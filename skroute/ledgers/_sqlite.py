@@ -144,6 +144,7 @@ class SQLiteLedger(RecordLedger):
         self._execute = connection.execute
 
     def _run_transaction(self, body, arguments):
+        """Return ``self._booked(body, arguments)``, run as a transaction of SQLite."""
         try:
             return _in_transaction(self._connection, self._booked, body, arguments)
         except sqlite3.Error as error:
@@ -152,15 +153,18 @@ class SQLiteLedger(RecordLedger):
             ) from error
 
     def _read_purse(self, name):
+        """Return the text of a purse, or None."""
         row = self._execute(
             "SELECT record FROM purses WHERE name = ?", (name,)
         ).fetchone()
         return None if row is None else row[0]
 
     def _write_purse(self, name, text):
+        """Write the text of a purse."""
         self._execute("INSERT OR REPLACE INTO purses VALUES (?, ?)", (name, text))
 
     def _add_reservation(self, purses, state, amount, offer, deadline, key):
+        """Keep and return a new reservation, whose fields are the arguments."""
         text = text_of(purses, state, amount, offer, deadline, key)
         number = self._execute(
             "INSERT INTO reservations (record, own, key, deadline) VALUES (?, ?, ?, ?)",
@@ -186,18 +190,23 @@ class SQLiteLedger(RecordLedger):
         return [self._reservation(*row) for row in rows]
 
     def _find_reservation(self, number):
+        """Return the reservation with a number, or None."""
         return _first_or_none(self._where("number = ?", number))
 
     def _find_by_key(self, purse, key):
+        """Return the reservation with a key whose first purse is `purse`, or None."""
         return _first_or_none(self._where("own = ? AND key = ?", purse, key))
 
     def _find_due(self, now):
+        """Return the reservations whose deadline is not after `now`, as a list."""
         return self._where("deadline <= ?", now)
 
     def _find_of_purse(self, purse):
+        """Return the reservations whose first purse is `purse`, as a list."""
         return self._where("own = ?", purse)
 
     def _replace_reservation(self, reservation):
+        """Write a changed reservation in place of the one with the same number."""
         self._execute(
             "UPDATE reservations SET record = ?, key = ?, deadline = ? "
             "WHERE number = ?",
@@ -210,6 +219,7 @@ class SQLiteLedger(RecordLedger):
         )
 
     def _delete_reservation(self, reservation):
+        """Remove a reservation and its key."""
         self._execute(
             "DELETE FROM reservations WHERE number = ?", (reservation.number,)
         )

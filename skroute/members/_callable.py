@@ -248,9 +248,9 @@ class CallableClassifier(MemberClassifier):
         """
         # The constructor stores parameters only, so that the first call creates the
         # counts.
-        no_counts = CallStatistics(0, 0, 0, 0.0)._asdict()
+        no_counts = CallStatistics(n_calls=0, n_failed=0, n_rows=0, spent=0.0)
         with _COUNTING:
-            counts = self.__dict__.setdefault("_counts", no_counts)
+            counts = self.__dict__.setdefault("_counts", no_counts._asdict())
             for name, amount in amounts.items():
                 counts[name] += amount
             return CallStatistics(**counts)
@@ -361,7 +361,9 @@ class CallableClassifier(MemberClassifier):
         `labels` and the result have shape (n_rows,).
         """
         classes = self.classes_
-        position_of_class = {label: k for k, label in enumerate(classes.tolist())}
+        position_of_class = {
+            label: position for position, label in enumerate(classes.tolist())
+        }
         positions = places_of(labels.tolist(), position_of_class)
         is_unknown = positions == UNKNOWN
         if is_unknown.any():

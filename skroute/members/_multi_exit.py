@@ -255,9 +255,9 @@ class MultiExitClassifier(
             torch.manual_seed(seed)
             module = torch_exits.build(
                 self.module,
-                rows.shape[1],
-                len(classes),
-                device,
+                n_features=rows.shape[1],
+                n_classes=len(classes),
+                device=device,
                 trained=self.max_epochs == 0,
             )
             exits = torch_exits.find_exits(module, self.stages, self.heads)
@@ -270,8 +270,8 @@ class MultiExitClassifier(
                     exits,
                     rows,
                     codes,
-                    weights,
-                    self.net_params,
+                    exit_weights=weights,
+                    net_params=self.net_params,
                     max_epochs=self.max_epochs,
                     lr=self.lr,
                     batch_size=self.batch_size,
@@ -406,6 +406,7 @@ class MultiExitClassifier(
         runs: list[Any] = []
 
         def call(X):
+            """Put rows that are at `previous` through the stages up to `exit`."""
             if not runs:
                 run = self.start(X)
                 run.logits(previous)

@@ -322,7 +322,9 @@ class BaggedNeighborsRegressor(
         nearest_distances = np.take_along_axis(distances, nearest, axis=1)
         weights = share_tied_weights(self.weights_, nearest_distances)
         last_distances = nearest_distances[:, -1]
-        tied_neighbors = _tied_with_last(distances, last_distances, nearest, weights)
+        tied_neighbors = _tied_with_last(
+            distances, last_distances, nearest=nearest, weights=weights
+        )
         # Indices of the sums: query q, its neighbour k, output o.
         mean = np.einsum("qk,qko->qo", weights, outcomes[nearest])
         for tied in tied_neighbors:

@@ -66,12 +66,13 @@ def gain_over_mix(estimate, quality, costs, weight=None):
     """
     path = assignment_path(estimate, costs, weight=weight)
     hull = _hull_of_means(mean_of(quality, weight), costs)
+    # Gain of each row, summed over the budgets.
     total = np.zeros(len(quality))
     for budget in _compared_budgets(costs, hull):
         decisions = _decide(path.rule(budget), estimate, costs)
         total += decisions.quality(quality)
         spent = decisions.mean_cost(costs, weight)
-        total -= _quality_of_mix(quality, hull, costs, spent)
+        total -= _quality_of_mix(quality, hull=hull, costs=costs, spent=spent)
     return total / len(SHARES)
 
 

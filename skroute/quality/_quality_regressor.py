@@ -723,7 +723,8 @@ class QualityRegressor(
             for number, (train, test) in enumerate(table.folds):
                 # A seed for each fold. The seed itself is that of the last fits.
                 seed = (self._seed + number + 1) % N_SEEDS
-                jobs.append(_FoldJob(position, name, train, test, seed))
+                job = _FoldJob(position, name, train=train, test=test, seed=seed)
+                jobs.append(job)
         fits = self._in_threads(delayed(_fit_without_fold)(job, table) for job in jobs)
         fold_fits = _FoldFits(
             deviations=np.empty((len(names), *table.quality.shape)),
@@ -913,6 +914,7 @@ class QualityRegressor(
         return self._limits.limit(estimate)
 
     def __getstate__(self):
+        """Return the state as plain tuples, dicts and arrays."""
         # A skops file asks its reader to trust each class that it contains. So members
         # and records are stored as tuples, dicts and arrays, which need no trust.
         state = dict(super().__getstate__())
@@ -925,6 +927,7 @@ class QualityRegressor(
         return state
 
     def __setstate__(self, state):
+        """Set a state that `__getstate__` has returned: build members and records."""
         state = dict(state)
         if "_terms" in state:
             state["_terms"] = [unpack(*packed) for packed in state["_terms"]]

@@ -386,14 +386,22 @@ def choose_weights(
     Selection
     """
     table = _Table(
-        deviations, outcome_deviations, quality, row_weight, range_of(quality)
+        deviations=deviations,
+        outcome_deviations=outcome_deviations,
+        quality=quality,
+        weight=row_weight,
+        limits=range_of(quality),
     )
     splits = _splits_of(folds, len(quality))
     all_members = list(range(len(names)))
     # For each name the candidate as it is, and the corrected one.
-    candidates = {_STACK: _candidates(all_members, table, splits, costs, sizes)}
+    candidates = {
+        _STACK: _candidates(all_members, table, splits, costs=costs, sizes=sizes)
+    }
     for member, name in enumerate(names):
-        candidates[name] = _candidates([member], table, splits, costs, sizes)
+        candidates[name] = _candidates(
+            [member], table, splits, costs=costs, sizes=sizes
+        )
     by_fold = []
     estimate = np.empty(quality.shape)
     for split in splits:
@@ -402,7 +410,7 @@ def choose_weights(
         by_fold.append(combination)
     combination = _select(candidates, table, slice(None))
     compared = _compare(candidates, table, combination.weights)
-    return Selection(combination, by_fold, estimate, compared)
+    return Selection(combination, by_fold=by_fold, estimate=estimate, compared=compared)
 
 
 def _splits_of(folds, n_rows):
@@ -447,7 +455,14 @@ def _candidates(members, table, splits, costs, sizes):
         gain = gain_over_mix(
             estimate * sizes, table.quality * sizes, costs=costs, weight=table.weight
         )
-        candidates.append(Candidate(members, is_corrected, deviation, estimate, gain))
+        candidate = Candidate(
+            members,
+            is_corrected=is_corrected,
+            deviation=deviation,
+            estimate=estimate,
+            gain=gain,
+        )
+        candidates.append(candidate)
     return candidates
 
 

@@ -131,7 +131,14 @@ def _spread_evenly(first, keys):
 
 
 def _hashed_source(X, request_id):
-    """Return the rows to hash: those of X, or the ids as rows of one column."""
+    """Return the rows to hash: those of X, or the ids as rows of one column.
+
+    Parameters
+    ----------
+    X : indexable of n_rows rows
+    request_id : array-like of shape (n_rows,), or None
+        None: the rows themselves are hashed.
+    """
     if request_id is None:
         return X
     ids = np.asarray(request_id)

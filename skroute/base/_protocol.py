@@ -400,7 +400,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         # Empty metadata for any name.
         return defaultdict(lambda: {"fit": {}, "score": {}, "split": {}})
 
-    # Plan and answer ------------------------------------------------------------------
+    # The two steps of a call: plan and answer -----------------------------------------
 
     def make_call(self, budget: float | None = None, **parameters: Any) -> Call:
         """Return the budget and the keywords of a call as one :class:`Call`.
@@ -591,7 +591,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
             "and no method _plan_single. Write this method."
         )
 
-    # Views ----------------------------------------------------------------------------
+    # Views: public methods that show a part of plan and answer ------------------------
 
     def predict_routed(
         self, X: Any, budget: float | None = None, **parameters: Any

@@ -200,7 +200,7 @@ class BaseFeatureSelector(
             return self
         return super().set_params(**params)
 
-    # Fit ------------------------------------------------------------------------------
+    # Fit: extractors, costs, models of sets -------------------------------------------
 
     def fit(
         self, X: Any, y: Any = None, size: ArrayLike | None = None, **params: Any
@@ -492,7 +492,7 @@ class BaseFeatureSelector(
             selector_seconds.append(timed(predict, _safe_indexing(X, [row])))
         return float(slowest + np.quantile(selector_seconds, percentile))
 
-    # Sizes and budgets ----------------------------------------------------------------
+    # Checks of sizes and budgets ------------------------------------------------------
 
     def _sizes(self, X, size):
         """Return the sizes of the items, or None if they have none.
@@ -582,7 +582,7 @@ class BaseFeatureSelector(
         # The empty set costs nothing.
         return 0.0
 
-    # Decisions ------------------------------------------------------------------------
+    # Decisions by size and budget, and answers ----------------------------------------
 
     def _find(self, sizes, budgets):
         """Return the best set for the size and budget of each query, block by block.

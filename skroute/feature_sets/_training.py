@@ -106,7 +106,9 @@ class SetTrainer:
         # The name has no effect on the score, and is not part of the cache's key.
         self.score_set = check_memory(selector.memory).cache(score_set, ignore=["name"])
         scorer = check_scoring(selector.estimator, scoring=selector.scoring)
+        # The last arguments of `score_set`, the same for all sets.
         self._score_arguments = (splits, scorer, score_params)
+        # From the mask of a set to its score.
         self.quality = {EMPTY_SET: self._scores([EMPTY_SET])[0]}
 
     def evaluate(self, masks):

@@ -373,7 +373,7 @@ def _columns_of_frame(frame, columns):
     return [by_name[name] for name in names]
 
 
-# Rows from single cells ---------------------------------------------------------------
+# Rows in the form of `fit`, made from single cells ------------------------------------
 
 
 class RawRows(NamedTuple):

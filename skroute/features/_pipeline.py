@@ -215,7 +215,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
             )
         return RawGroups(raw, group_of_raw, outputs.group_of)
 
-    # The cost protocol ----------------------------------------------------------------
+    # Calls of the cost protocol -------------------------------------------------------
 
     def decision_estimator(self):
         """Return the last step.
@@ -407,7 +407,7 @@ def to_array(table):
     return np.asarray(to_dense(table))
 
 
-# Groups of outputs --------------------------------------------------------------------
+# Groups of raw columns behind the outputs of transformers -----------------------------
 
 
 class OutputGroups(NamedTuple):

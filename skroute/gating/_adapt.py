@@ -338,7 +338,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         self.policy = policy
         self.n_jobs = n_jobs
 
-    # Fit ------------------------------------------------------------------------------
+    # Fit: the full model, then the cheap model and the gate ---------------------------
 
     def fit(self, X, y, sample_weight=None, **params):
         """Fit the full model, then the cheap model and the gate.
@@ -389,7 +389,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         self._set_costs()
         budget = self._effective_budget(None)
         self._check_feasible(budget)
-        # With p_full=0 there is no gate, and nothing is left over by surprise.
+        # No warning with p_full=0, by which the user asks for no gate.
         gate_sends_none = self.p_full > 0 and not self._sends_rows()
         if gate_sends_none and np.isfinite(budget):
             self._warn_of_unspent_budget(budget)
@@ -730,7 +730,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             "the cheap model cheaper; a better estimator would be asked."
         )
 
-    # Held-out rows --------------------------------------------------------------------
+    # Quality and cost of the held-out rows --------------------------------------------
 
     def _validate(self):
         """Return the mean quality and cost of the held-out rows at the budget.
@@ -777,7 +777,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         """Standard error of `validation_cost_` as an estimate for new rows."""
         return self._validate().cost_se
 
-    # Predict --------------------------------------------------------------------------
+    # Decisions and answers for new rows -----------------------------------------------
 
     def _smallest_budget(self):
         # `p_full` limits the rows that the full model answers, also if it is the

@@ -113,7 +113,7 @@ def cloned(estimator, n_rows):
     return model
 
 
-# The fitted pair ----------------------------------------------------------------------
+# The fitted cheap model and gate ------------------------------------------------------
 
 
 @dataclass
@@ -213,7 +213,7 @@ def _gate_of(doubts, doubt_coef, trees=0.0):
     return slope * doubts + intercept + trees
 
 
-# Algorithm 2 --------------------------------------------------------------------------
+# Boosting: Algorithm 2 of the paper (Adapt-Gbrt) --------------------------------------
 
 
 class BoostedFit(NamedTuple):
@@ -565,7 +565,7 @@ def _predictions_as_metric(predictions, _data):
     return "predictions", predictions, False
 
 
-# The gate on given scores -------------------------------------------------------------
+# Fits of the gate for fixed scores of the trees ---------------------------------------
 
 
 class GateFit(NamedTuple):

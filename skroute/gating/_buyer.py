@@ -93,7 +93,7 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
             return "allow-nan"
         return True
 
-    # Rows of fit ----------------------------------------------------------------------
+    # Checks of the rows of fit --------------------------------------------------------
 
     def _checked(self, X, y, sample_weight):
         """Return the training rows as numbers, and set ``classes_`` and the groups.
@@ -180,7 +180,7 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         groups = np.unique(self.group_of_[np.concatenate(column_sets)])
         return float(self.group_costs_[groups].sum())
 
-    # Rows of a call -------------------------------------------------------------------
+    # Rows of a call, and what they buy ------------------------------------------------
 
     def _check_rows(self, X):
         # Features of lazy rows are checked when they are bought.
@@ -340,7 +340,7 @@ def quality_of(objective, y, proba):
     return np.asarray(objective.of(y, answers), dtype=np.float64)
 
 
-# Features that are bought -------------------------------------------------------------
+# Features that are bought from a lazy source ------------------------------------------
 
 
 class Bought(NamedTuple):

@@ -313,7 +313,7 @@ def with_ones(values):
     return np.column_stack([values, np.ones(len(values))])
 
 
-# (OPT2) -------------------------------------------------------------------------------
+# Cheap model and gate for fixed q: the problem (OPT2) of the paper --------------------
 
 
 class Smooth(NamedTuple):
@@ -495,6 +495,7 @@ def accelerated_proximal_gradient(
         The start.
 
     group_of : ndarray of shape (n_features,), dtype=int
+        Group of each row of `W`.
 
     thresholds : ndarray of shape (n_groups,)
         Weight of the norm of each group.
@@ -506,6 +507,7 @@ def accelerated_proximal_gradient(
         Stop at a duality gap of at most this.
 
     max_iter : int
+        Largest number of steps.
 
     Returns
     -------
@@ -544,7 +546,7 @@ def accelerated_proximal_gradient(
     return best_W, gap
 
 
-# Algorithm 1 --------------------------------------------------------------------------
+# Alternation: Algorithm 1 of the paper (Adapt-Lin) ------------------------------------
 
 
 class LinearFit(NamedTuple):
@@ -571,6 +573,7 @@ class _LinearProblem:
     """
 
     def __init__(self, X, rows, problem, tol):
+        """Store the rows, and compute the bounds that the minimiser needs."""
         self.X = X
         self.y = rows.y
         self.full_loss = rows.full_loss

@@ -299,7 +299,7 @@ class MultiExitClassifier(
         """Return True after `fit`."""
         return hasattr(self, "classes_")
 
-    # Prediction -----------------------------------------------------------------------
+    # Prediction by one exit or all exits ----------------------------------------------
 
     def start(self, X: ArrayLike) -> Any:
         """Start a pass in which you choose the depth for each row.
@@ -415,7 +415,7 @@ class MultiExitClassifier(
 
         return call
 
-    # Pickling -------------------------------------------------------------------------
+    # Pickles, which are made on the CPU -----------------------------------------------
 
     def __getstate__(self):
         """Return the state for a pickle, with all torch modules in host memory."""

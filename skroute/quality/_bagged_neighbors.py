@@ -544,7 +544,7 @@ def weighted_shares(distances, row_weight, weights):
     begin = np.maximum.accumulate(begin, axis=1)
     end[:, :-1][is_tied] = np.inf
     end = np.minimum.accumulate(end[:, ::-1], axis=1)[:, ::-1]
-    # Total weight of the places before each point of the line.
+    # Total weight of the first 0, 1, 2, ... places of the line.
     points = np.arange(len(weights) + 1)
     total = np.append(0.0, np.cumsum(weights))
     weight_of_distance = np.interp(end, points, total) - np.interp(begin, points, total)

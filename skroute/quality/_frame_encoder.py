@@ -705,7 +705,7 @@ class _EmbeddedTexts:
         self.name = name
         self.n_components = n_components
         self.seed = seed
-        self.width = None
+        self.width = None  # set by the first texts
 
     def _vectors(self, texts):
         """Return the numbers of each text. The encoder gets different texts only.

@@ -82,7 +82,7 @@ def folds_of_log(n_rows, cv=5):
     return list(splitter.split(np.empty(n_rows)))
 
 
-# Propensities -------------------------------------------------------------------------
+# Estimates of propensities ------------------------------------------------------------
 
 
 def estimate_propensities(rows, choice, n_choices, folds):
@@ -180,7 +180,7 @@ def _log_loss(propensity):
     return -np.log(propensity).mean()
 
 
-# Unknown cells ------------------------------------------------------------------------
+# Estimates of unknown cells of a table ------------------------------------------------
 
 
 class CellForest:

@@ -190,7 +190,8 @@ class SummedTrees(Member):
         rows = read_only(rows)
         n_rows = len(rows)
         n_trees = self._n_trees
-        # `walk` adds the leaves of the trees to `out`, in place.
+        # `walk` adds the leaves of the trees to `out`, in place. Ranges of rows and of
+        # trees have a first and an end: here all rows, and all trees.
         out = np.zeros((n_rows, self._n_outputs))
         walk, layout = walk_of(self.forest, n_rows, 0, n_trees)
         walk(rows, 0, n_rows, layout, 0, n_trees, self._all_outputs, out)
@@ -343,7 +344,7 @@ def _values_of_fields(record):
     return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
-# Fits ---------------------------------------------------------------------------------
+# Functions that fit the members -------------------------------------------------------
 
 
 def _random_tree(rows, outcomes, rng, n_used, *, weight, min_samples_leaf, max_depth):
@@ -670,7 +671,7 @@ MEMBERS = {
 }
 
 
-# Plain arrays -------------------------------------------------------------------------
+# Members as plain arrays, for files ---------------------------------------------------
 
 # Classes of members, by the names that `pack` returns.
 _CLASSES = {"SummedTrees": SummedTrees, "Linear": Linear, "Landmarks": Landmarks}

@@ -31,7 +31,7 @@ _LARGEST_WEIGHT = 2.0
 _STACK = "stack"
 
 
-# Weights of members -------------------------------------------------------------------
+# Fits of the weights of members -------------------------------------------------------
 
 
 class MemberWeights(NamedTuple):
@@ -136,7 +136,7 @@ def _non_negative_ridge(columns, target):
     return np.minimum(coef, _LARGEST_WEIGHT)
 
 
-# Selection of weights -----------------------------------------------------------------
+# Selection of a candidate: members, weights and curves --------------------------------
 
 
 class Compared(NamedTuple):
@@ -563,6 +563,7 @@ def _compare(candidates, table, weights):
     """
     compared = []
     for name, pair in candidates.items():
+        # The two candidates have the same members. The more accurate one counts.
         members = pair[0].members
         gain = _most_accurate(pair, table, rows=slice(None)).gain
         compared.append(

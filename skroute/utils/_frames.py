@@ -17,7 +17,7 @@ DATE = "date"
 CATEGORY = "category"
 
 
-# Containers ---------------------------------------------------------------------------
+# Containers of rows: frames, arrays, lists --------------------------------------------
 
 
 def is_arrow(X):
@@ -126,7 +126,7 @@ def _array_of_series(series):
     return cells_of(series) if array.dtype.kind == "O" else array
 
 
-# Cells --------------------------------------------------------------------------------
+# Single cells, and columns as cells ---------------------------------------------------
 
 
 def with_dense_columns(X):
@@ -326,7 +326,7 @@ def _universal(moment):
     return (moment - offset).replace(tzinfo=None)
 
 
-# Columns ------------------------------------------------------------------------------
+# Columns of frames and arrays ---------------------------------------------------------
 
 
 class ColumnReader(NamedTuple):

@@ -38,7 +38,7 @@ _SECOND_FACTOR = np.uint64(0x94D049BB133111EB)
 _NAN = np.uint64(0x7FF8000000000000)
 
 
-# Draws --------------------------------------------------------------------------------
+# Random numbers that are drawn by keys ------------------------------------------------
 
 
 def row_uniforms(X, n_columns, random_state=0, request_id=None):
@@ -177,7 +177,7 @@ def _n_equal_before(keys):
     return n_before
 
 
-# Keys ---------------------------------------------------------------------------------
+# Keys: hashes of rows -----------------------------------------------------------------
 
 
 def feature_keys(values):
@@ -311,7 +311,7 @@ def _as_array(X):
     return values
 
 
-# Bits ---------------------------------------------------------------------------------
+# Bits of values, from which keys are made ---------------------------------------------
 
 
 def _uniform(keys):

@@ -17,9 +17,9 @@ ABSTAIN_NAME = "abstain"
 # Packages whose classifiers are known. Their `predict` is called for answers, unless
 # `PREDICT_BEST_SCORE` has the class.
 LIBRARIES = {"catboost", "lightgbm", "sklearn", "skorch", "xgboost"}
-# Classifiers whose `predict` takes the first of the largest probabilities, by reading
-# their code. SVC, classifiers with a threshold, nearest neighbours with weights and
-# others do not.
+# Classifiers whose `predict` takes the first of the largest probabilities. Their code
+# was read to find out. SVC, classifiers with a threshold, nearest neighbours with
+# weights and others do not.
 PREDICT_BEST_SCORE = {
     "lightgbm.LGBMClassifier",
     "sklearn.BaggingClassifier",

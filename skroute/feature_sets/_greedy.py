@@ -243,7 +243,7 @@ class GreedyFeatureSelector(BaseFeatureSelector):
         return np.concatenate([[0.0], np.geomspace(1e-3, 3.0, 8) / scale])
 
     def _goals(self, budget):
-        """Return the sequence of sets of each budget.
+        """Return the greedy sequence of sets that each budget follows.
 
         Parameters
         ----------

@@ -612,7 +612,7 @@ class _LinearProblem:
         return penalty(W, self.group_of, self.thresholds)
 
     def minimise_pair(self, q, start):
-        """Return the coefficients of f1 and g that solve (OPT2) for fixed q.
+        """Return the best coefficients of cheap model and gate for fixed q: (OPT2).
 
         Parameters
         ----------

@@ -104,10 +104,11 @@ def along_directions_of_others(rows, directions, rows_as_new=None):
 
 
 def _squares_along_rests(rows, coordinates, rests):
-    """Return the mean sum of squares of other rows along the rest of a row.
+    """Return mean squares of the other rows along the part of a row off the directions.
 
-    The rest of a row is its part that is orthogonal to the directions. The mean is over
-    some rows, weighted by the squared lengths of their rests.
+    The rest of a row is its part that is orthogonal to the directions. The squares of
+    the other rows along it are added up. The result is the mean of such sums over some
+    rows, weighted by the squared lengths of their rests.
 
     Parameters
     ----------

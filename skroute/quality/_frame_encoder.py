@@ -53,7 +53,7 @@ _CHARACTERS = 500
 _HASHED_COLUMNS = 2**17
 # Words and sequences that are kept of a column of texts. Bounds time and memory.
 _MOST_WORDS = 10_000
-# A direction needs this many rows at least. One of fewer rows would describe single
+# Rows for each direction, at least. A direction of fewer rows would describe single
 # rows.
 _ROWS_OF_DIRECTION = 5
 # Largest number of columns of sparse rows that are made dense. As many as the linear

@@ -148,6 +148,7 @@ def with_parameters(method, parameters):
     -------
     function
     """
+    # A function of its own with the same code, so that the original is not changed.
     copied = types.FunctionType(
         method.__code__,
         method.__globals__,
@@ -173,7 +174,18 @@ def takes_any_keyword(method):
 
 
 def _signature_with(method, parameters):
-    """Return the signature of a method with keywords in place of ``**parameters``."""
+    """Return the signature of a method with keywords in place of ``**parameters``.
+
+    Parameters
+    ----------
+    method : function
+    parameters : sequence of CallParameter
+
+    Returns
+    -------
+    inspect.Signature
+        Each keyword has the default None.
+    """
     signature = inspect.signature(method)
     shown = []
     for parameter in signature.parameters.values():
@@ -188,19 +200,32 @@ def _signature_with(method, parameters):
 
 
 def _docstring_with(method, parameters):
-    """Return the docstring of a method with entries in place of the placeholder."""
+    """Return a method's docstring with entries of keywords in place of `_PLACEHOLDER`.
+
+    Parameters
+    ----------
+    method : function
+        Its docstring contains `_PLACEHOLDER`.
+    parameters : sequence of CallParameter
+
+    Returns
+    -------
+    str
+    """
+    # The other methods refer to the docstring of `predict_routed`.
     if method.__name__ == "predict_routed":
         entries = [_entry(parameter) for parameter in parameters]
         return method.__doc__.replace("\n" + _PLACEHOLDER, "".join(entries))
     names = ", ".join(parameter.name for parameter in parameters)
     if not names:
+        # No keywords: the entry is left out, with the empty line before it.
         return method.__doc__.replace("\n" + _PLACEHOLDER, "")
     entry = f"        {names}\n            As in `predict_routed`.\n"
     return method.__doc__.replace(_PLACEHOLDER, entry)
 
 
 def _entry(parameter):
-    """Return the lines of a docstring that describe a keyword, after an empty line."""
+    """Return the lines of a docstring that describe one keyword of a call."""
     lines = [line.strip() for line in parameter.description.splitlines()]
     described = "".join(f"            {line}\n" for line in lines)
     return f"\n        {parameter.name} : {parameter.type}\n{described}"

@@ -43,8 +43,10 @@ def check_budget(budget, *, name="budget"):
     """
     if budget is None:
         return np.inf
-    number = isinstance(budget, Real) and not isinstance(budget, (bool, np.bool_))
-    if not (number and budget >= 0):
+    # True and False are of class Real, but not meant as budgets.
+    is_number = isinstance(budget, Real) and not isinstance(budget, (bool, np.bool_))
+    # The comparison is False for NaN.
+    if not (is_number and budget >= 0):
         raise ValueError(
             f"{name} must be a non-negative number (mean cost per sample) or None for "
             f"unlimited, got {budget!r}."

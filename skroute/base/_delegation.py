@@ -9,7 +9,16 @@ from skroute.utils._pickles import VersionedPickleMixin
 def inner_has(name):
     """Return a check for ``available_if`` that the estimator inside has an attribute.
 
-    The AttributeError of the inner estimator is raised as it is.
+    Parameters
+    ----------
+    name : str
+        Name of the attribute.
+
+    Returns
+    -------
+    callable
+        ``check(estimator)`` returns True, or raises the AttributeError of the estimator
+        inside.
     """
 
     def check(self):
@@ -32,7 +41,24 @@ class DelegatedViewsMixin(VersionedPickleMixin):
     """
 
     def _call_inner(self, name, X, **params):
-        """Call a method of the decision estimator with the rows that it gets."""
+        """Call a method of the decision estimator with the rows that it gets.
+
+        Parameters
+        ----------
+        name : str
+            Name of the method.
+
+        X : {array-like, dataframe, mapping, LazyFeatures}
+            The rows, before other steps transform them.
+
+        **params : object
+            Keywords of the method.
+
+        Returns
+        -------
+        object
+            The result of the method.
+        """
         # Transformers may return rows without labels.
         check_rows_match(X=X, **params)
         rows = self.rows_for_decision(X)

@@ -1,4 +1,4 @@
-"""Properties of any estimator: its tags, its training, its answers, abstaining."""
+"""Properties of estimators: tags, training, answers, abstaining."""
 
 import inspect
 
@@ -14,12 +14,12 @@ from skroute.utils._validation import warn
 
 # Name of the choice that answers nothing.
 ABSTAIN_NAME = "abstain"
-# Packages whose classifiers are asked for their own answers, unless they are in the
-# next set.
+# Packages whose classifiers are known. Their `predict` is called for answers, unless
+# `PREDICT_BEST_SCORE` has the class.
 LIBRARIES = {"catboost", "lightgbm", "sklearn", "skorch", "xgboost"}
-# Classifiers whose `predict` takes the first of the largest probabilities, by reading
-# their code. SVC, classifiers with a threshold, nearest neighbours with weights and
-# others do not.
+# Classifiers whose `predict` takes the first of the largest probabilities. Their code
+# was read to find out. SVC, classifiers with a threshold, nearest neighbours with
+# weights and others do not.
 PREDICT_BEST_SCORE = {
     "lightgbm.LGBMClassifier",
     "sklearn.BaggingClassifier",
@@ -50,13 +50,21 @@ def may_take_missing(model):
     A pipeline says nothing: scikit-learn's tags look at its last step, which may never
     see a missing value. Its first step decides, also inside of a search or a
     calibration.
+
+    Parameters
+    ----------
+    model : estimator
+
+    Returns
+    -------
+    bool
     """
     if get_tags(model).input_tags.allow_nan or isinstance(model, ColumnTransformer):
         return True
     if isinstance(model, Pipeline):
         steps = [step for _, step in model.steps if step not in (None, "passthrough")]
         return bool(steps) and may_take_missing(steps[0])
-    inner = getattr(model, "estimator", None)
+    inner = getattr(model, "estimator", None)  # that of a search or a calibration
     return hasattr(inner, "__sklearn_tags__") and may_take_missing(inner)
 
 
@@ -89,8 +97,8 @@ def inherit_member_tags(tags, members):
     >>> tags.input_tags.sparse
     False
     """
-    # Tags are asked for before parameters are validated: what has none is refused by
-    # fit.
+    # Tags are read before parameters are validated. `fit` refuses a member without
+    # tags.
     members = [member for member in members if hasattr(member, "__sklearn_tags__")]
     member_tags = [get_tags(member) for member in members]
     tags.input_tags.sparse = all(tag.input_tags.sparse for tag in member_tags)
@@ -117,7 +125,16 @@ def may_take_weights(model):
     """Return True unless `fit` of a model is known not to take ``sample_weight``.
 
     A `fit` that passes keywords on to other models, such as that of an ensemble or a
-    search, is left to say it itself. A pipeline takes keywords of its steps only.
+    search, may take it: if not, it raises an error itself. A pipeline takes keywords of
+    its steps only.
+
+    Parameters
+    ----------
+    model : estimator
+
+    Returns
+    -------
+    bool
     """
     if has_fit_parameter(model, "sample_weight"):
         return True
@@ -133,10 +150,15 @@ def unfrozen(model):
 
 
 def predicts_best_score(model):
-    """Return True if `predict` of a model is its largest `predict_proba`, by its code.
+    """Return True if `predict` takes the class of largest `predict_proba`, by its code.
 
-    Answers to some rows do not show how the model answers others. A model that is known
-    to predict its best score need not be asked for both.
+    The answers to some rows do not show how the model answers others. If a model is
+    known to predict its best score, `predict_proba` alone needs to be called.
+
+    Parameters
+    ----------
+    model : estimator
+        It may be frozen, a fitted search or a pipeline.
 
     Returns
     -------
@@ -151,13 +173,15 @@ def predicts_best_score(model):
         model = unfrozen(inner)
     if hasattr(model, "_predicts_best_score"):
         return model._predicts_best_score
+    # From the class itself to its bases: the first that writes one of the methods
+    # decides.
     for parent in type(model).__mro__:
         package = parent.__module__.partition(".")[0]
         if f"{package}.{parent.__name__}" in PREDICT_BEST_SCORE:
             return True
         if "predict" in vars(parent) or "predict_proba" in vars(parent):
             return False if package in LIBRARIES else None
-    return None
+    return None  # no class writes the methods
 
 
 def names_best_score(model, scores, labels):
@@ -181,18 +205,29 @@ def names_best_score(model, scores, labels):
     """
     by_code = predicts_best_score(model)
     if by_code is None:
+        # The class is not known.
         return bool((scores.argmax(axis=1) == labels).all())
     return by_code
 
 
 def takes_keyword(estimator, keyword):
-    """Return True if the calls of a decision estimator take a keyword."""
+    """Return True if the calls of a decision estimator take a keyword.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Without ``call_parameters`` it takes no keyword.
+    keyword : str
+    """
     parameters = getattr(estimator, "call_parameters", ())
     return keyword in [parameter.name for parameter in parameters]
 
 
 def is_abstaining(name):
-    """Return True if a choice abstains, also after members ("cnn > abstain")."""
+    """Return True if a choice abstains, by its name.
+
+    A sequence of models has a name such as "cnn > abstain". Its last part decides.
+    """
     return str(name).rpartition(" > ")[2] == ABSTAIN_NAME
 
 
@@ -202,16 +237,40 @@ def can_abstain(estimator):
 
 
 def abstained(estimator, route):
-    """Return, for each row, whether its choice abstains: ndarray of bool."""
+    """Return a mask of the rows whose choice abstains.
+
+    Parameters
+    ----------
+    estimator : decision estimator
+        Fitted.
+    route : ndarray of int of shape (n_rows,)
+        Index of the choice of each row. -1: a model that is not among the choices.
+
+    Returns
+    -------
+    ndarray of bool of shape (n_rows,)
+    """
     if not can_abstain(estimator):
         return np.zeros(len(route), dtype=bool)
     abstains = np.array([is_abstaining(name) for name in estimator.choices_])
-    # A route of -1 is a model that is not among the choices.
+    # A route of -1 would read the last choice.
     return abstains[route] & (route >= 0)
 
 
 def answered_rows(estimator, route):
-    """Return the positions of answered rows. Warn if all rows abstain."""
+    """Return the positions of answered rows. Warn if all rows abstain.
+
+    Parameters
+    ----------
+    estimator : decision estimator
+        Fitted.
+    route : ndarray of int of shape (n_rows,)
+        Index of the choice of each row.
+
+    Returns
+    -------
+    ndarray of int
+    """
     rows = np.flatnonzero(~abstained(estimator, route))
     if not len(rows):
         warn("Every row abstains: there is no answer to score.", UndefinedMetricWarning)

@@ -49,7 +49,8 @@ from skroute.utils._validation import (
     refuse_source,
 )
 
-# The argument of `fit` that has rows of its own, with labels of their own.
+# The argument of `fit` that has rows of its own. Their labels are not those of `X`, and
+# are not compared with them.
 _OTHER_ROWS = "X_calibration"
 
 
@@ -331,7 +332,27 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         return self._run_fit(self._fit, X, y, params)
 
     def _run_fit(self, learn, X, y, params, name="fit"):
-        """Run `learn`. The estimator is unfitted meanwhile and after a failure."""
+        """Run a method that learns. The estimator is unfitted until it succeeds.
+
+        Parameters
+        ----------
+        learn : callable
+            ``learn(X, y, task=task, **params)``, such as the method ``_fit``.
+
+        X, y : object
+            Rows and targets, as the user gave them.
+
+        params : dict
+            Other arguments of `learn`.
+
+        name : str, default="fit"
+            Description of the step, for callbacks.
+
+        Returns
+        -------
+        self
+        """
+        # An estimator without `choices_` is not fitted.
         vars(self).pop("choices_", None)
         try:
             return self._validate_and_fit(learn, X, y, params, name)
@@ -341,6 +362,10 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
 
     @_fit_context(prefer_skip_nested_validation=False)
     def _validate_and_fit(self, learn, X, y, params, name):
+        """Check what can be checked for all estimators, and call `learn`.
+
+        The parameters are those of `_run_fit`.
+        """
         if getattr(self, "n_jobs", None) == 0:
             raise ValueError(
                 "n_jobs=0 has no meaning: give a number of workers, -1 or None."
@@ -351,9 +376,8 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         if isinstance(self, (ClassifierMixin, RegressorMixin)):
             # A table of qualities may have unknown entries. Labels may not.
             refuse_missing(y=y)
-        row_params = {
-            name: values for name, values in params.items() if name != _OTHER_ROWS
-        }
+        row_params = dict(params)
+        row_params.pop(_OTHER_ROWS, None)
         check_rows_match(X=X, y=y, **row_params)
         if "sample_weight" in params:
             check_weights(params, num_samples(y if X is None else X))
@@ -362,7 +386,16 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         return self
 
     def _refuse_unknown_keywords(self, learn, params):
-        """Raise a TypeError for a keyword that `learn` does not take."""
+        """Raise a TypeError for a keyword that a method does not take.
+
+        Parameters
+        ----------
+        learn : callable
+            The method that gets the keywords.
+
+        params : dict
+            The keywords.
+        """
         accepted = inspect.signature(learn).parameters.values()
         if any(
             parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in accepted
@@ -377,6 +410,16 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         """Return the metadata for the `fit` of each inner model, by its name.
 
         Without metadata routing there is none, and given metadata are refused.
+
+        Parameters
+        ----------
+        params : dict
+            Metadata that `fit` got. None is as if it was not given.
+
+        Returns
+        -------
+        mapping from str to dict of dict
+            For each inner model, the metadata of its methods.
         """
         params = {name: value for name, value in params.items() if value is not None}
         if routing_enabled():
@@ -386,12 +429,13 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
                 )
             return process_routing(self, "fit", **params)
         raise_for_params(params, self, "fit")
+        # Empty metadata for any name.
         return defaultdict(lambda: {"fit": {}, "score": {}, "split": {}})
 
-    # Plan and answer ------------------------------------------------------------------
+    # The two steps of a call: plan and answer -----------------------------------------
 
     def make_call(self, budget: float | None = None, **parameters: Any) -> Call:
-        """Return what a call asks for, as one object.
+        """Return the budget and the keywords of a call as one :class:`Call`.
 
         Parameters
         ----------
@@ -422,11 +466,11 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
                     f"{type(self).__name__} does not take {name!r} in a call: it takes "
                     f"{', '.join(['X', 'budget', *names])}."
                 )
-        common = {}
-        options = {}
+        common = {}  # fields of `Call`
+        options = {}  # other keywords
         for name, value in parameters.items():
             if value is None:
-                continue
+                continue  # as if it was not given
             if name in COMMON_NAMES:
                 common[name] = value
             else:
@@ -434,12 +478,13 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         return Call(self._effective_budget(budget), **common, options=options)
 
     def _share_cache(self, cache):
-        """Do nothing: there is no decision estimator inside."""
+        """Do nothing: a wrapper gives the estimator inside a cache here."""
 
     def _check_is_fitted(self):
         """Raise NotFittedError before `fit`."""
         if not self.__sklearn_is_fitted__():
-            # It is slow, since it collects the tags of all models.
+            # It raises the error. It is slow, since it collects the tags of all models,
+            # and is not called for a fitted estimator.
             check_is_fitted(self)
 
     def _effective_budget(self, budget):
@@ -526,7 +571,22 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         return False
 
     def _check_call(self, X, call):
-        """Return validated rows, and a call whose tables match them."""
+        """Return validated rows, and a call whose tables match them.
+
+        Parameters
+        ----------
+        X : object
+            The rows, as the user gave them.
+
+        call : Call or None
+            None: a call without keywords.
+
+        Returns
+        -------
+        rows : indexable
+
+        call : Call
+        """
         self._check_is_fitted()
         call = self.make_call() if call is None else call
         refuse_masked(X=X)
@@ -584,9 +644,11 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         return check_rows(self, X, reset=False)
 
     def _offers_proba(self):
+        # A subclass with class probabilities replaces it.
         return False
 
     def _single_choices(self):
+        # A subclass whose models can answer every row alone replaces it.
         return []
 
     def _plan_single(self, X, name, call):
@@ -595,7 +657,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
             "and no method _plan_single. Write this method."
         )
 
-    # Views ----------------------------------------------------------------------------
+    # Views: public methods that show a part of plan and answer ------------------------
 
     def predict_routed(
         self, X: Any, budget: float | None = None, **parameters: Any
@@ -764,6 +826,22 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         return self._score_routed(y, self.respond(X, call), sample_weight)
 
     def _score_routed(self, y, routed, sample_weight):
+        """Return the score of the answered rows, NaN if all rows abstain.
+
+        Parameters
+        ----------
+        y : array-like of shape (n_rows,)
+            True labels or numbers.
+
+        routed : Routed
+            Answers and choices.
+
+        sample_weight : array-like of shape (n_rows,), or None
+
+        Returns
+        -------
+        float
+        """
         y = np.asarray(on_host(y))
         rows = answered_rows(self, routed.route)
         if not len(rows):
@@ -774,10 +852,28 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
 
 
 def routed_of(plan, y_pred):
-    """Return what a plan and its answers, or None, come to: a `Routed`."""
+    """Return the answers, choices and costs of a plan as a :class:`Routed`.
+
+    Parameters
+    ----------
+    plan : Plan
+
+    y_pred : ndarray of shape (n_rows,) or (n_rows, n_outputs), or None
+        The answers. None if the rows were not answered.
+
+    Returns
+    -------
+    Routed
+    """
+    # None: rows were decided by what they are billed.
     quoted_cost = plan.cost if plan.quoted_cost is None else plan.quoted_cost
     return Routed(
-        y_pred, plan.route, plan.cost, plan.quality, quoted_cost, plan.amounts
+        y_pred,
+        route=plan.route,
+        cost=plan.cost,
+        expected_quality=plan.quality,
+        quoted_cost=quoted_cost,
+        expected_amounts=plan.amounts,
     )
 
 
@@ -797,11 +893,17 @@ _VIEWS = {
 
 
 def _declare_views(cls):
-    """Give a class its own copies of the views, with its keywords in their signatures.
+    """Give a class copies of the public calls whose signatures show its keywords.
 
-    A view that the class writes itself is kept. If its signature ends in
-    ``**parameters``, it gets the keywords, too. A class whose keywords are a property,
-    not a tuple, gets the views as they are written.
+    A view is a public method of :class:`CostAwareMixin` that takes the keywords of a
+    call, such as `predict`. A view that the class writes itself is kept. If its
+    signature ends in ``**parameters``, it gets the keywords, too. A class whose
+    keywords are a property, not a tuple, gets the views as they are written.
+
+    Parameters
+    ----------
+    cls : class
+        Changed in place.
     """
     for name, view in _VIEWS.items():
         view = vars(cls).get(name, view)
@@ -810,6 +912,7 @@ def _declare_views(cls):
             view.__qualname__ = f"{cls.__qualname__}.{name}"
         setattr(cls, name, view)
     if "predict_proba" not in vars(cls):
+        # The public method has its own name, and exists if there are probabilities.
         cls._predict_proba.__name__ = "predict_proba"
         cls.predict_proba = available_if(_offers_proba)(cls._predict_proba)
 

@@ -132,7 +132,8 @@ def dispatch(route, answer):
     >>> dispatch(np.array([1, 0, 1]), lambda choice, rows: 10 * choice + rows)
     array([10,  1, 12])
     """
-    all_answers = None
+    all_answers = None  # the first answers determine its shape and dtype
+    # By rising index of the choice.
     for choice in np.unique(route):
         rows = np.flatnonzero(route == choice)
         answers = np.asarray(answer(int(choice), rows))
@@ -140,7 +141,8 @@ def dispatch(route, answer):
             shape = (len(route), *answers.shape[1:])
             all_answers = np.empty(shape, dtype=answers.dtype)
         elif all_answers.dtype != answers.dtype:
-            is_filled = np.isin(route, np.unique(route[route < choice]))
+            # Answers of the choices before. The others are not filled yet.
+            is_filled = route < choice
             common = _common_dtype(all_answers[is_filled], answers)
             all_answers = all_answers.astype(common)
         all_answers[rows] = answers
@@ -152,10 +154,21 @@ _NUMERIC_KINDS = "iufc"
 
 
 def _common_dtype(first, second):
-    """Return the type that holds the answers of two choices as they are, else raise."""
+    """Return the dtype that holds the answers of two choices unchanged, else raise.
+
+    Parameters
+    ----------
+    first, second : ndarray
+        Answers of different dtypes.
+
+    Returns
+    -------
+    dtype
+    """
     kinds = {first.dtype.kind, second.dtype.kind}
-    alike = len(kinds) == 1 or "O" in kinds or kinds <= set(_NUMERIC_KINDS)
-    if alike:
+    # Kind O: Python objects, which hold any value as it is.
+    are_alike = len(kinds) == 1 or "O" in kinds or kinds <= set(_NUMERIC_KINDS)
+    if are_alike:
         common = np.result_type(first, second)
         if _survives(first, common) and _survives(second, common):
             return common
@@ -167,8 +180,9 @@ def _common_dtype(first, second):
 
 
 def _survives(answers, dtype):
-    """Return True if a conversion leaves answers as they are."""
+    """Return True if a conversion to a dtype and back leaves answers as they are."""
     is_equal = answers.astype(dtype).astype(answers.dtype) == answers
+    # NaN, which is not equal to itself, is possible among floats and complex numbers.
     if answers.dtype.kind in "fc":
         is_equal |= np.isnan(answers)
     return bool(np.all(is_equal))
@@ -223,11 +237,11 @@ def check_rows(estimator, X, *, reset):
     refuse_source(X, estimator)
     refuse_masked(X=X)
     (X,) = indexable(indexable_dataset(indexable_rows(X)))
-    torch = torch_of(X)
-    numeric = holds_numbers(X)
+    torch = torch_of(X)  # the module, or None if X is not a tensor
+    is_numeric = holds_numbers(X)
     if torch and X.is_complex():
         raise ValueError(f"Complex data not supported, got a tensor of {X.dtype}.")
-    if numeric and X.ndim == 1:
+    if is_numeric and X.ndim == 1:
         raise ValueError(
             f"Expected 2D array, got 1D array of {len(X)} instead. Reshape your data "
             "using array.reshape(-1, 1) if your data has a single feature or "
@@ -238,7 +252,7 @@ def check_rows(estimator, X, *, reset):
             f"Found array with 0 sample(s) while a minimum of 1 is required by "
             f"{type(estimator).__name__}."
         )
-    if numeric and X.shape[1] == 0:
+    if is_numeric and X.shape[1] == 0:
         raise ValueError(
             f"Found array with 0 feature(s) (shape={X.shape}) while a minimum of 1 is "
             f"required by {type(estimator).__name__}."
@@ -256,13 +270,18 @@ def check_rows(estimator, X, *, reset):
         )
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     if reset and len(getattr(X, "shape", ())) > 2:
-        # Of images scikit-learn counts the channels, which their other containers do
-        # not show.
+        # scikit-learn counts the channels of images. Lists of images do not show this
+        # number.
         del estimator.n_features_in_
-    if numeric and (X.is_floating_point() if torch else X.dtype.kind == "f"):
+    if torch:
+        may_have_nan = X.is_floating_point()
+    else:
+        may_have_nan = is_numeric and X.dtype.kind == "f"  # of floats
+    if may_have_nan:
+        # The stored cells of a sparse matrix. Its other cells are 0.
         cells = X.data if hasattr(X, "tocsr") else X
-        finite = torch.isfinite if torch else np.isfinite
-        if not finite(cells).all() and not get_tags(estimator).input_tags.allow_nan:
+        is_finite = torch.isfinite if torch else np.isfinite
+        if not is_finite(cells).all() and not get_tags(estimator).input_tags.allow_nan:
             assert_all_finite(
                 on_host(cells), input_name="X", estimator_name=type(estimator).__name__
             )

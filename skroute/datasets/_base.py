@@ -27,10 +27,14 @@ logger = logging.getLogger(__name__)
 # gigabytes for long prompts.
 Arrays = dict[str, Any]
 
-# Tries to download from one address.
+# Tries to download from one address. Most failures of a network pass within seconds.
 _N_ATTEMPTS = 4
 # Seconds between two tries.
 _DELAY = 1.0
+# Seconds without an answer after which a try has failed.
+_TIMEOUT = 30.0
+# Answers of a server that do not change within seconds: forbidden, not found, gone.
+_LASTING_CODES = (403, 404, 410)
 
 # Constraints that all fetchers share.
 FETCH_PARAMS = {
@@ -70,7 +74,7 @@ def get_data_home(data_home: str | os.PathLike[str] | None = None) -> str:
 
 
 class Origin(NamedTuple):
-    """The origin of one data file.
+    """The origin of one data file: its addresses, its conversion and its digest.
 
     Attributes
     ----------
@@ -122,7 +126,16 @@ def dump_npz(arrays: Arrays) -> bytes:
 def content_digest(arrays: Mapping[str, Any]) -> str:
     """Return the SHA-256 of names, types, shapes and values of arrays.
 
-    That of a file would depend on its compression.
+    A digest of the file would depend on its compression.
+
+    Parameters
+    ----------
+    arrays : mapping from str to ndarray or list of str
+
+    Returns
+    -------
+    str
+        Hexadecimal digits.
     """
     digest = hashlib.sha256()
     for name in sorted(arrays):
@@ -140,18 +153,27 @@ def content_digest(arrays: Mapping[str, Any]) -> str:
 
 
 def download(urls):
-    """Return the content of the first address that answers."""
+    """Return the content of the first address that answers.
+
+    Parameters
+    ----------
+    urls : sequence of str
+        Addresses of the same file, in the order of the tries.
+
+    Returns
+    -------
+    bytes
+    """
     for url in urls:
         for _ in range(_N_ATTEMPTS):
             try:
                 logger.info("Downloading %s", url)
-                with urlopen(url, timeout=30.0) as response:
+                with urlopen(url, timeout=_TIMEOUT) as response:
                     return response.read()
             except (OSError, HTTPException) as error:
                 failure = error
-                # These errors do not pass within a second.
-                if getattr(error, "code", None) in (403, 404, 410):
-                    break
+                if getattr(error, "code", None) in _LASTING_CODES:
+                    break  # try the next address
                 time.sleep(_DELAY)
     raise OSError(
         f"The download failed ({failure!r}) from each of {urls!r}."
@@ -159,15 +181,32 @@ def download(urls):
 
 
 def load_or_fetch(origin: Origin, data_home, download_if_missing):
-    """Return the arrays of a data set and its path. A missing file is downloaded."""
+    """Return the arrays of a data set and its path. A missing file is downloaded.
+
+    Parameters
+    ----------
+    origin : Origin
+
+    data_home : str, path-like or None
+        As in :func:`get_data_home`.
+
+    download_if_missing : bool
+        If False, a missing file is an error.
+
+    Returns
+    -------
+    arrays : dict of str to ndarray or list of str
+
+    path : pathlib.Path
+    """
     path = Path(get_data_home(data_home)) / origin.path
     is_present = path.is_file()
     if is_present:
-        raw = {}
+        raw = {}  # not needed
     elif download_if_missing:
-        first = [urls[0] for urls in origin.urls.values()]
+        first_urls = ", ".join(urls[0] for urls in origin.urls.values())
         logger.warning(
-            "%s is absent: downloading %s from %s", path, origin.size, ", ".join(first)
+            "%s is absent: downloading %s from %s", path, origin.size, first_urls
         )
         raw = {name: download(urls) for name, urls in origin.urls.items()}
     else:
@@ -182,7 +221,7 @@ def load_or_fetch(origin: Origin, data_home, download_if_missing):
         digest = content_digest(arrays)
         problem = f"its content has sha256 {digest}, expected {origin.digest}"
     except Exception as error:
-        # Damaged content can raise any error.
+        # Damaged content can raise any error. None is never the known digest.
         digest = None
         problem = f"it cannot be read ({error!r})"
     if digest != origin.digest and is_present:

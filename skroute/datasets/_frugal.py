@@ -4,7 +4,7 @@ import json
 import os
 from functools import partial
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import Bunch, check_random_state
@@ -21,14 +21,16 @@ from skroute.datasets._frugal_sets import FRUGALMCT, FRUGALML, LogSet
 from skroute.utils._compat import Integral, Interval, Real, StrOptions, validate_params
 from skroute.utils._typing import NDArray
 
+# Repositories of the sources, each at a pinned commit.
 _FRUGALML = ("lchen001/FrugalML", "96712f670e219236e2a193f644cf501153f8179d")
 _FRUGALMCT = ("lchen001/FrugalMCT", "850a2b6fd83155ee2257f2e648e1967b5b157873")
 
+# Sets of FrugalMCT with labels and scores, and the ids of the services that have them.
 _WITH_SCORES = {"PASCAL": (0, 2, 6), "MIR": (0,)}
 
 
 def _numbers(raw):
-    """Return the numbers of a text file."""
+    """Return the numbers of a text file, from its bytes, as an array of float64."""
     return np.array(raw.split(), dtype=np.float64)
 
 
@@ -38,29 +40,97 @@ def _names(raw):
 
 
 def _columns(raw, kind, ids, dtype):
-    """Return one column per service, from text files with one number per line."""
+    """Return one column per service, from text files with one number per line.
+
+    Parameters
+    ----------
+    raw : dict of str to bytes
+        Contents of the files, by the kind and the id of the service.
+
+    kind : str
+        Such as ``"PredictedLabel"``.
+
+    ids : sequence of int
+        Ids of the services.
+
+    dtype : dtype
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_services)
+    """
     return np.column_stack([_numbers(raw[f"{kind} {i}"]) for i in ids]).astype(dtype)
 
 
 def convert_frugalml(raw: dict[str, bytes], entry: LogSet) -> bytes:
-    """Return the content of a FrugalML set from its text files."""
+    """Return the content of a FrugalML set from its text files.
+
+    Parameters
+    ----------
+    raw : dict of str to bytes
+        Contents of the raw files, by name.
+
+    entry : LogSet
+
+    Returns
+    -------
+    bytes
+        Content of the ``.npz`` file.
+    """
     ids = entry.apis.ids
     y_true = _numbers(raw["TrueLabel"]).astype(np.int8)
-    predicted = _columns(raw, "PredictedLabel", ids, np.int8)
+    predicted = _columns(raw, "PredictedLabel", ids, dtype=np.int8)
     arrays = {
         "y_true": y_true,
         "predicted_label": predicted,
         "reward": (predicted == y_true[:, None]).astype(np.uint8),
         **entry.apis.arrays(),
     }
+    # AFFECTNET has neither names nor scores.
     if "ImageName" in raw:
         arrays["confidence"] = _columns(raw, "Confidence", ids, np.float32)
         arrays["sample_id"] = _names(raw["ImageName"])
     return dump_npz(arrays)
 
 
+class _LabelEntry(NamedTuple):
+    """A label that a JSON file of FrugalMCT gives an item.
+
+    Attributes
+    ----------
+    row : int
+        Row of the item.
+
+    column : int
+        Column of the label.
+
+    fields : dict
+        The source's record of the label, such as its ``"confidence"``.
+    """
+
+    row: int
+    column: int
+    fields: dict
+
+
 def convert_frugalmct(raw: dict[str, bytes], entry: LogSet, with_scores) -> bytes:
-    """Return the content of a FrugalMCT set from its text and JSON files."""
+    """Return the content of a FrugalMCT set from its text and JSON files.
+
+    Parameters
+    ----------
+    raw : dict of str to bytes
+        Contents of the raw files, by name.
+
+    entry : LogSet
+
+    with_scores : sequence of int
+        Ids of the services whose labels and scores are read. Empty if the set has none.
+
+    Returns
+    -------
+    bytes
+        Content of the ``.npz`` file.
+    """
     sample_id = _names(raw["ImageName"])
     arrays = {
         "reward": _columns(raw, "Reward", entry.apis.ids, np.float32),
@@ -68,37 +138,96 @@ def convert_frugalmct(raw: dict[str, bytes], entry: LogSet, with_scores) -> byte
         **entry.apis.arrays(),
     }
     if with_scores:
-        column = {label: j for j, label in enumerate(entry.label_names)}
-        row = {PurePosixPath(name).stem: i for i, name in enumerate(sample_id)}
-
-        def labels(name):
-            """Yield row, column and entry of the labels in a JSON file."""
-            for item, named in json.loads(raw[name]).items():
-                for label in named:
-                    j = column.get(label["transcription"])
-                    # A service may return labels that are not in the set.
-                    if j is not None:
-                        yield row[PurePosixPath(item).stem], j, label
-
-        y_true = np.zeros((len(row), len(column)), dtype=bool)
-        for i, j, _ in labels("TrueLabel"):
-            y_true[i, j] = True
-        scores = np.zeros((len(row), len(with_scores), len(column)), dtype=np.float32)
-        for k, api in enumerate(with_scores):
-            for i, j, label in labels(f"PredictedLabel {api}"):
-                # If a label occurs twice, the larger score counts.
-                scores[i, k, j] = max(scores[i, k, j], label["confidence"])
-        arrays |= {
-            "y_true": y_true,
-            "scores": scores,
-            "label_names": np.array(entry.label_names),
-            "scores_api_ids": np.array(with_scores, dtype=np.int32),
-        }
+        arrays |= _labels_and_scores(raw, entry, sample_id, with_scores)
     return dump_npz(arrays)
 
 
+def _labels_and_scores(raw, entry, sample_id, with_scores):
+    """Return true labels and scores of a FrugalMCT set, as arrays by name.
+
+    Parameters
+    ----------
+    raw, entry, with_scores
+        As in :func:`convert_frugalmct`.
+
+    sample_id : ndarray of str of shape (n_rows,)
+        File name of each item.
+
+    Returns
+    -------
+    dict of str to ndarray
+    """
+    column_of_label = {}
+    for column, label_name in enumerate(entry.label_names):
+        column_of_label[label_name] = column
+    row_of_item = {}
+    for row, file_name in enumerate(sample_id):
+        row_of_item[PurePosixPath(file_name).stem] = row
+    n_rows = len(row_of_item)
+    n_labels = len(column_of_label)
+    y_true = np.zeros((n_rows, n_labels), dtype=bool)
+    for label in _label_entries(raw["TrueLabel"], row_of_item, column_of_label):
+        y_true[label.row, label.column] = True
+    scores = np.zeros((n_rows, len(with_scores), n_labels), dtype=np.float32)
+    for position, api in enumerate(with_scores):
+        content = raw[f"PredictedLabel {api}"]
+        for label in _label_entries(content, row_of_item, column_of_label):
+            # If a label occurs twice, the larger score counts.
+            scores[label.row, position, label.column] = max(
+                scores[label.row, position, label.column], label.fields["confidence"]
+            )
+    return {
+        "y_true": y_true,
+        "scores": scores,
+        "label_names": np.array(entry.label_names),
+        "scores_api_ids": np.array(with_scores, dtype=np.int32),
+    }
+
+
+def _label_entries(content, row_of_item, column_of_label):
+    """Yield the labels of items in a JSON file, except those that are not in the set.
+
+    Parameters
+    ----------
+    content : bytes
+        The file: for each item, a list of records of its labels.
+
+    row_of_item, column_of_label : dict of str to int
+
+    Yields
+    ------
+    _LabelEntry
+    """
+    for file_name, records in json.loads(content).items():
+        item = PurePosixPath(file_name).stem
+        for record in records:
+            # A service may return labels that are not in the set.
+            column = column_of_label.get(record["transcription"])
+            if column is not None:
+                yield _LabelEntry(row_of_item[item], column, record)
+
+
 def _addresses(source, name, apis, *kinds):
-    """Return the addresses of a file that is equal for several services and kinds."""
+    """Return the addresses of a file that is equal for several services and kinds.
+
+    Parameters
+    ----------
+    source : (str, str)
+        Repository and commit.
+
+    name : str
+        Name of the set.
+
+    apis : sequence of int
+        Ids of the services whose file it may be.
+
+    *kinds : str
+        Kinds of files that it may be, such as ``"TrueLabel"``.
+
+    Returns
+    -------
+    list of str
+    """
     folder = f"dataset/mlserviceperformance_{name}"
     addresses = []
     for api in apis:
@@ -112,15 +241,18 @@ _PREDICTED = ("PredictedLabel", "OriginalPredictedLabel")
 
 
 def frugalml_origin(name: str) -> Origin:
-    """Return the origin of a FrugalML set."""
+    """Return the origin of a FrugalML set: addresses, conversion and digest."""
     entry = FRUGALML[name]
     ids = entry.apis.ids
-    where = partial(_addresses, _FRUGALML, name)
-    urls = {"TrueLabel": where(ids, "TrueLabel")}
-    urls |= {f"PredictedLabel {i}": where([i], *_PREDICTED) for i in ids}
+    addresses_of = partial(_addresses, _FRUGALML, name)
+    # Labels and names are the same in the files of all services.
+    urls = {"TrueLabel": addresses_of(ids, "TrueLabel")}
+    for api in ids:
+        urls[f"PredictedLabel {api}"] = addresses_of([api], *_PREDICTED)
     if name != "AFFECTNET":
-        urls["ImageName"] = where(ids, "ImageName")
-        urls |= {f"Confidence {i}": where([i], "Confidence") for i in ids}
+        urls["ImageName"] = addresses_of(ids, "ImageName")
+        for api in ids:
+            urls[f"Confidence {api}"] = addresses_of([api], "Confidence")
     convert = partial(convert_frugalml, entry=entry)
     return Origin(
         path=f"frugalml/{name}.npz",
@@ -133,16 +265,19 @@ def frugalml_origin(name: str) -> Origin:
 
 
 def frugalmct_origin(name: str) -> Origin:
-    """Return the origin of a FrugalMCT set."""
+    """Return the origin of a FrugalMCT set: addresses, conversion and digest."""
     entry = FRUGALMCT[name]
     ids = entry.apis.ids
-    with_scores = _WITH_SCORES.get(name, ())
-    where = partial(_addresses, _FRUGALMCT, name)
-    urls = {"ImageName": where(ids, "ImageName")}
-    urls |= {f"Reward {i}": where([i], "Reward") for i in ids}
+    with_scores = _WITH_SCORES.get(name, ())  # empty: only the accuracy is public
+    addresses_of = partial(_addresses, _FRUGALMCT, name)
+    # Labels and names are the same in the files of all services.
+    urls = {"ImageName": addresses_of(ids, "ImageName")}
+    for api in ids:
+        urls[f"Reward {api}"] = addresses_of([api], "Reward")
     if with_scores:
-        urls["TrueLabel"] = where(ids, "TrueLabel")
-    urls |= {f"PredictedLabel {i}": where([i], *_PREDICTED) for i in with_scores}
+        urls["TrueLabel"] = addresses_of(ids, "TrueLabel")
+    for api in with_scores:
+        urls[f"PredictedLabel {api}"] = addresses_of([api], *_PREDICTED)
     convert = partial(convert_frugalmct, entry=entry, with_scores=with_scores)
     return Origin(
         path=f"frugalmct/{name}.npz",
@@ -357,6 +492,7 @@ def fetch_frugalmct(
     """
     arrays, path = load_or_fetch(frugalmct_origin(name), data_home, download_if_missing)
     entry = FRUGALMCT[name]
+    # Column of each service that has scores. None: none has.
     columns = None
     if "scores_api_ids" in arrays:
         columns = np.array([entry.apis.ids.index(i) for i in arrays["scores_api_ids"]])

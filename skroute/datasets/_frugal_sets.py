@@ -10,13 +10,26 @@ from skroute.datasets._base import Arrays
 
 
 class Apis(NamedTuple):
-    """The services that answered a group of data sets: the columns."""
+    """The services that answered a group of data sets, in the order of the columns.
+
+    Attributes
+    ----------
+    ids : tuple of int
+        Number of each service in the names of the source's files.
+
+    names : tuple of str
+        Name of each service.
+
+    prices : tuple of float
+        Price of each service in US dollars per 10,000 calls.
+    """
 
     ids: tuple[int, ...]
     names: tuple[str, ...]
     prices: tuple[float, ...]
 
     def arrays(self) -> Arrays:
+        """Return the ids, names and prices as arrays, by their names in a file."""
         return {
             "api_ids": np.array(self.ids, dtype=np.int32),
             "api_names": np.array(self.names),
@@ -25,7 +38,22 @@ class Apis(NamedTuple):
 
 
 class LogSet(NamedTuple):
-    """One data set: what it is about, who answered, the digest of its arrays."""
+    """One data set of FrugalML or FrugalMCT.
+
+    Attributes
+    ----------
+    task : str
+        Name of the task, for the description.
+
+    apis : Apis
+        The services that answered.
+
+    label_names : sequence of str
+        Names of the classes or labels. Empty if the source has none.
+
+    digest : str
+        `content_digest` of the arrays.
+    """
 
     task: str
     apis: Apis
@@ -33,6 +61,8 @@ class LogSet(NamedTuple):
     digest: str
 
 
+# Services, one group for each kind of task: ids, names and prices. The ids are those of
+# the source.
 _FACE = Apis(
     (0, 1, 2, 100),
     ("Google", "FacePP", "Microsoft", "GitHub(CNN)"),
@@ -69,6 +99,7 @@ _SCENE_TEXT = Apis(
     (15.0, 50.0, 210.0, 0.001),
 )
 
+# Names of classes and labels, in the order of the source's codes.
 _EMOTIONS = ("anger", "disgust", "fear", "happy", "sad", "surprise", "neutral")
 _SENTIMENTS = ("positive", "negative")
 _DIGITS = (
@@ -98,6 +129,7 @@ _MIR_TAGS = """
     plant_life portrait river sea sky structures sunset transport tree water
 """.split()
 
+# Makers of sets of one kind. All lack the digest, and some the names of the labels.
 _faces = partial(LogSet, "facial emotion recognition", _FACE, _EMOTIONS)
 _texts = partial(LogSet, "sentiment analysis", _TEXT, _SENTIMENTS)
 _chinese_texts = partial(LogSet, "sentiment analysis", _CHINESE_TEXT, _SENTIMENTS)
@@ -107,6 +139,7 @@ _images = partial(LogSet, "multi-label image classification", _IMAGE_TAGS)
 _entities = partial(LogSet, "named entity recognition", _ENTITIES, ())
 _scenes = partial(LogSet, "scene text recognition", _SCENE_TEXT, ())
 
+# Sets of FrugalML by name, each with the digest of its arrays.
 FRUGALML = {
     "FERPLUS": _faces(
         "21d06d1c12ab1e84f3936935654b08fd830bc9a7601383478c8857b40391dfca"
@@ -129,6 +162,7 @@ FRUGALML = {
     ),
 }
 
+# Sets of FrugalMCT by name, each with the digest of its arrays.
 FRUGALMCT = {
     "PASCAL": _images(
         _PASCAL_OBJECTS,

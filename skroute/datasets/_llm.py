@@ -12,13 +12,16 @@ from sklearn.utils import Bunch
 from skroute.datasets._base import FETCH_PARAMS, Arrays, Origin, github, load_or_fetch
 from skroute.utils._compat import validate_params
 
+# Repositories of the sources, each at a pinned commit.
 _ROUTELLM = ("lm-sys/RouteLLM", "0b64fdafe049e596a3f5657c219329f24af24198")
 _LLMROUTER = ("ulab-uiuc/LLMRouter", "4e7a796942ce26e9d5f2b93191c7c2585c99c2e3")
 
+# Models and prices in US dollars per million tokens, in the order of the columns.
 _MMLU_MODELS = {
     "mistralai/Mixtral-8x7B-Instruct-v0.1": 0.24,
     "gpt-4-1106-preview": 24.7,
 }
+# Subjects of MMLU, in the order of the rows. The source has one file for each.
 _SUBJECTS = """
     abstract_algebra anatomy astronomy business_ethics clinical_knowledge
     college_biology college_chemistry college_computer_science college_mathematics
@@ -37,7 +40,8 @@ _SUBJECTS = """
     us_foreign_policy virology world_religions
 """.split()
 
-# In the order of the columns: by price, then by name.
+# Models and prices in US dollars per million tokens, in the order of the columns: by
+# price, then by name.
 _LLMROUTER_MODELS = {
     "gemma-2-9b-it": 0.1,
     "codegemma-7b": 0.2,
@@ -52,18 +56,22 @@ _LLMROUTER_MODELS = {
 
 
 def read_table(content):
-    """Return the columns of a compressed CSV file by name."""
+    """Return the columns of a compressed CSV file: lists of str by name."""
     text = io.StringIO(gzip.decompress(content).decode("utf-8"), newline="")
     header, *rows = csv.reader(text)
     return dict(zip(header, map(list, zip(*rows))))
 
 
 def dump_table(columns):
-    """Return the content of a compressed CSV file, equal for equal columns."""
+    """Return the content of a compressed CSV file, equal for equal columns.
+
+    `columns` is a dict from names to sequences of equal length.
+    """
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(zip(*columns.values()))
+    # Without the time of writing, which would be in the content.
     return gzip.compress(text.getvalue().encode("utf-8"), mtime=0)
 
 
@@ -80,7 +88,10 @@ def load_mmlu(content: bytes) -> Arrays:
 
 
 def convert_mmlu(raw: dict[str, bytes]) -> bytes:
-    """Return ``mmlu.csv.gz`` from the raw files: a CSV file per subject, and a list."""
+    """Return the content of ``mmlu.csv.gz``, made from the raw files.
+
+    These are a CSV file for each subject, and a list of contaminated prompts.
+    """
     contaminated = {
         json.loads(line)["eval_prompt"]
         for line in raw["contaminated"].decode().splitlines()
@@ -90,14 +101,20 @@ def convert_mmlu(raw: dict[str, bytes]) -> bytes:
         for row in csv.DictReader(
             io.StringIO(raw[subject].decode("utf-8"), newline="")
         ):
-            answers = {
-                name.split("-")[0]: int(answer == "True")
-                for name, answer in row.items()
-            }
+            # The columns of the two models begin with "mixtral-" and "gpt-".
+            is_right = {}
+            for name, answer in row.items():
+                is_right[name.split("-")[0]] = int(answer == "True")
             prompt = row["prompt"]
-            flag = int(prompt in contaminated)
             rows.append(
-                [len(rows), subject, prompt, answers["mixtral"], answers["gpt"], flag]
+                [
+                    len(rows),
+                    subject,
+                    prompt,
+                    is_right["mixtral"],
+                    is_right["gpt"],
+                    int(prompt in contaminated),
+                ]
             )
     names = "id subject prompt mixtral_correct gpt4_correct contaminated".split()
     return dump_table(dict(zip(names, zip(*rows))))
@@ -120,36 +137,38 @@ def load_llmrouter(content: bytes) -> Arrays:
 
 
 def convert_llmrouter(raw: dict[str, bytes]) -> bytes:
-    """Return ``scores.csv.gz`` from train and test records and their queries."""
+    """Return the content of ``scores.csv.gz``, made from records and their queries."""
+    # Task and metric of each prompt.
     origin: dict[str, tuple[str, str]] = {}
     for name in ("queries train", "queries test"):
         for line in raw[name].decode("utf-8").splitlines():
             query = json.loads(line)
-            # A prompt that two tasks share carries the first.
+            # A prompt of two tasks gets the first task.
             origin.setdefault(query["query"], (query["task_name"], query["metric"]))
-    train, test = json.loads(raw["train"]), json.loads(raw["test"])
-    records, split = train + test, ["train"] * len(train) + ["test"] * len(test)
+    train = json.loads(raw["train"])
+    test = json.loads(raw["test"])
+    records = train + test
     prompts = [record["question"] for record in records]
-    seen = set(prompts[: len(train)])
-    scores = [
-        [record["scores"][name] for record in records] for name in _LLMROUTER_MODELS
-    ]
-    return dump_table(
-        {
-            "id": range(len(records)),
-            "split": split,
-            "task": [origin[prompt][0] for prompt in prompts],
-            "metric": [origin[prompt][1] for prompt in prompts],
-            "cluster_id": [record.get("cluster_id", -1) for record in records],
-            "in_train": [0] * len(train)
-            + [int(prompt in seen) for prompt in prompts[len(train) :]],
-            "prompt": prompts,
-            # Ten digits are kept.
-            **dict(
-                zip(_LLMROUTER_MODELS, np.round(np.array(scores, float), 10).tolist())
-            ),
-        }
-    )
+    train_prompts = set(prompts[: len(train)])
+    # 1 for test rows whose prompt is also in train.
+    in_train = [0] * len(train)
+    for record in test:
+        in_train.append(int(record["question"] in train_prompts))
+    columns = {
+        "id": range(len(records)),
+        "split": ["train"] * len(train) + ["test"] * len(test),
+        "task": [origin[prompt][0] for prompt in prompts],
+        "metric": [origin[prompt][1] for prompt in prompts],
+        # -1: test records have no cluster.
+        "cluster_id": [record.get("cluster_id", -1) for record in records],
+        "in_train": in_train,
+        "prompt": prompts,
+    }
+    for name in _LLMROUTER_MODELS:
+        scores = np.array([record["scores"][name] for record in records], float)
+        # Ten digits are kept.
+        columns[name] = np.round(scores, 10).tolist()
+    return dump_table(columns)
 
 
 MMLU = Origin(

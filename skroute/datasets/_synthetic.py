@@ -133,20 +133,23 @@ def make_routing_problem(
     random_state = check_random_state(random_state)
     data = random_state.uniform(size=(n_samples, n_features))
     centers = random_state.uniform(size=(n_regions, n_features))
-    # |x - c|^2 without |x|^2, which does not change the nearest centre.
+    # Squared distance to each centre, without the squared length of the row, which is
+    # the same for all centres.
     region = np.argmin((centers**2).sum(axis=1) - 2 * data @ centers.T, axis=1)
-    base = logit(np.linspace(*accuracy, n_models))
-    skill = specialization * random_state.standard_normal((n_regions, n_models))
-    success = expit(base + skill)[region]
+    base_skill = logit(np.linspace(*accuracy, n_models))
+    # (n_regions, n_models)
+    skill_of_region = random_state.standard_normal((n_regions, n_models))
+    success = expit(base_skill + specialization * skill_of_region)[region]
     target = random_state.randint(n_classes, size=n_samples)
-    right = random_state.uniform(size=(n_samples, n_models)) < success
+    is_right = random_state.uniform(size=(n_samples, n_models)) < success
+    # A wrong answer is the label plus a shift, which is never 0.
     shift = random_state.randint(1, n_classes, size=(n_samples, n_models))
-    predictions = (target[:, None] + np.where(right, 0, shift)) % n_classes
+    predictions = (target[:, None] + np.where(is_right, 0, shift)) % n_classes
     return Bunch(
         data=data,
         target=target,
         predictions=predictions,
-        quality=right.astype(np.float64),
+        quality=is_right.astype(np.float64),
         success=success,
         costs=np.geomspace(1 / cost_ratio, 1.0, n_models),
         model_names=[f"model_{i}" for i in range(n_models)],
@@ -217,8 +220,11 @@ def make_four_clusters(n_samples=400, *, noise=0.25, random_state=None):
     ((8, 2), [1, 1, 2, 2, 3, 3, 4, 4])
     """
     rng = check_random_state(random_state)
+    # Cluster of each row, from 0. The numbers are those of the table above.
     cluster = rng.permutation(np.arange(n_samples) % 4)
     centres = np.array([[-2.0, 2.0], [2.0, 2.0], [2.0, -2.0], [2.0, -6.0]])
-    classes = np.array([0, 1, 0, 1])
-    spread = np.clip(rng.standard_normal((n_samples, 2)), -3, 3)
-    return centres[cluster] + noise * spread, classes[cluster], cluster + 1
+    class_of_cluster = np.array([0, 1, 0, 1])
+    deviation = np.clip(rng.standard_normal((n_samples, 2)), -3, 3)
+    X = centres[cluster] + noise * deviation
+    # Clusters are counted from 1 in the paper.
+    return X, class_of_cluster[cluster], cluster + 1

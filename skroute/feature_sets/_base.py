@@ -33,7 +33,13 @@ from skroute.feature_sets._costs import (
     timed_rows,
 )
 from skroute.feature_sets._extractors import ItemExtractors, check_extractors
-from skroute.feature_sets._lattice import NO_FEATURES, indicator, members, set_name
+from skroute.feature_sets._lattice import (
+    EMPTY_SET,
+    NO_FEATURES,
+    indicator,
+    members,
+    set_name,
+)
 from skroute.feature_sets._training import SetTrainer
 from skroute.metrics import pareto_front
 from skroute.utils._cache import cache_of
@@ -55,7 +61,7 @@ from skroute.utils._timing import timed
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers
 
-# Number of sets times queries of a block. It fits a processor's cache.
+# Number of sets times queries of a block: 1.6 MB, which fit a processor's cache.
 _BLOCK = 200_000
 # Items on which the time of models is measured, at most, since models are slow.
 _N_ANSWERED = 30
@@ -79,6 +85,26 @@ class Skyline(NamedTuple):
     route: NDArray[np.int64]
     cost: NDArray[np.float64]
     quality: NDArray[np.float64]
+
+
+class RoutedParams(NamedTuple):
+    """Metadata of a fit, for those who get them.
+
+    Attributes
+    ----------
+    fit : dict
+        For the models.
+
+    score : dict
+        For the scorer.
+
+    split : dict
+        For the splitter.
+    """
+
+    fit: dict
+    score: dict
+    split: dict
 
 
 SIZE = CallParameter(
@@ -109,14 +135,15 @@ class BaseFeatureSelector(
         Maximal number of extractors.
 
     ``_choose(trainer, reference) -> masks``
-        Train sets, and return those that can be chosen. `reference` is the median
-        training size, or None if items have no size. It may set fitted attributes.
+        Train sets, and return the bit masks of those that can be chosen. `trainer` is a
+        `SetTrainer`. `reference` is the median training size, or None if items have no
+        size. The method may set fitted attributes.
 
     ``_lookup(cost, budget) -> route``
         Return the choice of each query, from the costs of the sets, of shape
         (n_queries, n_sets), and the budgets of the queries.
 
-    ``_goals(budget)``
+    ``_goals(budget) -> choices``
         Return the choices at which any-time retrieval may end, the worst first.
     """
 
@@ -137,6 +164,7 @@ class BaseFeatureSelector(
     }
     call_parameters = (SIZE, ANYTIME)
     _max_extractors: int
+    # Further advice if there are too many extractors, after a comma.
     _advice = ""
 
     def get_params(self, deep=True):
@@ -172,7 +200,7 @@ class BaseFeatureSelector(
             return self
         return super().set_params(**params)
 
-    # Fit ------------------------------------------------------------------------------
+    # Fit: extractors, costs, models of sets -------------------------------------------
 
     def fit(
         self, X: Any, y: Any = None, size: ArrayLike | None = None, **params: Any
@@ -203,12 +231,23 @@ class BaseFeatureSelector(
         return super().fit(X, y, size=size, **params)
 
     def _fit(self, X, y, *, task, size=None, **params):
+        """Fit the extractors, train and score sets, and fit the models of the choices.
+
+        Parameters
+        ----------
+        X, y, size, params
+            As in :meth:`fit`.
+
+        task : FitTask
+            Reports the training to callbacks.
+        """
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is "
                 "None."
             )
-        fit_params, score_params, split_params = self._routed(params)
+        routed_params = self._routed(params)
+        # Attributes of an earlier fit that this fit may not set.
         for name in (
             "n_features_in_",
             "feature_names_in_",
@@ -222,29 +261,37 @@ class BaseFeatureSelector(
         check_classification_targets(y)
         extractors = check_extractors(self.extractors, X, self._validate_names)
         self._check_set_names(extractors.names)
-        splits = list(check_cv(self.cv, y, classifier=True).split(X, y, **split_params))
+        splitter = check_cv(self.cv, y, classifier=True)
+        splits = list(splitter.split(X, y, **routed_params.split))
         sizes = self._sizes(X, size)
         self.classes_ = np.unique(y)
         self.extractors_ = extractors.fit(X, y)
         self.costs_ = self._feature_costs(X, sizes)
         if sizes is not None:
+            # Refuses sizes that are too large for the costs.
             self._known_sizes(sizes)
-        names, n_extractors = extractors.names, len(extractors.names)
+        names = extractors.names
+        n_extractors = len(names)
         prepared = self.extractors_.prepare(X, range(n_extractors))
-
-        def table_of(mask):
-            return self.extractors_.take(prepared, members(mask))
-
-        trainer = SetTrainer(self, table_of, y, splits, fit_params, score_params, task)
-        self._masks = self._choose(
-            trainer, None if sizes is None else float(np.median(sizes))
+        table_of = partial(self._table_of_set, prepared)
+        trainer = SetTrainer(
+            self,
+            table_of,
+            y=y,
+            splits=splits,
+            fit_params=routed_params.fit,
+            score_params=routed_params.score,
+            task=task,
         )
+        median_size = None if sizes is None else float(np.median(sizes))
+        # Bit masks of the choices.
+        self._masks = self._choose(trainer, median_size)
         self.candidates_ = indicator(self._masks, n_extractors)
         self.quality_ = np.array(trainer.evaluate(self._masks.tolist()))
         self.estimators_ = trainer.fit(self._masks)
         self.expanded_ = indicator(list(trainer.quality), n_extractors)
         self.expanded_quality_ = np.array(list(trainer.quality.values()))
-        self.n_trained_ = len(self.expanded_) - 1
+        self.n_trained_ = len(self.expanded_) - 1  # without the empty set
         # Cost of each set: coefficients of functions of the size, for its features
         # (equation 1), and a constant cost of its model.
         self._coef = self.candidates_ @ self.costs_.coef
@@ -252,10 +299,38 @@ class BaseFeatureSelector(
         self.choices_ = [set_name(names, mask) for mask in self._masks]
         if isinstance(self.costs, MeasuredCosts) and self.costs.include_model:
             seconds = self._measure_models(X, sizes, table_of)
+            # The model of the empty set takes no time that is counted.
             self._model_cost = seconds * self.candidates_.any(axis=1)
 
+    def _table_of_set(self, prepared, mask):
+        """Return the features of a set as a table.
+
+        Parameters
+        ----------
+        prepared : object
+            Result of the method `prepare` of the extractors.
+
+        mask : int
+            Bit mask of the set.
+
+        Returns
+        -------
+        {ndarray, csr matrix, data frame} of shape (n_rows, n_features)
+        """
+        return self.extractors_.take(prepared, members(mask))
+
     def _routed(self, params):
-        """Return the metadata for the models, the scorer and the splitter."""
+        """Return the metadata of `fit` for the models, the scorer and the splitter.
+
+        Parameters
+        ----------
+        params : dict
+            Metadata that `fit` got. None is as if it was not given.
+
+        Returns
+        -------
+        RoutedParams
+        """
         params = {name: value for name, value in params.items() if value is not None}
         if not routing_enabled() and set(params) <= {"sample_weight"}:
             if params and not may_take_weights(self.estimator):
@@ -263,12 +338,13 @@ class BaseFeatureSelector(
                     f"sample_weight was given, but estimator={self.estimator!r} does "
                     "not take it. Leave it out, or give a model that takes it."
                 )
-            return params, params, {}
+            # The weights are for models and scorer.
+            return RoutedParams(fit=params, score=params, split={})
         routed = self._route_metadata(params)
-        return (
-            routed["estimator"]["fit"],
-            routed["scorer"]["score"],
-            routed["splitter"]["split"],
+        return RoutedParams(
+            fit=routed["estimator"]["fit"],
+            score=routed["scorer"]["score"],
+            split=routed["splitter"]["split"],
         )
 
     def _check_rows(self, X, reset=False):
@@ -277,9 +353,21 @@ class BaseFeatureSelector(
         If each column is an extractor, the whole table is checked. If the user has
         named the extractors, values that a row does not need may be missing, and only
         the number and the names of the columns are checked. Raw items have no columns.
+
+        Parameters
+        ----------
+        X : indexable
+            Rows or raw items, as the user gave them.
+
+        reset : bool, default=False
+            Whether to set (in `fit`) or to compare the number and names of columns.
+
+        Returns
+        -------
+        indexable
         """
-        of_columns = self.extractors is None or isinstance(self.extractors, Mapping)
-        if of_columns:
+        are_columns = self.extractors is None or isinstance(self.extractors, Mapping)
+        if are_columns:
             X = as_rows(X) if isinstance(X, (list, tuple)) else on_host(X)
         X = indexable_rows(X)
         if self.extractors is None:
@@ -290,12 +378,15 @@ class BaseFeatureSelector(
                 "Found 0 sample(s) while a minimum of 1 is required by "
                 f"{type(self).__name__}."
             )
-        if of_columns or len(getattr(X, "shape", ())) == 2:
+        if are_columns or len(getattr(X, "shape", ())) == 2:
             validate_data(self, X, reset=reset, skip_check_array=True)
         return X
 
     def _check_set_names(self, names):
-        """Refuse more extractors than can be handled, and names like those of sets."""
+        """Refuse too many extractors, and extractors with names like those of sets.
+
+        `names` is a list of str.
+        """
         if len(names) > self._max_extractors:
             raise ValueError(
                 f"{type(self).__name__} handles at most {self._max_extractors} "
@@ -312,8 +403,22 @@ class BaseFeatureSelector(
                 )
 
     def _feature_costs(self, X, sizes):
-        """Return the cost functions of the extractors, given or measured."""
+        """Return the cost functions of the extractors, given or measured.
+
+        Parameters
+        ----------
+        X : indexable
+            Rows or raw items, on which transformers are timed.
+
+        sizes : ndarray of shape (n_samples,) or None
+            None: items have no size.
+
+        Returns
+        -------
+        FeatureCosts
+        """
         names = self.extractors_.names
+        # The only text that is allowed is "time".
         measured = MeasuredCosts() if isinstance(self.costs, str) else self.costs
         if isinstance(measured, MeasuredCosts):
             if not isinstance(self.extractors_, ItemExtractors):
@@ -328,10 +433,10 @@ class BaseFeatureSelector(
                     "percentile of MeasuredCosts must be a number above 0 and below 1, "
                     f"got {percentile!r}."
                 )
-            costs, self.measured_sizes_, self.measured_costs_ = measured_costs(
-                self.extractors_, X, sizes, percentile
-            )
-            return costs
+            measurement = measured_costs(self.extractors_, X, sizes, percentile)
+            self.measured_sizes_ = measurement.sizes
+            self.measured_costs_ = measurement.seconds
+            return measurement.costs
         if self.costs is not None:
             return given_costs(self.costs, names)
         if self.extractors is not None:
@@ -347,6 +452,20 @@ class BaseFeatureSelector(
 
         It is a percentile of the time of the slowest model, plus that of the selector
         itself, see `MeasuredCosts`.
+
+        Parameters
+        ----------
+        X : indexable of n_items items
+
+        sizes : ndarray of shape (n_items,) or None
+            None: items have no size.
+
+        table_of : callable
+            ``table_of(mask)`` returns the features of a set for all items.
+
+        Returns
+        -------
+        float
         """
         if sizes is None:
             rows = timed_rows(np.zeros(num_samples(X)), _N_ANSWERED)
@@ -355,16 +474,17 @@ class BaseFeatureSelector(
         percentile = self.costs.percentile
         slowest = 0.0
         for mask, model in zip(self._masks, self.estimators_):
-            if not mask:
+            if mask == EMPTY_SET:
                 continue
             table = table_of(mask)
             items = [_safe_indexing(table, [row]) for row in rows]
+            # A first call is slower, and is not measured.
             model.predict(items[0])
             seconds = [timed(model.predict, item) for item in items]
             slowest = max(slowest, np.quantile(seconds, percentile))
         selector_seconds = []
         for row in rows:
-            size = None
+            size = None  # the constructor's `size` gives it
             if sizes is not None and self.size is None:
                 size = sizes[[row]]
             # With a budget of 0, nothing is computed but the choice.
@@ -372,10 +492,22 @@ class BaseFeatureSelector(
             selector_seconds.append(timed(predict, _safe_indexing(X, [row])))
         return float(slowest + np.quantile(selector_seconds, percentile))
 
-    # Sizes and budgets ----------------------------------------------------------------
+    # Checks of sizes and budgets ------------------------------------------------------
 
     def _sizes(self, X, size):
-        """Return the sizes of the items, or None if they have none."""
+        """Return the sizes of the items, or None if they have none.
+
+        Parameters
+        ----------
+        X : indexable of n_samples rows or items
+
+        size : float, array-like of shape (n_samples,) or None
+            Sizes that the user gave to a method. None takes the constructor's `size`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), or None
+        """
         if size is None:
             if self.size is None:
                 return None
@@ -388,14 +520,25 @@ class BaseFeatureSelector(
                     size.append(self.size(item))
             else:
                 size = _safe_indexing(X, self.size, axis=1)
+        # One size of all items, or one for each.
         shape = () if np.ndim(size) == 0 else (num_samples(X),)
         return np.broadcast_to(
             check_numbers(size, "size", shape=shape, low=0), num_samples(X)
         )
 
     def _known_sizes(self, sizes):
-        """Return sizes for a decision. They are required if costs depend on them."""
-        largest = self.costs_.largest_size
+        """Return checked sizes of items, zeros if costs do not depend on them.
+
+        Parameters
+        ----------
+        sizes : float, array-like or None
+
+        Returns
+        -------
+        ndarray
+            Zeros if costs do not depend on the size.
+        """
+        largest = self.costs_.largest_size  # 0: costs do not depend on the size
         if sizes is not None:
             sizes = check_numbers(sizes, "size", low=0, high=largest or np.inf)
         elif largest:
@@ -406,28 +549,53 @@ class BaseFeatureSelector(
         return sizes if largest else np.zeros(np.shape(sizes))
 
     def _effective_budget(self, budget):
-        """Return the budget of a call, one number or one per item."""
+        """Return the budget of a call, one number or one per item.
+
+        Parameters
+        ----------
+        budget : float, array-like or None
+            None takes the constructor's.
+
+        Returns
+        -------
+        float or ndarray of shape (n_samples,)
+            Infinity is unlimited.
+        """
         if budget is None:
             budget = self.budget
         if budget is None:
             budget = np.inf
+        # The type of a single number is checked below. Lists become floats.
         values = np.asarray(budget, dtype=None if np.ndim(budget) == 0 else np.float64)
+        # Kinds of dtypes: whole numbers with and without sign, floats. Booleans are
+        # refused. NaN is not at least 0.
         if values.dtype.kind not in "iuf" or not (values >= 0).all():
             raise ValueError(
                 "budget must be a non-negative number, the same for each item, or an "
                 "array of one for each; or None for unlimited, got "
                 f"{reprlib.repr(budget)}."
             )
+        # A single number instead of an array without dimensions.
         return values[()]
 
     def _smallest_budget(self):
         # The empty set costs nothing.
         return 0.0
 
-    # Decisions ------------------------------------------------------------------------
+    # Decisions by size and budget, and answers ----------------------------------------
 
     def _find(self, sizes, budgets):
-        """Return the choice of each query, block by block."""
+        """Return the best set for the size and budget of each query, block by block.
+
+        Parameters
+        ----------
+        sizes, budgets : ndarray of shape (n_queries,)
+
+        Returns
+        -------
+        ndarray of int of shape (n_queries,)
+            Indices of choices.
+        """
         step = max(1, _BLOCK // len(self._masks))
         if len(sizes) <= step:
             cost = self.costs_.basis(sizes) @ self._coef.T + self._model_cost
@@ -438,7 +606,20 @@ class BaseFeatureSelector(
         )
 
     def _cost_of(self, route, sizes):
-        """Return the cost of one set per size, independent of the other queries."""
+        """Return the cost of one feature set for each size.
+
+        Parameters
+        ----------
+        route : ndarray of int of shape (n_queries,)
+            Indices of choices.
+
+        sizes : ndarray of shape (n_queries,)
+
+        Returns
+        -------
+        ndarray of shape (n_queries,)
+        """
+        # A product of matrices would round differently for other numbers of queries.
         feature_costs = self.costs_.basis(sizes) * self._coef[route]
         return feature_costs.sum(axis=1) + self._model_cost[route]
 
@@ -492,6 +673,20 @@ class BaseFeatureSelector(
         return Skyline(route, cost[route], self.quality_[route])
 
     def _plan(self, X, call):
+        """Choose a set for each row, by its size and budget.
+
+        Parameters
+        ----------
+        X : indexable of n_samples rows or items
+
+        call : Call
+            Its budget is one number or has one for each row.
+
+        Returns
+        -------
+        Plan
+            With ``anytime=True`` its state has the computed features of each row.
+        """
         budget = call.budget
         size = call.option("size")
         n_samples = num_samples(X)
@@ -508,7 +703,20 @@ class BaseFeatureSelector(
         return Plan(route, self._cost_of(route, sizes))
 
     def _watch_the_clock(self, X, sizes, budgets):
-        """Choose for each item while its features are computed, one after the other."""
+        """Choose a set for each item by measured time, while its features are computed.
+
+        Parameters
+        ----------
+        X : indexable of n_items items
+
+        sizes, budgets : ndarray of shape (n_items,)
+
+        Returns
+        -------
+        Plan
+            Its state is a list: for each item a dict of its computed features, by the
+            number of the extractor.
+        """
         if not hasattr(self, "measured_costs_"):
             raise ValueError(
                 'anytime=True watches the clock and needs costs="time" in fit, which '
@@ -517,63 +725,112 @@ class BaseFeatureSelector(
         route = np.empty(len(sizes), dtype=np.int64)
         spent = np.empty(len(sizes))
         computed = []
-        for i, estimate in enumerate(self.costs_(sizes).T):
-            item = _safe_indexing(X, [i])
+        # Expected cost of each extractor on each item. (n_items, n_extractors)
+        expected_costs = self.costs_(sizes).T
+        for i, expected_cost in enumerate(expected_costs):
             features = {}
-
-            def extract(j, item=item, features=features):
-                features[j] = self.extractors_.extract(item, j)
-
+            extract = partial(self._extract_into, features, item=_safe_indexing(X, [i]))
             goals = self._goals(budgets[i])
             position, spent[i] = anytime_walk(
                 self.candidates_[goals],
-                estimate,
+                expected_cost,
                 self._model_cost[goals],
-                budgets[i],
-                partial(timed, extract),
+                budget=budgets[i],
+                compute=partial(timed, extract),
             )
             route[i] = goals[position]
             computed.append(features)
-        return Plan(route, spent + self._model_cost[route], computed)
+        return Plan(route, spent + self._model_cost[route], state=computed)
+
+    def _extract_into(self, features, number, *, item):
+        """Compute the features of one extractor, and store them in `features`.
+
+        Parameters
+        ----------
+        features : dict from int to table
+            Changed in place.
+
+        number : int
+            Number of the extractor.
+
+        item : indexable of one item
+        """
+        features[number] = self.extractors_.extract(item, number)
 
     def _answer(self, plan, response):
-        cache = cache_of(self)
+        return dispatch(plan.route, partial(self._answer_rows, plan, response))
 
-        def answer(choice, rows):
-            key = "answers", choice, response
-            return cache.get_or_compute_rows(
-                key, rows, len(plan.route), partial(ask, choice)
+    def _answer_rows(self, plan, response, choice, rows):
+        """Return the answers of one choice for some rows, in a sweep from its cache.
+
+        Parameters
+        ----------
+        plan : Plan
+
+        response : {"predict", "predict_proba"}
+
+        choice : int
+            Index in ``choices_``.
+
+        rows : ndarray of int
+            Positions of the rows.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,) or (n_rows, n_classes)
+        """
+        return cache_of(self).get_or_compute_rows(
+            ("answers", choice, response),
+            rows,
+            n_rows=len(plan.route),
+            compute=partial(self._ask_model, plan, response, choice),
+        )
+
+    def _ask_model(self, plan, response, choice, rows):
+        """Call the model of a choice on the features of some rows.
+
+        The parameters are those of `_answer_rows`.
+        """
+        cache_of(self).count_rows(self.choices_[choice], len(rows))
+        table = self._features_of_choice(plan, choice, rows)
+        with note_failure(self.choices_[choice], len(rows), response):
+            return getattr(self.estimators_[choice], response)(table)
+
+    def _features_of_choice(self, plan, choice, rows):
+        """Return the features of a choice for some rows, of shape (n_rows, n_features).
+
+        Parameters
+        ----------
+        plan : Plan
+            Its state is None, or has the features that were computed for each row.
+
+        choice : int
+            Index in ``choices_``.
+
+        rows : ndarray of int
+            Positions of the rows.
+        """
+        extractors = members(self._masks[choice])
+        if not extractors:
+            # The model of the empty set reads no features.
+            return np.zeros((len(rows), 1))
+        if plan.state is None:
+            prepared = self.extractors_.prepare(
+                _safe_indexing(plan.X, rows), extractors
             )
-
-        def ask(choice, rows):
-            cache.count_rows(self.choices_[choice], len(rows))
-            wanted = members(self._masks[choice])
-            if not wanted:
-                table = np.zeros((len(rows), 1))
-            elif plan.state is not None:
-                tables = [
-                    self.extractors_.take(plan.state[row], wanted) for row in rows
-                ]
-                stack = sparse.vstack if sparse.issparse(tables[0]) else np.vstack
-                table = stack(tables)
-            else:
-                prepared = self.extractors_.prepare(
-                    _safe_indexing(plan.X, rows), wanted
-                )
-                table = self.extractors_.take(prepared, wanted)
-            with note_failure(self.choices_[choice], len(rows), response):
-                return getattr(self.estimators_[choice], response)(table)
-
-        return dispatch(plan.route, answer)
+            return self.extractors_.take(prepared, extractors)
+        tables = [self.extractors_.take(plan.state[row], extractors) for row in rows]
+        stack = sparse.vstack if sparse.issparse(tables[0]) else np.vstack
+        return stack(tables)
 
     def _offers_proba(self):
-        # Not hasattr: the model's own AttributeError says why it is absent.
         if will_have(self.estimator, "predict_proba"):
             return True
+        # Raises the AttributeError of the model, which says why it has no such method.
         return self.estimator.predict_proba is not None
 
     def get_metadata_routing(self):
-        """Who receives which metadata.
+        """Return the routing of metadata to the model, the scorer and the splitter.
 
         Returns
         -------
@@ -596,24 +853,47 @@ class BaseFeatureSelector(
         return inherit_member_tags(super().__sklearn_tags__(), [self.estimator])
 
 
-def anytime_walk(sets, estimate, beside, budget, compute):
-    """Buy features one at a time, and revise the goal by what they truly cost.
+def anytime_walk(sets, expected_costs, model_costs, budget, compute):
+    """Buy features one at a time, and revise the goal by their real cost.
 
-    `sets` are those that it may end at, the least preferred first, the empty one among
-    them; `estimate` is what each feature and `beside` what each set besides is expected
-    to cost, and ``compute(j)`` computes feature `j` and returns what that cost. The
-    result is the position of the set that it ended at, and what was spent.
+    Parameters
+    ----------
+    sets : ndarray of bool of shape (n_sets, n_extractors)
+        Sets at which the walk may end, the least preferred first. The empty set is one
+        of them.
+
+    expected_costs : ndarray of shape (n_extractors,)
+        Expected cost of each extractor.
+
+    model_costs : ndarray of shape (n_sets,)
+        Expected cost of the model of each set.
+
+    budget : float
+
+    compute : callable
+        ``compute(number)`` computes the features of an extractor, and returns their
+        real cost.
+
+    Returns
+    -------
+    goal : int
+        Position of the set at which the walk ended.
+
+    spent : float
+        Real cost of the features.
     """
-    missing = sets.copy()
+    # True for extractors of a set that are not computed yet.
+    is_missing = sets.copy()
     spent = 0.0
     while True:
-        affordable = affords(
-            budget, spent + missing @ estimate + beside
-        ) | ~missing.any(axis=1)
-        goal = int(np.flatnonzero(affordable)[-1])
-        wanted = np.flatnonzero(missing[goal])
-        if len(wanted) == 0:
+        expected_totals = spent + is_missing @ expected_costs + model_costs
+        # Sets without missing features are possible at any cost: nothing more is spent
+        # on features. The empty set is always one.
+        is_possible = affords(budget, expected_totals) | ~is_missing.any(axis=1)
+        goal = int(np.flatnonzero(is_possible)[-1])
+        missing = np.flatnonzero(is_missing[goal])
+        if len(missing) == 0:
             return goal, spent
-        cheapest = int(wanted[np.argmin(estimate[wanted])])
+        cheapest = int(missing[np.argmin(expected_costs[missing])])
         spent += compute(cheapest)
-        missing[:, cheapest] = False
+        is_missing[:, cheapest] = False

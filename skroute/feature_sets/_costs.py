@@ -19,16 +19,26 @@ from skroute.utils._named import by_label
 from skroute.utils._timing import timed
 from skroute.utils._validation import check_numbers, is_amount, warn
 
-# Items that are timed, at most.
+# Items that are timed, at most. Bounds the time of a fit.
 _N_TIMED = 100
-# Times that each item is timed.
+# Times that each item is timed, once in each round. A busy moment of the machine
+# affects one round only.
 _N_REPEATS = 3
 # Knots of a measured cost. Each linear piece has about 40 measurements, two of which
 # are above its 95th percentile.
 _N_KNOTS = 8
 # A fitted cost and the measurements of similar sizes may differ by this factor without
-# a warning.
+# a warning. The noise of measured times is usually smaller.
 _FACTOR = 2.0
+# Smallest number of measurements of similar sizes that are compared with a cost. Fewer
+# have no useful percentile.
+_ROWS_OF_GROUP = 30
+# Largest number of such groups: as many as there are knots.
+_MOST_GROUPS = _N_KNOTS
+# Times below this are those of a clock that does not move, in seconds.
+_LEAST_SECONDS = 1e-12
+# Largest power of a size in a polynomial. Its sums with other costs are still floats.
+_LARGEST_POWER = 1e200
 
 
 class MeasuredCosts(NamedTuple):
@@ -81,9 +91,17 @@ def hats(knots, sizes):
 
     A combination of hat functions is piecewise linear, with the coefficients as its
     values at the knots. It is constant below the first knot, and proportional to the
-    size above the last. The knots are ascending, at least two.
+    size above the last.
+
+    Parameters
+    ----------
+    knots : ndarray of shape (n_knots,)
+        Ascending sizes, at least two.
+
+    sizes : ndarray of shape (n_sizes,)
     """
     rows = np.arange(len(sizes))
+    # Knot to the left of each size. A size beyond the ends has the first or last piece.
     left = np.searchsorted(knots, sizes, side="right") - 1
     left = np.clip(left, 0, len(knots) - 2)
     share = np.clip((sizes - knots[left]) / (knots[left + 1] - knots[left]), 0, 1)
@@ -96,7 +114,17 @@ def hats(knots, sizes):
 def given_functions(functions, sizes):
     """Return the values of the user's functions at sizes, one column for each.
 
-    A polynomial is an array of its coefficients.
+    Parameters
+    ----------
+    functions : dict from str to callable or ndarray
+        For each extractor its cost as a function of an array of sizes, or the
+        coefficients of a polynomial, lowest degree first.
+
+    sizes : ndarray of shape (n_sizes,)
+
+    Returns
+    -------
+    ndarray of shape (n_sizes, n_extractors)
     """
     values = []
     for name, function in functions.items():
@@ -140,19 +168,33 @@ class FeatureCosts:
         self.largest_size = largest_size
 
     def basis(self, sizes):
-        """Return the values of the functions, shape (n_sizes, n_functions)."""
+        """Return the values of the cost functions at sizes: (n_sizes, n_functions)."""
         return self.functions(self.function_params, sizes)
 
     def __call__(self, sizes):
-        """Return the costs at sizes, shape (n_extractors, n_sizes)."""
+        """Return the costs of extractors at sizes, shape (n_extractors, n_sizes)."""
         return self.coef @ self.basis(np.asarray(sizes, dtype=np.float64)).T
 
 
 def given_costs(costs, names):
-    """Return the user's costs of extractors, by name or in order, as `FeatureCosts`."""
+    """Return the user's costs of extractors as `FeatureCosts`.
+
+    Parameters
+    ----------
+    costs : mapping or sequence
+        By name or in order. Each is a number, the coefficients of a polynomial in the
+        size, or a callable of an array of sizes.
+
+    names : list of str
+        Names of the extractors.
+
+    Returns
+    -------
+    FeatureCosts
+    """
     costs = by_label(costs)
     if isinstance(costs, Mapping):
-        # This checks the names.
+        # Only the names are checked here, and not the costs.
         check_costs(dict.fromkeys(costs, 0.0), names)
         costs = [costs[name] for name in names]
     cost_list = list(costs)
@@ -165,22 +207,42 @@ def given_costs(costs, names):
     for name, cost in zip(names, cost_list):
         functions[name] = cost if callable(cost) else _coefficients(cost, name)
     if any(map(callable, functions.values())):
+        # Each extractor has a function of its own.
         coef = np.eye(len(names))
-        return FeatureCosts(names, coef, given_functions, functions)
+        return FeatureCosts(
+            names, coef, functions=given_functions, function_params=functions
+        )
     polynomials = list(functions.values())
     degree = max(map(len, polynomials)) - 1
     coef = np.array([np.pad(row, (0, degree + 1 - len(row))) for row in polynomials])
-    largest = 1e200 ** (1 / degree) if coef[:, 1:].any() else 0.0
-    return FeatureCosts(names, coef, powers, degree, largest)
+    # 0: the costs are constant, and do not depend on the size.
+    largest = _LARGEST_POWER ** (1 / degree) if coef[:, 1:].any() else 0.0
+    return FeatureCosts(
+        names, coef, functions=powers, function_params=degree, largest_size=largest
+    )
 
 
 def _coefficients(cost, name):
-    """Return the coefficients of a number or of a polynomial in the size."""
+    """Return the coefficients of a number or of a polynomial in the size.
+
+    Parameters
+    ----------
+    cost : float or sequence of float
+        A number is a polynomial of degree 0.
+
+    name : str
+        Name of the extractor, for the message.
+
+    Returns
+    -------
+    ndarray of shape (degree + 1,)
+        Lowest degree first.
+    """
     coef = [cost] if is_amount(cost) else cost
     try:
         is_valid = all(map(is_amount, coef)) and len(coef) > 0
     except TypeError:
-        is_valid = False
+        is_valid = False  # not a sequence
     if isinstance(coef, (str, Mapping)) or not is_valid:
         raise ValueError(
             f"costs of {name!r} must be a number, a sequence of polynomial "
@@ -191,24 +253,58 @@ def _coefficients(cost, name):
 
 
 def timed_rows(sizes, n_timed=_N_TIMED):
-    """Return the positions of the items to time, evenly from small to large sizes."""
+    """Return the positions of the items to time, evenly from small to large sizes.
+
+    Parameters
+    ----------
+    sizes : ndarray of shape (n_items,)
+
+    n_timed : int
+        Largest number of items to time.
+    """
     ranks = np.linspace(0, len(sizes) - 1, min(n_timed, len(sizes))).round().astype(int)
     return np.argsort(sizes, kind="stable")[ranks]
+
+
+class Measurement(NamedTuple):
+    """Measured costs of transformers, and the measurements.
+
+    Attributes
+    ----------
+    costs : FeatureCosts
+        Fitted costs.
+
+    sizes : ndarray of shape (n_measurements,)
+        Sizes of the timed items, 0 if items have no size.
+
+    seconds : ndarray of shape (n_measurements, n_extractors)
+        Measured times.
+    """
+
+    costs: FeatureCosts
+    sizes: np.ndarray
+    seconds: np.ndarray
 
 
 def measured_costs(extractors, X, sizes, percentile):
     """Measure the costs of transformers: a percentile of their seconds on single items.
 
+    Parameters
+    ----------
+    extractors : ItemExtractors
+        Fitted.
+
+    X : indexable of n_items items
+
+    sizes : ndarray of shape (n_items,) or None
+        None: items have no size, and costs are constant.
+
+    percentile : float
+        Between 0 and 1.
+
     Returns
     -------
-    costs : FeatureCosts
-        Fitted costs.
-
-    measured_sizes : ndarray of shape (n_measurements,)
-        Sizes of the timed items, 0 if items have no size.
-
-    seconds : ndarray of shape (n_measurements, n_extractors)
-        Measured times.
+    Measurement
     """
     all_sizes = np.zeros(num_samples(X)) if sizes is None else sizes
     rows = timed_rows(all_sizes)
@@ -233,21 +329,29 @@ def measured_costs(extractors, X, sizes, percentile):
     if depends_on_size:
         functions = hats
         function_params = knots
-        largest_size = np.inf
+        largest_size = np.inf  # no bound
     else:
+        # A constant cost: the power of degree 0.
         functions = powers
         function_params = 0
-        largest_size = 0.0
+        largest_size = 0.0  # sizes are not used
     values = functions(function_params, measured_sizes)
     coef = []
     for times in seconds.T:
-        coef.append(_fit_percentile(values, measured_sizes, times, percentile))
+        coef_of_extractor = _fit_percentile(
+            values, measured_sizes, seconds=times, percentile=percentile
+        )
+        coef.append(coef_of_extractor)
     costs = FeatureCosts(
-        extractors.names, np.array(coef), functions, function_params, largest_size
+        extractors.names,
+        np.array(coef),
+        functions=functions,
+        function_params=function_params,
+        largest_size=largest_size,
     )
     if depends_on_size:
-        _warn_where_apart(costs, measured_sizes, seconds, percentile)
-    return costs, measured_sizes, seconds
+        _warn_where_apart(costs, measured_sizes, seconds=seconds, percentile=percentile)
+    return Measurement(costs, sizes=measured_sizes, seconds=seconds)
 
 
 def _fit_percentile(values, sizes, seconds, percentile):
@@ -273,39 +377,66 @@ def _fit_percentile(values, sizes, seconds, percentile):
     ndarray of shape (n_functions,)
         Coefficients of at least 0.
     """
-    n, m = values.shape
+    n_measurements, n_functions = values.shape
     order = np.argsort(sizes, kind="stable")
-    typical = np.empty(n)
-    typical[order] = median_filter(seconds[order], size=max(n // 10, 1), mode="nearest")
-    typical = np.maximum(typical, np.finfo(float).tiny)
-    # A curve with m coefficients goes through m measurements. For the same share of new
-    # measurements, m more must be below it.
-    share = min(percentile + m / (n + 1), 1 - 0.5 / n)
-    identity = eye_array(n)
+    # Medians over a tenth of the measurements.
+    window = max(n_measurements // 10, 1)
+    typical = np.empty(n_measurements)
+    typical[order] = median_filter(seconds[order], size=window, mode="nearest")
+    typical = np.maximum(typical, np.finfo(float).tiny)  # a divisor above 0
+    # A curve goes through as many measurements as it has coefficients. For the same
+    # share of new measurements, as many more must be below it. The share stays below 1.
+    share = min(
+        percentile + n_functions / (n_measurements + 1), 1 - 0.5 / n_measurements
+    )
+    # Variables of the linear program: the coefficients, then the distance of each
+    # measurement above the curve, then its distance below the curve.
+    identity = eye_array(n_measurements)
+    weight_of_variable = np.concatenate(
+        [
+            np.zeros(n_functions),
+            np.full(n_measurements, share),
+            np.full(n_measurements, 1 - share),
+        ]
+    )
     solution = linprog(
-        np.concatenate([np.zeros(m), np.full(n, share), np.full(n, 1 - share)]),
+        weight_of_variable,
         A_eq=hstack([values / typical[:, None], identity, -identity]).tocsr(),
         b_eq=seconds / typical,
         bounds=(0, None),
         method="highs",
     )
-    return np.maximum(solution.x[:m], 0.0)
+    return np.maximum(solution.x[:n_functions], 0.0)
 
 
 def _warn_where_apart(costs, sizes, seconds, percentile):
-    """Warn if a cost differs from the percentile of measurements of similar sizes."""
+    """Warn if a cost differs from the percentile of measurements of similar sizes.
+
+    Parameters
+    ----------
+    costs : FeatureCosts
+        Fitted.
+
+    sizes : ndarray of shape (n_measurements,)
+
+    seconds : ndarray of shape (n_measurements, n_extractors)
+
+    percentile : float
+        Between 0 and 1.
+    """
     order = np.argsort(sizes, kind="stable")
-    # Groups of at least 30 measurements, since fewer have no useful percentile.
-    n_groups = max(1, min(8, len(order) // 30))
+    n_groups = max(1, min(_MOST_GROUPS, len(order) // _ROWS_OF_GROUP))
     for name, times, fitted in zip(costs.names, seconds.T, costs(sizes)):
         for group in np.array_split(order, n_groups):
-            ratios = times[group] / np.maximum(fitted[group], 1e-12)
+            ratios = times[group] / np.maximum(fitted[group], _LEAST_SECONDS)
             ratio = np.quantile(ratios, percentile)
             if not 1 / _FACTOR <= ratio <= _FACTOR:
+                inverse = 1 / max(ratio, _LEAST_SECONDS)
                 warn(
-                    f"The cost of {name!r} is {1 / max(ratio, 1e-12):.2g} times what "
+                    f"The cost of {name!r} is {inverse:.2g} times what "
                     f"was measured for sizes from {sizes[group].min():g} to "
                     f"{sizes[group].max():g}. Measure on an idle machine, or give its "
                     "cost as a function of the size."
                 )
+                # One warning for each extractor.
                 break

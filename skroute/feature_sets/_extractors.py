@@ -17,7 +17,16 @@ from skroute.utils._validation import check_text_names
 
 
 class ColumnExtractors:
-    """Extractors that are columns of the input, by number."""
+    """Extractors that are columns of the input.
+
+    Parameters
+    ----------
+    names : list of str
+        Names of the extractors.
+
+    columns : list of list of int
+        Positions of the columns of each extractor.
+    """
 
     def __init__(self, names, columns):
         self.names = names
@@ -32,7 +41,21 @@ class ColumnExtractors:
         return X
 
     def take(self, prepared, members):
-        """Return the table of some extractors."""
+        """Return the columns of some extractors as one table.
+
+        Parameters
+        ----------
+        prepared : indexable of n_rows rows
+            Result of `prepare`.
+
+        members : list of int
+            Numbers of the extractors.
+
+        Returns
+        -------
+        indexable
+            The rows, with the columns of the extractors.
+        """
         columns = []
         for member in members:
             columns.extend(self.columns[member])
@@ -42,7 +65,16 @@ class ColumnExtractors:
 
 
 class ItemExtractors:
-    """Extractors that are transformers of raw items."""
+    """Extractors that are transformers of raw items.
+
+    Parameters
+    ----------
+    names : list of str
+        Names of the extractors.
+
+    transformers : list of transformers
+        Not fitted before :meth:`fit`, which returns fitted ones.
+    """
 
     def __init__(self, names, transformers):
         self.names = names
@@ -56,11 +88,11 @@ class ItemExtractors:
                 fitted.append(clone(transformer).fit(X, y))
         return ItemExtractors(self.names, fitted)
 
-    def extract(self, X, j):
-        """Return the features of extractor `j`: a table with one row per item of X."""
-        name = self.names[j]
+    def extract(self, X, number):
+        """Return the features of an extractor, by its number: one row per item of X."""
+        name = self.names[number]
         with note_failure(name, num_samples(X), "transform"):
-            table = self.transformers[j].transform(X)
+            table = self.transformers[number].transform(X)
         if not sparse.issparse(table):
             table = np.asarray(table)
         if table.ndim != 2 or table.shape[0] != num_samples(X):
@@ -72,19 +104,56 @@ class ItemExtractors:
         return table
 
     def prepare(self, X, members):
-        """Return the tables of some extractors, by their numbers."""
-        return {j: self.extract(X, j) for j in members}
+        """Compute the features of some extractors: a dict of tables by their numbers.
+
+        Parameters
+        ----------
+        X : indexable of n_items items
+
+        members : iterable of int
+            Numbers of the extractors.
+        """
+        return {number: self.extract(X, number) for number in members}
 
     def take(self, prepared, members):
-        """Return the table of some extractors, side by side."""
-        tables = [prepared[j] for j in members]
+        """Return the features of some extractors as one table, side by side.
+
+        Parameters
+        ----------
+        prepared : dict from int to table
+            Result of `prepare`.
+
+        members : list of int
+            Numbers of the extractors.
+
+        Returns
+        -------
+        {ndarray, csr matrix} of shape (n_items, n_features)
+        """
+        tables = [prepared[number] for number in members]
         if any(sparse.issparse(table) for table in tables):
             return sparse.hstack(tables, format="csr")
         return np.hstack(tables)
 
 
 def check_extractors(extractors, X, validate_names):
-    """Return the extractors of the parameter `extractors`, or raise a ValueError."""
+    """Return the extractors of the parameter `extractors`, or raise a ValueError.
+
+    Parameters
+    ----------
+    extractors : mapping, list of (name, transformer), or None
+        As the user gave it. None: each column of X is an extractor.
+
+    X : indexable
+        Rows or raw items.
+
+    validate_names : callable
+        ``validate_names(names)`` raises an error for names that scikit-learn refuses.
+
+    Returns
+    -------
+    ColumnExtractors or ItemExtractors
+    """
     if extractors is None or isinstance(extractors, Mapping):
         return _of_columns(extractors, X)
     try:
@@ -107,13 +176,26 @@ def check_extractors(extractors, X, validate_names):
 
 
 def _of_columns(extractors, X):
-    """Return extractors that are columns of X: each column, or groups of a mapping."""
+    """Return extractors that are columns of X: each column, or groups of a mapping.
+
+    Parameters
+    ----------
+    extractors : mapping from str to columns, or None
+        None: each column is an extractor.
+
+    X : indexable of shape (n_rows, n_columns)
+
+    Returns
+    -------
+    ColumnExtractors
+    """
     if len(getattr(X, "shape", ())) != 2:
         raise ValueError(
             "extractors=None and a mapping select columns of a two-dimensional X, but "
             "X has no columns. Give a list of (name, transformer) tuples."
         )
     if extractors is None:
+        # Columns without names get scikit-learn's names: x0, x1, ...
         names = column_keys(X) or [f"x{j}" for j in range(X.shape[1])]
         return ColumnExtractors(list(map(str, names)), [[j] for j in range(X.shape[1])])
     if not extractors:

@@ -4,7 +4,7 @@ import numpy as np
 
 from skroute.base import affords
 from skroute.feature_sets._base import BaseFeatureSelector
-from skroute.feature_sets._lattice import indicator
+from skroute.feature_sets._lattice import EMPTY_SET, indicator
 from skroute.metrics import pareto_front
 
 
@@ -173,21 +173,42 @@ class GreedyFeatureSelector(BaseFeatureSelector):
         self.n_jobs = n_jobs
 
     def _choose(self, trainer, reference):
-        """Grow one sequence for each trade-off. Return the masks of their sets."""
+        """Grow one sequence for each trade-off. Return the masks of their sets.
+
+        It sets `_sequences` and `_followed`, which :meth:`_goals` reads.
+
+        Parameters
+        ----------
+        trainer : SetTrainer
+            Trains and scores sets.
+
+        reference : float or None
+            Median training size. None: items have no size.
+
+        Returns
+        -------
+        ndarray of int of shape (n_choices,)
+            Masks, rising. The first is the empty set.
+        """
         if reference is None and self.costs_.largest_size:
             raise ValueError(
                 "Greedy sequences grow at the median training size, but the items have "
                 "no size. Give size, here or to the constructor."
             )
+        # Without sizes, costs do not depend on them, and any size will do.
         reference = np.array([reference or 0.0])
-        cost = self.costs_(reference)[:, 0]
+        cost = self.costs_(reference)[:, 0]  # (n_extractors,)
         sequences = []
         for trade_off in self._trade_offs(cost):
             sequence = greedy_sequence(
-                trainer.evaluate, trainer.quality[0], cost, trade_off
+                trainer.evaluate,
+                trainer.quality[EMPTY_SET],
+                cost=cost,
+                trade_off=trade_off,
             )
             sequences.append(sequence)
         masks, positions = np.unique(sequences, return_inverse=True)
+        # Positions of the sets of each sequence. (n_trade_offs, n_extractors + 1)
         self._sequences = positions.reshape(np.shape(sequences))
         quality = np.array(trainer.evaluate(masks.tolist()))
         coef = indicator(masks, len(cost)) @ self.costs_.coef
@@ -196,7 +217,17 @@ class GreedyFeatureSelector(BaseFeatureSelector):
         return masks
 
     def _trade_offs(self, cost):
-        """Return the trade-offs as numbers, by default relative to the total cost."""
+        """Return the trade-offs as numbers, by default relative to the total cost.
+
+        Parameters
+        ----------
+        cost : ndarray of shape (n_extractors,)
+            Cost of each extractor at the reference size.
+
+        Returns
+        -------
+        ndarray of shape (n_trade_offs,)
+        """
         if self.trade_offs is not None:
             trade_offs = np.asarray(self.trade_offs, dtype=np.float64)
             if trade_offs.ndim == 1 and len(trade_offs) and (trade_offs >= 0).all():
@@ -205,19 +236,44 @@ class GreedyFeatureSelector(BaseFeatureSelector):
                 "trade_offs must be a one-dimensional sequence of at least one number, "
                 f"none negative, got {self.trade_offs!r}."
             )
-        # From quality only to almost cost only.
+        # From quality only to almost cost only: the cost of all extractors must bring
+        # a thousandth to three units of quality, of which an accuracy has one.
         total = cost.sum()
-        scale = np.geomspace(1e-3, 3.0, 8) / (total if total > 0 else 1.0)
-        return np.concatenate([[0.0], scale])
+        scale = total if total > 0 else 1.0  # free extractors have no scale
+        return np.concatenate([[0.0], np.geomspace(1e-3, 3.0, 8) / scale])
 
     def _goals(self, budget):
-        """Return the sequence of each budget, as positions of sets."""
+        """Return the greedy sequence of sets that each budget follows.
+
+        Parameters
+        ----------
+        budget : float or ndarray of shape (n_queries,)
+
+        Returns
+        -------
+        ndarray of int of shape (n_extractors + 1,) or (n_queries, n_extractors + 1)
+            Indices of choices, the empty set first.
+        """
         first_budgets, sequence = self._followed
+        # The last of the first budgets that is not above the budget.
         segment = np.searchsorted(first_budgets, budget, side="right") - 1
         return self._sequences[sequence[segment]]
 
     def _lookup(self, cost, budget):
-        """Return the largest set of the budget's sequence that fits the budget."""
+        """Return the largest set of the budget's sequence that fits the budget.
+
+        Parameters
+        ----------
+        cost : ndarray of shape (n_queries, n_choices)
+            Cost of each set for each query.
+
+        budget : ndarray of shape (n_queries,)
+
+        Returns
+        -------
+        ndarray of int of shape (n_queries,)
+            Indices of choices.
+        """
         goals = self._goals(budget)
         # Costs rise along a sequence, so that the sets that fit are the first ones.
         fits = affords(budget[:, None], np.take_along_axis(cost, goals, axis=1))
@@ -226,7 +282,7 @@ class GreedyFeatureSelector(BaseFeatureSelector):
 
 
 def greedy_sequence(evaluate, empty_quality, cost, trade_off):
-    """Return one sequence of Algorithm 4 (Greedy Candidate-Sequences).
+    """Return a sequence of sets that grows by gain less cost (Algorithm 4).
 
     Parameters
     ----------
@@ -247,10 +303,11 @@ def greedy_sequence(evaluate, empty_quality, cost, trade_off):
     ndarray of shape (n_extractors + 1,), dtype=int64
         Masks from the empty set to the full one. Each is contained in the next.
     """
-    remaining = list(np.argsort(cost, kind="stable"))
+    remaining = list(np.argsort(cost, kind="stable"))  # the cheapest first
     only_cost = np.isinf(trade_off)
+    # An infinite weight would make all gains equal.
     weight = 0.0 if only_cost else trade_off
-    mask = 0
+    mask = EMPTY_SET
     quality = empty_quality
     sequence = [mask]
     while remaining:
@@ -266,7 +323,7 @@ def greedy_sequence(evaluate, empty_quality, cost, trade_off):
 
 
 def followed_sequences(sequences, cost, quality):
-    """Return the sequence to follow at each budget.
+    """Return which greedy sequence of sets to follow at each budget.
 
     It is a sequence with the best set that the budget buys at the reference size.
 
@@ -290,7 +347,7 @@ def followed_sequences(sequences, cost, quality):
     sequence = np.empty(len(best_sets), dtype=np.int64)
     for position, best_set in enumerate(best_sets):
         has_set = (sequences == best_set).any(axis=1)
-        sequence[position] = np.argmax(has_set)
+        sequence[position] = np.argmax(has_set)  # the first that has it
     if len(best_sets) > 1 and best_sets[0] == sequences[0, 0]:
         # All sequences start with the empty set. A budget that buys nothing at the
         # reference size follows the sequence of the cheapest other set.

@@ -11,35 +11,52 @@ import numpy as np
 
 # Name of the empty set.
 NO_FEATURES = "(none)"
-# Maximal number of extractors. With more, arrays over the lattice are too large.
+# Mask of the empty set: no bit is 1.
+EMPTY_SET = 0
+# Maximal number of extractors. With more, arrays over the lattice are too large: with
+# 20, each has 8 MB.
 MAX_LATTICE_EXTRACTORS = 20
-# Under a training budget, the search starts with this alpha.
+# Under a training budget, the search starts with this alpha. It trains few sets.
 _FIRST_ALPHA = 2.0
-# Under a training budget, alpha is multiplied by this factor in each step.
+# Under a training budget, alpha is multiplied by this factor in each step. Small steps
+# train the sets first that lower alpha most.
 _ALPHA_STEP = 0.9
+# An alpha nearer to the wanted one than this is replaced by it.
+_ALPHA_ROOM = 1e-3
 
 
 def members(mask):
-    """Return the extractors of a set, in ascending order."""
+    """Return the numbers of the extractors of a set, ascending, from its mask."""
     mask = int(mask)
     return [j for j in range(mask.bit_length()) if mask >> j & 1]
 
 
 def set_name(names, mask):
-    """Return the name of a set, such as "header + content"."""
-    if not mask:
+    """Return the name of a set, such as "header + content".
+
+    Parameters
+    ----------
+    names : list of str
+        Names of all extractors.
+    mask : int
+        The set.
+    """
+    if mask == EMPTY_SET:
         return NO_FEATURES
     return " + ".join(names[j] for j in members(mask))
 
 
 def indicator(masks, n_extractors):
-    """Return sets as rows of a boolean matrix of shape (n_sets, n_extractors)."""
+    """Return sets as rows of a boolean matrix of shape (n_sets, n_extractors).
+
+    `masks` are integers, of shape (n_sets,).
+    """
     masks = np.asarray(masks, dtype=np.int64)
     return (masks[:, None] >> np.arange(n_extractors) & 1).astype(bool)
 
 
 class Expansion(NamedTuple):
-    """The trained sets and their guarantee.
+    """The trained feature sets, their qualities, and the guarantee for all others.
 
     Each set `t` of the lattice has a trained subset `s` with
     ``(1 + alpha) * quality(s) >= quality(t)``.
@@ -62,22 +79,38 @@ class Expansion(NamedTuple):
 
 
 def subset_max(values):
-    """Return the largest value over all subsets of each set, itself included."""
-    out = values.copy()
-    for bit in range(len(out).bit_length() - 1):
-        pairs = out.reshape(-1, 2, 1 << bit)
+    """Return the largest value over all subsets of each set, itself included.
+
+    Parameters
+    ----------
+    values : ndarray of shape (2 ** n_extractors,)
+        A value for each set, by its mask.
+
+    Returns
+    -------
+    ndarray of the same shape
+    """
+    largest = values.copy()
+    n_extractors = len(values).bit_length() - 1
+    for extractor in range(n_extractors):
+        # A view. The middle axis is 0 for sets without the extractor, 1 for sets with
+        # it. The larger value is written into `largest`.
+        pairs = largest.reshape(-1, 2, 1 << extractor)
         np.maximum(pairs[:, 1], pairs[:, 0], out=pairs[:, 1])
-    return out
+    return largest
 
 
 def superset_min(values):
-    """Return the smallest value over all supersets of each set, itself included."""
+    """Return the smallest value over all supersets of each set, itself included.
+
+    `values`, and the result, have an entry for each set, by its mask.
+    """
     # In reversed order, the supersets of a set are the subsets of its complement.
     return -subset_max(-values[::-1])[::-1]
 
 
 def bounds(quality, monotonicity_tol):
-    """Return bounds of the quality of every set, by the trained sets.
+    """Return two bounds of the quality of every set, by the qualities of trained sets.
 
     Parameters
     ----------
@@ -89,8 +122,11 @@ def bounds(quality, monotonicity_tol):
 
     Returns
     -------
-    offered, upper : ndarray of shape (2 ** n_extractors,)
-        Quality of the best trained subset, and an upper bound.
+    offered : ndarray of shape (2 ** n_extractors,)
+        Quality of the best trained subset of each set. -inf without one.
+
+    upper : ndarray of shape (2 ** n_extractors,)
+        Upper bound of the quality of each set. inf without a trained superset.
     """
     is_trained = ~np.isnan(quality)
     offered = subset_max(np.where(is_trained, quality, -np.inf))
@@ -99,22 +135,36 @@ def bounds(quality, monotonicity_tol):
 
 
 def certified_alpha(quality, monotonicity_tol):
-    """Return the smallest alpha that the trained sets guarantee."""
+    """Return the smallest alpha that the trained sets guarantee.
+
+    Parameters
+    ----------
+    quality : ndarray of shape (2 ** n_extractors,)
+        NaN for sets that are not trained.
+
+    monotonicity_tol : float
+        A set is at most this much better than a set that contains it.
+
+    Returns
+    -------
+    float
+        Infinite if a set may be good whose best trained subset has the quality 0.
+    """
     is_missing = np.isnan(quality)
     offered, upper = bounds(quality, monotonicity_tol)
     offered = offered[is_missing]
     upper = upper[is_missing]
-    behind = upper > offered
-    if not behind.any():
-        return 0.0
+    may_be_better = upper > offered
+    if not may_be_better.any():
+        return 0.0  # no set is better than its best trained subset
     with np.errstate(divide="ignore"):
-        ratio = float(np.max(upper[behind] / offered[behind]))
+        ratio = float(np.max(upper[may_be_better] / offered[may_be_better]))
     # Rounded up, so that (1 + alpha) * offered >= upper holds in floating point too.
     return ratio * (1.0 + 4 * np.finfo(float).eps) - 1.0
 
 
-class _Spent(Exception):
-    """The training budget is used up."""
+class _TrainingBudgetSpent(Exception):
+    """The training budget is used up. It ends the search, and nobody else sees it."""
 
 
 class LatticeSearch:
@@ -156,16 +206,31 @@ class LatticeSearch:
         self.evaluate = evaluate
         self.monotonicity_tol = monotonicity_tol
         self.max_models = np.inf if max_models is None else max_models
-        self.deadline = np.inf
+        self.deadline = np.inf  # none
         if max_seconds is not None:
             self.deadline = time.monotonic() + max_seconds
+        # Quality of each set, by its mask. NaN: the set is not trained.
         self.quality = np.full(1 << n_extractors, np.nan)
-        self.quality[0] = empty_quality
+        self.quality[EMPTY_SET] = empty_quality
+        # Number of extractors of each set, by mask.
         self.sizes = np.bitwise_count(np.arange(1 << n_extractors))
-        self.order = [0]
+        # Masks of the sets with a score, in the order of training.
+        self.order = [EMPTY_SET]
 
     def run(self, alpha):
-        """Search for `alpha`, which a training budget lowers step by step."""
+        """Train sets until they guarantee `alpha`, or until the budget is used up.
+
+        With a training budget, alpha begins large and falls step by step to the wanted
+        one. So the sets that are trained first lower it most.
+
+        Parameters
+        ----------
+        alpha : float
+
+        Returns
+        -------
+        Expansion
+        """
         is_limited = np.isfinite(self.max_models) or np.isfinite(self.deadline)
         current = max(alpha, _FIRST_ALPHA) if is_limited else alpha
         try:
@@ -173,10 +238,11 @@ class LatticeSearch:
             while current > alpha:
                 # A smaller alpha may already be certified.
                 current = _ALPHA_STEP * min(current, self._certified())
-                if current < alpha + 1e-3:
+                if current < alpha + _ALPHA_ROOM:
                     current = alpha
                 self._pass_down_and_up(current)
-        except _Spent:
+        except _TrainingBudgetSpent:
+            # The sets that were trained are the result.
             pass
         masks = np.array(self.order, dtype=np.int64)
         return Expansion(masks, self.quality[masks], self._certified())
@@ -186,23 +252,41 @@ class LatticeSearch:
         return certified_alpha(self.quality, self.monotonicity_tol)
 
     def _pass_down_and_up(self, alpha):
-        """Search layers from the top and from the bottom in turn until they meet."""
-        k = self.n_extractors
-        for depth in range(k // 2 + 1):
-            self._layer(k - depth, alpha)
-            if depth and depth != k - depth:
-                self._layer(depth, alpha)
+        """Train layers of sets from the top and the bottom in turn until they meet.
 
-    def _layer(self, size, alpha):
+        A layer has all sets of one size.
+        """
+        n_extractors = self.n_extractors
+        for depth in range(n_extractors // 2 + 1):
+            self._train_layer(n_extractors - depth, alpha)
+            # The layer of depth 0 is the empty set, which has a score. Layers in the
+            # middle may be the same.
+            if depth and depth != n_extractors - depth:
+                self._train_layer(depth, alpha)
+
+    def _train_layer(self, size, alpha):
         """Train the sets of one size, except those with a good trained subset.
 
         By the relaxed sandwich property (3.3 and 3.11), such a subset is as good as the
         set can be, up to a factor of 1 + alpha.
+
+        Parameters
+        ----------
+        size : int
+            Number of extractors of the sets.
+
+        alpha : float
+
+        Raises
+        ------
+        _TrainingBudgetSpent
+            If sets were left out, or the time is over.
         """
         offered, upper = bounds(self.quality, self.monotonicity_tol)
         is_candidate = (self.sizes == size) & np.isnan(self.quality)
         is_covered = (1.0 + alpha) * offered >= upper
         masks = np.flatnonzero(is_candidate & ~is_covered)
+        # Number of sets that may still be trained. The empty set does not count.
         room = self.max_models - (len(self.order) - 1)
         exceeds_budget = len(masks) > room
         if exceeds_budget:
@@ -214,18 +298,42 @@ class LatticeSearch:
             self.quality[masks] = self.evaluate(masks.tolist())
             self.order.extend(masks.tolist())
         if exceeds_budget or time.monotonic() > self.deadline:
-            raise _Spent
+            raise _TrainingBudgetSpent
 
 
 def expand_all(n_extractors, evaluate, empty_quality):
-    """Train every set (Naive-Expand-All)."""
+    """Train every feature set (Naive-Expand-All).
+
+    Parameters
+    ----------
+    n_extractors : int
+
+    evaluate : callable
+        ``evaluate(masks)`` trains a list of sets and returns their qualities.
+
+    empty_quality : float
+        Quality of the empty set.
+
+    Returns
+    -------
+    Expansion
+    """
     masks = np.arange(1 << n_extractors)
+    # The first mask is that of the empty set.
     quality = np.concatenate([[empty_quality], evaluate(masks[1:].tolist())])
-    return Expansion(masks, quality, 0.0)
+    return Expansion(masks, quality, alpha=0.0)
 
 
 def monotonicity_violations(masks, quality, tol):
     """Return trained sets that are worse than a trained subset by more than `tol`.
+
+    Parameters
+    ----------
+    masks : ndarray of int of shape (n_trained,)
+
+    quality : ndarray of shape (n_trained,)
+
+    tol : float
 
     Returns
     -------
@@ -234,6 +342,7 @@ def monotonicity_violations(masks, quality, tol):
     """
     violations = []
     for mask, set_quality in zip(masks, quality):
+        # A subset has no bit that the set does not have. The set itself is one.
         subsets = np.flatnonzero((masks & ~mask) == 0)
         best = subsets[np.argmax(quality[subsets])]
         drop = quality[best] - set_quality

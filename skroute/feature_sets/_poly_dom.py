@@ -7,6 +7,7 @@ import numpy as np
 from skroute.base import affords
 from skroute.feature_sets._base import BaseFeatureSelector
 from skroute.feature_sets._lattice import (
+    EMPTY_SET,
     MAX_LATTICE_EXTRACTORS,
     LatticeSearch,
     expand_all,
@@ -19,7 +20,19 @@ from skroute.utils._validation import warn
 
 
 class MonotonicityViolation(NamedTuple):
-    """A set of extractors that one of its subsets beats, by how much."""
+    """A set of extractors that is worse than one of its subsets.
+
+    Attributes
+    ----------
+    subset : str
+        Name of the better set.
+
+    superset : str
+        Name of the worse set, which contains the other.
+
+    drop : float
+        Quality of the subset less that of the superset, above 0.
+    """
 
     subset: str
     superset: str
@@ -239,37 +252,77 @@ class PolyDomSelector(BaseFeatureSelector):
         self.n_jobs = n_jobs
 
     def _choose(self, trainer, reference):
-        """Search the lattice. Return the masks of the sets that may be chosen."""
+        """Search the lattice of feature sets, and return those that may be chosen.
+
+        It sets ``alpha_`` and ``monotonicity_violations_``.
+
+        Parameters
+        ----------
+        trainer : SetTrainer
+            Trains and scores sets.
+
+        reference : float or None
+            Median training size. Not used.
+
+        Returns
+        -------
+        ndarray of int of shape (n_choices,)
+            Masks of the sets that may be chosen, the worst first.
+        """
         n_extractors = len(self.extractors_.names)
+        empty_quality = trainer.quality[EMPTY_SET]
         if self.alpha is None:
-            expansion = expand_all(n_extractors, trainer.evaluate, trainer.quality[0])
+            expansion = expand_all(n_extractors, trainer.evaluate, empty_quality)
         else:
             expansion = LatticeSearch(
                 n_extractors,
                 trainer.evaluate,
-                trainer.quality[0],
+                empty_quality,
                 monotonicity_tol=self.monotonicity_tol,
                 max_models=self.max_models,
                 max_seconds=self.max_seconds,
             ).run(self.alpha)
         self.alpha_ = expansion.alpha
         self._report_violations(expansion)
+        # Coefficients of the cost of each set. (n_trained, n_functions)
         coef = indicator(expansion.masks, n_extractors) @ self.costs_.coef
         positions = undominated(expansion.quality, coef)
         qualities = expansion.quality[positions]
-        self._tied = len(np.unique(qualities)) < len(qualities)
+        # Without equally good sets, a decision need not look for the cheapest of them.
+        self._has_equal_qualities = len(np.unique(qualities)) < len(qualities)
         return expansion.masks[positions]
 
     def _lookup(self, cost, budget):
-        """Return the best set within each budget."""
-        return best_affordable(cost, self.quality_, budget, self._tied)
+        """Return the best set within the budget of each query.
+
+        Parameters
+        ----------
+        cost : ndarray of shape (n_queries, n_choices)
+            Cost of each set for each query.
+
+        budget : ndarray of shape (n_queries,)
+
+        Returns
+        -------
+        ndarray of int of shape (n_queries,)
+            Indices of choices.
+        """
+        return best_affordable(
+            cost, self.quality_, budget, may_tie=self._has_equal_qualities
+        )
 
     def _goals(self, budget):
-        """Return all choices, the worst first."""
+        """Return all choices, the worst first, for any budget."""
         return np.arange(len(self.quality_))
 
     def _report_violations(self, expansion):
-        """Store violations of the guarantee's assumption, and warn about them."""
+        """Store violations of the guarantee's assumption, and warn about them.
+
+        Parameters
+        ----------
+        expansion : Expansion
+            The trained sets.
+        """
         violations = monotonicity_violations(
             expansion.masks, expansion.quality, self.monotonicity_tol
         )
@@ -280,6 +333,7 @@ class PolyDomSelector(BaseFeatureSelector):
                 set_name(names, subset), set_name(names, superset), drop
             )
             self.monotonicity_violations_.append(violation)
+        # With alpha=None there is no guarantee, and nothing is assumed.
         if violations and self.alpha is not None:
             worst = self.monotonicity_violations_[0]
             warn(
@@ -294,7 +348,7 @@ class PolyDomSelector(BaseFeatureSelector):
 
 
 def undominated(quality, coef):
-    """Return the sets that are chosen at some size and budget (Properties 3.6 and 3.7).
+    """Return the sets that are the best for some size and budget (Properties 3.6, 3.7).
 
     A set costs ``coef @ basis(size)``, with a basis that is never negative. It is
     dominated if another set is at least as good and has no larger coefficient, since
@@ -315,8 +369,10 @@ def undominated(quality, coef):
     """
     # Among sets of equal quality, a cheaper one comes first.
     order = np.lexsort((*coef.T[::-1], -quality))
-    front_coef = np.empty_like(coef)
+    # The sets that are not dominated, the best first, and their coefficients in the
+    # first rows of an array.
     front = []
+    front_coef = np.empty_like(coef)
     for row in order:
         better = front_coef[: len(front)]
         is_dominated = (better <= coef[row]).all(axis=1).any()
@@ -326,7 +382,7 @@ def undominated(quality, coef):
     return np.array(front[::-1])
 
 
-def best_affordable(cost, quality, budget, tied=True):
+def best_affordable(cost, quality, budget, may_tie=True):
     """Return the best set within each budget, the cheapest of equally good ones.
 
     Parameters
@@ -340,17 +396,18 @@ def best_affordable(cost, quality, budget, tied=True):
     budget : ndarray of shape (n_queries,)
         Budget of each query.
 
-    tied : bool, default=True
-        False if all qualities are different.
+    may_tie : bool, default=True
+        False if all qualities are different, which saves time.
 
     Returns
     -------
     ndarray of shape (n_queries,), dtype=int64
         Positions of the sets.
     """
-    fits = affords(budget[:, None], cost)
+    fits = affords(budget[:, None], cost)  # (n_queries, n_sets)
+    # The last set that fits, since qualities rise.
     best = len(quality) - 1 - fits[:, ::-1].argmax(axis=1)
-    if tied:
-        equal = fits & (quality == quality[best][:, None])
-        best = np.where(equal, cost, np.inf).argmin(axis=1)
+    if may_tie:
+        is_as_good = fits & (quality == quality[best][:, None])
+        best = np.where(is_as_good, cost, np.inf).argmin(axis=1)
     return best

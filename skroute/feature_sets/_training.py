@@ -8,12 +8,32 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_memory
 
 from skroute.base import note_failure
-from skroute.feature_sets._lattice import set_name
+from skroute.feature_sets._lattice import EMPTY_SET, set_name
 from skroute.utils._compat import _safe_indexing, check_method_params
 
 
 def score_set(estimator, X, y, fit_params, name, splits, scorer, score_params):
-    """Return the out-of-fold quality of one set: the mean score of the folds."""
+    """Return the out-of-fold quality of one set: the mean score of the folds.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Model that is cloned for each fold.
+    X, y : table of n_rows rows, ndarray of shape (n_rows,)
+        Features of the set, and labels.
+    fit_params, score_params : dict
+        Metadata of the model and of the scorer, for all rows.
+    name : str
+        Name of the set, for a note on a failure.
+    splits : list of (ndarray of int, ndarray of int)
+        Training and test rows of each fold.
+    scorer : callable
+        ``scorer(model, X, y, **params)`` returns a number.
+
+    Returns
+    -------
+    float
+    """
     scores = []
     for train, test in splits:
         model = _fitted(estimator, X, y, fit_params, name, train)
@@ -24,8 +44,23 @@ def score_set(estimator, X, y, fit_params, name, splits, scorer, score_params):
 
 
 def _fitted(estimator, X, y, fit_params, name, rows):
-    """Return a clone of the model that is fitted on some rows."""
-    """Return a clone of the model that is fitted on some rows."""
+    """Return a clone of a set's model that is fitted on some rows.
+
+    Parameters
+    ----------
+    estimator : estimator
+    X, y : table of n_rows rows, ndarray of shape (n_rows,)
+    fit_params : dict
+        Metadata of the model's `fit`, for all rows.
+    name : str
+        Name of the set, for a note on a failure.
+    rows : ndarray of int
+        Positions of the rows.
+
+    Returns
+    -------
+    estimator
+    """
     params = check_method_params(X, params=fit_params, indices=rows)
     with note_failure(name, len(rows), "fit"):
         return clone(estimator).fit(_safe_indexing(X, rows), y[rows], **params)
@@ -68,26 +103,48 @@ class SetTrainer:
         self.y = y
         self.fit_params = fit_params
         self.task = task
+        # The name has no effect on the score, and is not part of the cache's key.
         self.score_set = check_memory(selector.memory).cache(score_set, ignore=["name"])
         scorer = check_scoring(selector.estimator, scoring=selector.scoring)
+        # The last arguments of `score_set`, the same for all sets.
         self._score_arguments = (splits, scorer, score_params)
-        self.quality = {0: self._scores([0])[0]}
+        # From the mask of a set to its score.
+        self.quality = {EMPTY_SET: self._scores([EMPTY_SET])[0]}
 
     def evaluate(self, masks):
-        """Return the qualities of sets. New sets are trained."""
-        new = [mask for mask in masks if mask not in self.quality]
-        if new:
-            with self.task.step(f"train-{len(new)}-sets"):
-                self.quality.update(zip(new, self._scores(new)))
+        """Return the qualities of sets. Sets without a score are trained.
+
+        Parameters
+        ----------
+        masks : list of int
+
+        Returns
+        -------
+        list of float
+        """
+        new_masks = [mask for mask in masks if mask not in self.quality]
+        if new_masks:
+            with self.task.step(f"train-{len(new_masks)}-sets"):
+                self.quality.update(zip(new_masks, self._scores(new_masks)))
         return [self.quality[mask] for mask in masks]
 
     def fit(self, masks):
-        """Return models of sets, trained on all rows."""
+        """Return the models of sets, given by masks, trained on all rows: a list."""
         with self.task.step(f"train-{len(masks)}-sets"):
             return self._each(_fitted, masks, np.arange(len(self.y)))
 
     def _scores(self, masks):
-        """Return the scores of sets, or raise an error for an invalid score."""
+        """Return the scores of sets, or raise an error for an invalid score.
+
+        Parameters
+        ----------
+        masks : list of int
+
+        Returns
+        -------
+        list of float
+            Finite and not negative.
+        """
         scores = self._each(self.score_set, masks, *self._score_arguments)
         for mask, score in zip(masks, scores):
             if not np.isfinite(score) or score < 0:
@@ -99,13 +156,32 @@ class SetTrainer:
         return scores
 
     def _each(self, function, masks, *arguments):
-        """Call a function with the model and the rows of each set, in parallel."""
+        """Call a function with the model and the rows of each set, in parallel.
+
+        Parameters
+        ----------
+        function : callable
+            :func:`score_set` or :func:`_fitted`. Its first arguments are the model, the
+            features of the set, the labels, the metadata of the model, and the name of
+            the set.
+
+        masks : sequence of int
+            The sets.
+
+        *arguments : object
+            The further arguments of the function, the same for all sets.
+
+        Returns
+        -------
+        list
+            The result for each set.
+        """
         jobs = (self._job(function, mask, arguments) for mask in masks)
         return Parallel(n_jobs=self.n_jobs)(jobs)
 
     def _job(self, function, mask, arguments):
-        """Return the delayed call of a function for one set."""
-        if mask:
+        """Return the delayed call of a function with model and features of one set."""
+        if mask != EMPTY_SET:
             model = self.estimator
             table = self.table_of(mask)
             params = self.fit_params
@@ -113,7 +189,7 @@ class SetTrainer:
             # Without features the answer is the class prior. It takes weights, but no
             # other metadata of the user's model.
             model = DummyClassifier(strategy="prior")
-            table = np.zeros((len(self.y), 1))
+            table = np.zeros((len(self.y), 1))  # not read
             params = {}
             if "sample_weight" in self.fit_params:
                 params["sample_weight"] = self.fit_params["sample_weight"]

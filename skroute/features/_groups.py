@@ -8,7 +8,7 @@ import numpy as np
 from skroute.base import check_costs
 from skroute.utils._typing import NDArray
 
-# Group of a column that no group has named yet.
+# In place of the group of a column: no group has named the column yet.
 _NO_GROUP = -1
 
 
@@ -36,7 +36,13 @@ class FeatureGroupsMixin:
     """
 
     def _name_groups_by(self, raw_columns):
-        """Name groups by raw columns of a pipeline; None: by the columns of `fit`."""
+        """Set the columns that `feature_groups` and `feature_costs` name.
+
+        Parameters
+        ----------
+        raw_columns : RawColumns or None
+            The raw columns of a pipeline. None: the columns of `fit`.
+        """
         if raw_columns is None:
             vars(self).pop("_raw_columns", None)
         else:
@@ -44,6 +50,7 @@ class FeatureGroupsMixin:
 
     def _set_groups(self):
         """Set ``group_of_``, ``group_costs_``, ``group_names_`` from the parameters."""
+        # None: the estimator is not behind the transformers of a pipeline.
         raw_columns = vars(self).get("_raw_columns")
         if raw_columns is None:
             self.group_names_, group_of = self._read_groups(self._column_names())
@@ -60,8 +67,22 @@ class FeatureGroupsMixin:
         return check_costs(self.feature_costs, group_names, name="feature_costs")
 
     def _read_groups(self, names):
-        """Return the names of the groups, and the group of each named column."""
+        """Return the names of the groups, and the group of each column.
+
+        Parameters
+        ----------
+        names : sequence of str or int
+            Names of the columns, or their positions.
+
+        Returns
+        -------
+        group_names : list
+
+        group_of : ndarray of int of shape (n_columns,)
+            Position of the group of each column among `group_names`.
+        """
         names = list(names)
+        # None: each column is a group of its own.
         if self.feature_groups is None:
             return names, np.arange(len(names))
         group_names = list(self.feature_groups)
@@ -101,14 +122,27 @@ class FeatureGroupsMixin:
         return names.tolist()
 
     def _position(self, column, where):
-        """Return the position of a column that `fit` saw, see :func:`position_of`."""
+        """Return the position of a column that `fit` saw, by its name or position."""
         return position_of(column, self._column_names(), where=where)
 
 
 def position_of(column, names, *, where):
     """Return the position of a column, which is given by name or by position.
 
-    `where` is the parameter that names the column, for the message.
+    Parameters
+    ----------
+    column : str or int
+        A name comes before a position, if columns are named by numbers.
+
+    names : list
+        Names of all columns, or their positions.
+
+    where : str
+        The parameter that names the column, for the message.
+
+    Returns
+    -------
+    int
     """
     if column in names:
         return names.index(column)

@@ -119,7 +119,7 @@ class LazyFeatures:
         self.source = source
         self.n_samples = int(n_samples)
         self.acquisition_log_ = []
-        # Positions of these rows in the source; None for all rows in order.
+        # Positions of these rows in the source. None: all rows, in order.
         self._positions = None
 
     def __len__(self):
@@ -131,8 +131,14 @@ class LazyFeatures:
         return (self.n_samples,)
 
     def __getitem__(self, rows):
+        """Return lazy features of some rows, which share the receipt of all rows.
+
+        `rows` are an integer, a slice, positions or a mask.
+        """
+        # ``lazy[rows, ...]``: there is one axis, that of the rows.
         if isinstance(rows, tuple):
             rows = rows[0]
+        # A shallow copy has the same receipt.
         selection = copy(self)
         positions = self._in_source(np.arange(self.n_samples))
         selection._positions = np.atleast_1d(positions[rows])
@@ -170,17 +176,29 @@ class LazyFeatures:
         """
         # An entry is None where some cell of the column is no number.
         numbers = [numbers_of(cells) for cells in self._ask(columns, rows)]
-        wrong = [name for name, column in zip(columns, numbers) if column is None]
-        if wrong:
+        not_numbers = [name for name, column in zip(columns, numbers) if column is None]
+        if not_numbers:
             raise ValueError(
                 "The feature source returned values that are not real numbers for the "
-                f"columns {wrong!r}."
+                f"columns {not_numbers!r}."
             )
         self._log(columns, rows)
         return np.column_stack(numbers)
 
     def _ask(self, columns, rows):
-        """Return the cells of each column that the source returns, as a list."""
+        """Return the cells of each column that the source returns, as a list.
+
+        Parameters
+        ----------
+        columns : list of str or int
+
+        rows : ndarray of int of shape (n_rows,)
+            Positions among these rows.
+
+        Returns
+        -------
+        list of array-like of shape (n_rows,)
+        """
         columns = list(columns)
         source_rows = self._in_source(rows)
         if isinstance(self.source, Mapping):
@@ -199,7 +217,15 @@ class LazyFeatures:
         return arrays
 
     def _log(self, columns, rows):
-        """Add a request that was answered to the receipt."""
+        """Add a request to ``acquisition_log_``, after the source has answered it.
+
+        Parameters
+        ----------
+        columns : sequence of str or int
+
+        rows : ndarray of int of shape (n_rows,)
+            Positions among these rows. The log has positions in the source.
+        """
         purchase = Purchase(list(columns), self._in_source(rows))
         self.acquisition_log_.append(purchase)
 
@@ -211,14 +237,24 @@ class LazyFeatures:
 
 
 def _check_n_samples(source, n_samples):
-    """Return the number of rows of a mapping.
+    """Return the number of rows of a mapping, or raise an error if it is not clear.
 
-    It is None if the mapping has no array and `n_samples` is None.
+    Parameters
+    ----------
+    source : mapping from column to array-like or callable
+
+    n_samples : int or None
+        The number that the user gave.
+
+    Returns
+    -------
+    int or None
+        None if the mapping has no array and `n_samples` is None.
     """
     lengths = set()
     for name, column in source.items():
         if callable(column):
-            continue
+            continue  # it has no length
         if np.ndim(column) == 0:
             raise ValueError(
                 "source must have an array of shape (n_samples,) or a callable for "
@@ -236,7 +272,21 @@ def _check_n_samples(source, n_samples):
 
 
 def _ask_mapping(source, columns, rows):
-    """Return the cells of each column of a mapping, as a list of arrays."""
+    """Return the cells of each column of a mapping, as a list of arrays.
+
+    Parameters
+    ----------
+    source : mapping from column to array-like or callable
+
+    columns : list of str or int
+
+    rows : ndarray of int of shape (n_rows,)
+        Positions in the source.
+
+    Returns
+    -------
+    list of array-like of shape (n_rows,)
+    """
     missing = [column for column in columns if column not in source]
     if missing:
         raise ValueError(f"The feature source has no entry for {missing!r}.")
@@ -264,11 +314,27 @@ def _columns_of_table(table, columns, *, n_rows):
 
     A frame is read by name. If positions were requested and they are not names of the
     frame, it is read in order, as an array is.
+
+    Parameters
+    ----------
+    table : data frame or array-like of shape (n_rows, n_columns)
+
+    columns : list of str or int
+        The requested columns.
+
+    n_rows : int
+        Number of requested rows.
+
+    Returns
+    -------
+    list of array-like of shape (n_rows,)
     """
     if is_frame(table):
         arrays = _columns_of_frame(table, columns)
         shape = len(table), len(arrays)
     else:
+        # Cells of a list stay as they are: NumPy would turn numbers next to texts into
+        # texts.
         dtype = None if hasattr(table, "dtype") else object
         table = np.asanyarray(table, dtype=dtype)
         arrays = table.T
@@ -283,19 +349,31 @@ def _columns_of_table(table, columns, *, n_rows):
 
 
 def _columns_of_frame(frame, columns):
-    """Return the requested columns of a frame, by name or (positions) in order."""
+    """Return the requested columns of a frame, by name, or by position in order.
+
+    Parameters
+    ----------
+    frame : data frame
+
+    columns : list of str or int
+
+    Returns
+    -------
+    list of series
+    """
     names = column_keys(frame)
     missing = [column for column in columns if column not in names]
     if missing and any(isinstance(column, str) for column in columns):
         raise ValueError(f"The feature source returned no column {missing!r}.")
     if not missing:
         names = columns
+    # Else positions were requested, and all columns of the frame are returned in order.
     frame_names, frame_columns = names_and_columns(frame)
     by_name = dict(zip(frame_names, frame_columns))
     return [by_name[name] for name in names]
 
 
-# Rows from single cells ---------------------------------------------------------------
+# Rows in the form of `fit`, made from single cells ------------------------------------
 
 
 class RawRows(NamedTuple):
@@ -323,7 +401,16 @@ class RawRows(NamedTuple):
 
     @classmethod
     def of(cls, X):
-        """Return the form of the rows of `fit`."""
+        """Return the form of training rows: names, library, dtypes and filling cells.
+
+        Parameters
+        ----------
+        X : data frame or array-like of shape (n_rows, n_columns)
+
+        Returns
+        -------
+        RawRows
+        """
         names, columns = names_and_columns(X)
         library = None
         if names is None:
@@ -338,7 +425,7 @@ class RawRows(NamedTuple):
         )
 
     def rows(self, cells, n_rows):
-        """Return rows in the form of `fit`.
+        """Make rows in the form of `fit` from the cells of some columns.
 
         Parameters
         ----------
@@ -353,6 +440,7 @@ class RawRows(NamedTuple):
         array or data frame of shape (n_rows, n_columns)
         """
         columns = []
+        # Models read a row as a whole, also if they use some of its columns only.
         for position, filler in enumerate(self.filler):
             if position in cells:
                 columns.append(cells[position])
@@ -363,7 +451,10 @@ class RawRows(NamedTuple):
         return self._make_frame(columns)
 
     def _make_frame(self, columns):
-        """Return columns as a frame of the library of `fit`."""
+        """Return columns as a frame of the library of `fit`.
+
+        `columns` is a list of array-like of shape (n_rows,), one for each column.
+        """
         library = import_module(self.library)
         make_column = _column_maker(self.library)
         frame_columns = {}
@@ -375,8 +466,19 @@ class RawRows(NamedTuple):
         return library.DataFrame(frame_columns)
 
     def _make_array(self, columns):
-        """Return columns as an array of the dtype of `fit`, or of floats with NaN."""
-        # A column of integers may have missing cells now: floats can be NaN.
+        """Return columns as an array of the dtype of `fit`, or of floats with NaN.
+
+        Parameters
+        ----------
+        columns : list of array-like of shape (n_rows,)
+            One for each column of `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_columns)
+        """
+        # A column of integers may have missing cells now, and only floats can be NaN.
+        # The smallest float leaves the dtype of floats and objects as it is.
         dtype = np.result_type(self.dtypes[0], np.float16)
         if dtype.kind == "f" and any(numbers_of(column) is None for column in columns):
             raise ValueError("X held numbers in fit, and now something else.")
@@ -385,7 +487,19 @@ class RawRows(NamedTuple):
 
 
 def _check_kind(name, column, dtype):
-    """Raise an error if a column of dates or numbers in `fit` has other cells now."""
+    """Raise an error if a column of dates or numbers in `fit` has other cells now.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column.
+
+    column : array-like of shape (n_rows,)
+        Its cells now.
+
+    dtype : dtype
+        Its type in `fit`.
+    """
     if kind_of_type(dtype) == DATE and dates_of(column) is None:
         raise ValueError(f"Column {name!r} held dates in fit, and now something else.")
     if _is_numeric(dtype) and numbers_of(column) is None:
@@ -409,13 +523,17 @@ def _first_present_cell(column):
 def _is_numeric(dtype):
     """Return True for the dtype of a column of numbers in any library."""
     if hasattr(dtype, "is_numeric"):
-        return dtype.is_numeric()
+        return dtype.is_numeric()  # polars
+    # Names of numeric dtypes begin alike in numpy, pandas and Arrow.
     name = str(dtype).lower().removeprefix("sparse[")
     return re.match(r"u?int\d|float|double|halffloat|bool|decimal", name) is not None
 
 
 def _column_maker(library_name):
-    """Return the function that makes a column of a frame of a library."""
+    """Return the function that makes a column of a frame of a library.
+
+    It is called with the library, the cells of the column, and its dtype in `fit`.
+    """
     if library_name == "pandas":
         return _pandas_column
     if library_name == "pyarrow":
@@ -424,15 +542,28 @@ def _column_maker(library_name):
 
 
 def _pandas_column(pandas, cells, dtype):
-    """Return cells as a series of a dtype.
+    """Return cells as a pandas series of the dtype of `fit`.
 
     A column of whole numbers in `fit` becomes one of floats if some cells are missing
     or fractions now.
+
+    Parameters
+    ----------
+    pandas : module
+
+    cells : array-like of shape (n_rows,)
+
+    dtype : dtype
+        Type of the column in `fit`.
+
+    Returns
+    -------
+    pandas.Series
     """
     cells_dtype = getattr(cells, "dtype", None)
-    # numpy's kind of dates.
+    # M is numpy's kind of dates.
     if getattr(cells_dtype, "kind", "") == "M":
-        # Without the labels of a series, by which columns would be put side by side.
+        # An array has no labels, by which a frame would put columns side by side.
         return pandas.Series(np.asarray(cells)).astype(dtype)
     if isinstance(dtype, pandas.CategoricalDtype):
         # By value, as `ColumnReader` finds categories. A cell of no category is
@@ -444,6 +575,7 @@ def _pandas_column(pandas, cells, dtype):
     cells = cells_of(cells)
     is_missing = [cell is None for cell in cells]
     cells[is_missing] = np.nan
+    # Kinds of dtypes: whole numbers with and without sign, and booleans.
     holds_whole_numbers = isinstance(dtype, np.dtype) and dtype.kind in "iub"
     if holds_whole_numbers and not _are_whole(cells):
         dtype = np.dtype(np.float64)
@@ -451,7 +583,11 @@ def _pandas_column(pandas, cells, dtype):
 
 
 def _arrow_column(pyarrow, cells, dtype):
-    """Return cells as an array of an Arrow type; fractions make floats of integers."""
+    """Return cells as an Arrow array of the type of `fit`.
+
+    A type of whole numbers becomes one of floats if some cells are fractions. The
+    parameters are those of :func:`_pandas_column`.
+    """
     cells = cells_of(cells)
     if pyarrow.types.is_dictionary(dtype) and "string" in str(dtype.value_type):
         cells = texts_of(cells)
@@ -461,7 +597,11 @@ def _arrow_column(pyarrow, cells, dtype):
 
 
 def _polars_column(polars, cells, dtype):
-    """Return cells as a series of polars; fractions make floats of integers."""
+    """Return cells as a polars series of the dtype of `fit`.
+
+    A type of whole numbers becomes one of floats if some cells are fractions. The
+    parameters are those of :func:`_pandas_column`.
+    """
     if kind_of_type(dtype) == CATEGORY:
         cells = texts_of(cells)
     else:
@@ -472,5 +612,9 @@ def _polars_column(polars, cells, dtype):
 
 
 def _are_whole(cells):
-    """Return True if all numbers are whole and none is NaN; None does not count."""
+    """Return True if all numbers are whole and none is NaN.
+
+    None, a missing cell, is left out: Arrow and polars have whole numbers that are
+    missing.
+    """
     return all(float(cell).is_integer() for cell in cells if cell is not None)

@@ -20,12 +20,14 @@ from skroute.utils._validation import refuse_source
 # apart. Their cells are transformed once for each group.
 _MAX_VERIFIED_ROWS = 20_000
 
-# Group of an output that no cell changes.
+# In place of the group of an output: no cell changes the output.
 _NO_GROUP = -1
 
-# Relative and absolute difference up to which a number is the same: transformers may
-# sum in another order.
+# Relative difference up to which two outputs are the same: transformers may sum in
+# another order.
 _SAME_RTOL = 1e-9
+
+# The same as an absolute difference, for outputs near 0.
 _SAME_ATOL = 1e-12
 
 
@@ -153,7 +155,8 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
             return super().fit(X, y, **params)
         finally:
             if self._raw_groups is not None:
-                # `_fit` has named them for the fit of the last step.
+                # `_fit` has set the raw columns for the fit of the last step only.
+                # None: its own columns again.
                 self._final_estimator._name_groups_by(None)
 
     def _fit(self, X, y=None, *args, **kwargs):
@@ -161,6 +164,11 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
 
         Overrides a method of scikit-learn's Pipeline, which calls it before it fits the
         last step.
+
+        Returns
+        -------
+        array-like
+            The rows for the last step.
         """
         Xt = super()._fit(X, y, *args, **kwargs)
         last = self._final_estimator
@@ -180,7 +188,17 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         return [step for step in steps if step not in (None, "passthrough")]
 
     def _find_raw_groups(self, X):
-        """Return the groups behind the outputs; refuse transformers that mix groups."""
+        """Return the groups of raw columns behind outputs, or refuse mixed groups.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe} of shape (n_rows, n_raw_columns)
+            Training rows, before the transformers.
+
+        Returns
+        -------
+        RawGroups
+        """
         last = self._final_estimator
         raw = RawRows.of(X)
         group_names, group_of_raw = last._read_groups(raw.names)
@@ -197,7 +215,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
             )
         return RawGroups(raw, group_of_raw, outputs.group_of)
 
-    # The cost protocol ----------------------------------------------------------------
+    # Calls of the cost protocol -------------------------------------------------------
 
     def decision_estimator(self):
         """Return the last step.
@@ -209,7 +227,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         return self._final_estimator
 
     def _is_late(self, X):
-        """Return True if features of the rows are bought when they are needed."""
+        """Return True if rows are lazy: features are bought when they are needed."""
         buys = isinstance(self._final_estimator, FeatureGroupsMixin)
         return buys and (isinstance(X, LazyFeatures) or is_mapping(X))
 
@@ -237,9 +255,19 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         return X
 
     def _transform_late(self, lazy):
-        """Return lazy features that are transformed when they are read."""
+        """Return lazy features that are transformed when they are read.
+
+        Parameters
+        ----------
+        lazy : LazyFeatures
+            Raw features.
+
+        Returns
+        -------
+        LazyFeatures
+        """
         if self._raw_groups is None:
-            return lazy
+            return lazy  # all transformers are skipped
         source = TransformedSource(
             lazy=lazy,
             raw_groups=self._raw_groups,
@@ -343,7 +371,19 @@ class TransformedSource:
         self.output_names = output_names
 
     def __call__(self, columns, rows):
-        """Return some outputs of some rows, shape (n_rows, len(columns))."""
+        """Return some outputs of the transformers for some rows.
+
+        Parameters
+        ----------
+        columns : list
+            Names of the outputs.
+
+        rows : ndarray of int of shape (n_rows,)
+
+        Returns
+        -------
+        ndarray of shape (n_rows, len(columns))
+        """
         raw = self.raw_groups.raw
         outputs = [self.output_names.index(column) for column in columns]
         groups = self.raw_groups.group_of_output[outputs]
@@ -363,11 +403,11 @@ def to_dense(table):
 
 
 def to_array(table):
-    """Return the output of a transformer as an array."""
+    """Return the output of a transformer as an array, (n_rows, n_outputs)."""
     return np.asarray(to_dense(table))
 
 
-# Groups of outputs --------------------------------------------------------------------
+# Groups of raw columns behind the outputs of transformers -----------------------------
 
 
 class OutputGroups(NamedTuple):
@@ -412,7 +452,7 @@ def find_groups(transform, raw, X, group_of_raw):
     """
     probe = _GroupProbe(transform, raw, as_rows(X)[:_MAX_VERIFIED_ROWS], group_of_raw)
     groups = np.arange(int(group_of_raw.max()) + 1)
-    # (n_groups, n_outputs)
+    # True if a group reproduces an output alone. (n_groups, n_outputs)
     reproduces = np.array([probe.reproduced_by([group]) for group in groups])
     is_mixed_output = ~reproduces.any(axis=0)
     mixed = []
@@ -422,7 +462,7 @@ def find_groups(transform, raw, X, group_of_raw):
             without_group = probe.reproduced_by(groups[groups != group])
             if not without_group[is_mixed_output].all():
                 mixed.append(group)
-    group_of = reproduces.argmax(axis=0)
+    group_of = reproduces.argmax(axis=0)  # the first that reproduces the output
     is_constant = reproduces.sum(axis=0) > 1
     if is_constant.any():
         changed_by = probe.group_that_changes()
@@ -435,7 +475,19 @@ def find_groups(transform, raw, X, group_of_raw):
 class _GroupProbe:
     """Transformation of rows that have the cells of some groups only.
 
-    Parameters are those of :func:`find_groups`.
+    Parameters
+    ----------
+    transform : callable
+        Transforms rows of all raw columns.
+
+    raw : RawRows
+        Makes rows from the cells of some raw columns.
+
+    X : {array-like, dataframe} of shape (n_rows, n_raw_columns)
+        Training rows.
+
+    group_of_raw : ndarray of int of shape (n_raw_columns,)
+        Group of each raw column.
     """
 
     def __init__(self, transform, raw, X, group_of_raw):
@@ -448,7 +500,16 @@ class _GroupProbe:
         self.outputs = to_array(transform(X))
 
     def reproduced_by(self, groups):
-        """Return True for outputs that the columns of some groups alone reproduce."""
+        """Return True for outputs that the columns of some groups alone reproduce.
+
+        Parameters
+        ----------
+        groups : sequence of int
+
+        Returns
+        -------
+        ndarray of bool of shape (n_outputs,)
+        """
         cells = {}
         for column in np.flatnonzero(np.isin(self.group_of_raw, groups)):
             cells[column] = self.columns[column]
@@ -458,7 +519,12 @@ class _GroupProbe:
         """Return the first group whose cells change each output, or `_NO_GROUP`.
 
         The cells are changed to other ones, then to missing ones.
+
+        Returns
+        -------
+        ndarray of int of shape (n_outputs,)
         """
+        # One row, in which each column has its filler.
         unchanged = self._transform_cells({}, n_rows=1)
         n_outputs = unchanged.shape[1]
         changed_by = np.full(n_outputs, _NO_GROUP)
@@ -478,24 +544,50 @@ class _GroupProbe:
         return changed_by
 
     def _transform_cells(self, cells, n_rows):
-        """Transform rows of some columns; the others have one cell in all rows."""
+        """Transform rows with the cells of some columns; other columns are constant.
+
+        Parameters
+        ----------
+        cells : dict from int to array-like of shape (n_rows,)
+            Cells of some raw columns, by the position of the column.
+
+        n_rows : int
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_outputs)
+        """
         return to_array(self.transform(self.raw.rows(cells, n_rows)))
 
 
 def _other_cell(cell):
-    """Return another number than a cell; a text and a missing cell stay as they are."""
+    """Return another number than a cell.
+
+    A text and a missing cell (None) stay as they are.
+    """
     if cell is None or isinstance(cell, str):
         return cell
+    # Another number for any cell but -1.
     return 2 * cell + 1
 
 
 def _missing_cell(cell):
-    """Return a missing cell."""
+    """Return a missing cell, which is None."""
     return None
 
 
 def _same_columns(first, second):
-    """Return True for columns of two tables that are the same up to rounding."""
+    """Return True for columns of two tables that are the same up to rounding.
+
+    Parameters
+    ----------
+    first, second : ndarray of shape (n_rows, n_columns)
+
+    Returns
+    -------
+    ndarray of bool of shape (n_columns,)
+    """
+    # Kind O: objects, which are compared by their texts.
     if first.dtype.kind == "O" or second.dtype.kind == "O":
         to_text = np.frompyfunc(str, 1, 1)
         return (to_text(first) == to_text(second)).all(axis=0)

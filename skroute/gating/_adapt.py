@@ -57,12 +57,13 @@ __all__ = ["AdaptGatingClassifier"]
 # Index of the full model in `choices_`; the cheap model has 0.
 _FULL = 1
 
-# Standard errors by which the gain of the simplest gate must exceed 0.
+# Standard errors by which the gain of the simplest gate must exceed 0. It is tried
+# last, when a gain by luck is more likely.
 _STANDARD_ERRORS_OF_LAST_TRY = 1.0
 
 
 class HeldOutFigures(NamedTuple):
-    """Ranks and qualities of the held-out rows, for validation figures.
+    """Ranks and qualities of held-out rows, for ``validation_quality_`` and so on.
 
     Attributes
     ----------
@@ -92,7 +93,7 @@ class Validation(NamedTuple):
 
 
 class _PlanState(NamedTuple):
-    """Results of deciding that answering reads.
+    """Results of the decisions about rows, which the answers to the rows need.
 
     Attributes
     ----------
@@ -100,7 +101,7 @@ class _PlanState(NamedTuple):
         Features that were bought, and that answers will need.
 
     cheap_scores : ndarray of shape (n_rows, n_outputs) or None
-        Scores of f1, if the gate reads them.
+        Scores of the cheap model. None if the gate does not read them.
     """
 
     ledger: FeatureLedger
@@ -337,7 +338,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         self.policy = policy
         self.n_jobs = n_jobs
 
-    # Fit ------------------------------------------------------------------------------
+    # Fit: the full model, then the cheap model and the gate ---------------------------
 
     def fit(self, X, y, sample_weight=None, **params):
         """Fit the full model, then the cheap model and the gate.
@@ -371,7 +372,16 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return super().fit(X, y, sample_weight=sample_weight, **params)
 
     def _fit(self, X, y, *, task, sample_weight=None, **params):
-        """Fit the full model, then the pair; set the gate's level and the costs."""
+        """Fit the full model, then the cheap model and the gate; set level and costs.
+
+        Parameters
+        ----------
+        X, y, sample_weight, params
+            As in :meth:`fit`.
+
+        task : FitTask
+            Reports the steps to callbacks.
+        """
         with task.step("fit full"):
             rows, is_held_out = self._learn_from_full_model(X, y, sample_weight, params)
         pair = self._fit_pair(rows, is_held_out, lambda: task.step("alternate"))
@@ -379,6 +389,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         self._set_costs()
         budget = self._effective_budget(None)
         self._check_feasible(budget)
+        # No warning with p_full=0, by which the user asks for no gate.
         gate_sends_none = self.p_full > 0 and not self._sends_rows()
         if gate_sends_none and np.isfinite(budget):
             self._warn_of_unspent_budget(budget)
@@ -387,6 +398,14 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
     def _learn_from_full_model(self, X, y, sample_weight, params):
         """Check the input, fit the full model, and note how good it is on each row.
 
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in :meth:`fit`.
+
+        params : dict
+            Metadata for the full model's `fit` and for the splitter.
+
         Returns
         -------
         rows : Rows
@@ -394,7 +413,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             full model.
 
         is_held_out : ndarray of shape (n_rows,), dtype=bool
-            Rows that the pair is not fitted on.
+            Rows that the cheap model and the gate are not fitted on.
         """
         X, y = indexable(as_rows(X), on_host(y))
         checked = self._checked(X, y, sample_weight)
@@ -414,6 +433,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         is_held_out = hold_out(splits, checked.encoded, weight)
         if self.full_features is not None:
             X = _safe_indexing(X, self._full_features, axis=1)
+        # Out-of-sample probabilities of the full model. (n_rows, n_classes)
         p0 = self._fit_full_model(X, y, splits=splits, fit_params=fit_params)
         p0_of_true_class = p0[np.arange(len(y)), checked.encoded]
         rows = Rows(
@@ -430,12 +450,29 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
     def _fit_full_model(self, X, y, *, splits, fit_params):
         """Fit the full model; return its out-of-sample probabilities.
 
-        `X` has the columns that it reads. The result has shape (n_rows, n_classes).
+        Parameters
+        ----------
+        X : {array-like, data frame} of n_rows rows
+            With the columns that the full model reads.
+
+        y : ndarray of shape (n_rows,)
+            Labels.
+
+        splits : list of (train, test)
+            Positions of the training and the test rows of each fold.
+
+        fit_params : dict
+            Parameters of the full model's `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_classes)
+            Columns in the order of ``classes_``.
         """
         self.estimator_ = fit_full(self.estimator, X, y, fit_params)
         full_classes = self.estimator_.classes_
         if not np.array_equal(np.sort(full_classes), self.classes_):
-            # The estimator is frozen.
+            # Only a frozen estimator, which is not fitted here, has other classes.
             raise ValueError(
                 f"estimator must know the classes {self.classes_!r} of y, but its "
                 f"classes_ are {full_classes!r}."
@@ -451,7 +488,12 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         )
 
     def _check_model_costs(self):
-        """Return the costs of evaluating the gate, the cheap and the full model."""
+        """Return the costs of evaluating the gate, the cheap and the full model.
+
+        Returns
+        -------
+        ndarray of shape (3,)
+        """
         names = ["gate", "cheap", "full"]
         costs = self.model_costs
         if costs is None:
@@ -470,13 +512,30 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return np.unique(positions)
 
     def _inner_params(self, sample_weight, checked_weight, params):
-        """Return the parameters for the full model's `fit` and for the splitter."""
+        """Return the parameters for the full model's `fit` and for the splitter.
+
+        Parameters
+        ----------
+        sample_weight : array-like, or None
+            As the user gave it. Without weights the full model gets none.
+
+        checked_weight : ndarray of shape (n_rows,)
+            The same after validation.
+
+        params : dict
+            Metadata of :meth:`fit`.
+
+        Returns
+        -------
+        fit_params, split_params : dict
+        """
         weight_param = {}
         if sample_weight is not None:
             weight_param = {"sample_weight": checked_weight}
         if routing_enabled():
             routed = self._route_metadata(weight_param | params)
             return routed["estimator"]["fit"], routed["splitter"]["split"]
+        # Without metadata routing, it raises an error for any parameter.
         self._route_metadata(params)
         is_frozen = isinstance(self.estimator, FrozenEstimator)
         if weight_param and not is_frozen and not may_take_weights(self.estimator):
@@ -489,11 +548,26 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
 
     @property
     def _gate_kind(self):
-        """The parameter `gate`, or its default: the kind of f1 and g."""
+        """The parameter `gate`, or its default: the kind of cheap model and gate."""
         return BoostedGate() if self.gate is None else self.gate
 
     def _fit_pair(self, rows, is_held_out, progress):
-        """Fit the cheap model and the gate; return the pair before its level is set."""
+        """Fit the cheap model and the gate, and return them as a pair without a level.
+
+        Parameters
+        ----------
+        rows : Rows
+
+        is_held_out : ndarray of bool of shape (n_rows,)
+            Rows that choose the number of rounds, and on which nothing is fitted.
+
+        progress : callable
+            ``progress()`` returns a context manager. Each alternation runs in one.
+
+        Returns
+        -------
+        Pair
+        """
         problem = Problem(
             n_classes=len(self.classes_),
             p_full=self.p_full,
@@ -501,6 +575,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             group_of=self.group_of_,
             group_costs=self.group_costs_,
         )
+        # Without a gate there is no level to set, and no row is held out.
         learned_rows = rows
         if self.p_full > 0:
             learned_rows = rows.of(~is_held_out)
@@ -518,10 +593,19 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return fitted.pair
 
     def _set_gate(self, pair, rows, is_held_out):
-        """Set the pair, the level of its gate and its ranks, by the held-out rows.
+        """Set the fitted pair, and the gate level above which it sends rows.
 
         If no level of the gate gains, the pair with the simpler gate is tried. If none
         gains, no row is ever sent to the full model.
+
+        Parameters
+        ----------
+        pair : Pair
+            The fitted cheap model and gate.
+
+        rows : Rows
+
+        is_held_out : ndarray of bool of shape (n_rows,)
         """
         self.pair_ = pair
         # The gate scores of the pair above which rows are sent.
@@ -547,9 +631,11 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             full_quality=held_out.full_quality,
             weight=held_out.weight,
         )
+        # None: no simpler gate is left.
         while pair is not None:
             scores = self._held_out_scores(pair, rows, is_held_out, cheap_quality)
             level = scores.level()
+            # An infinite level sends no row, because no level gains.
             if level < np.inf:
                 self.pair_ = pair
                 self._level = level
@@ -562,7 +648,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             pair = pair.simpler
 
     def _held_out_scores(self, pair, rows, is_held_out, cheap_quality):
-        """Return the gate scores of a pair on held-out rows, to find the level by.
+        """Return gate scores of held-out rows, by which the level of the gate is set.
 
         Parameters
         ----------
@@ -574,13 +660,13 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         is_held_out : ndarray of shape (n_rows,), dtype=bool
 
         cheap_quality : ndarray of shape (n_held_out,)
-            Quality of f1's answers on the held-out rows.
+            Quality of the cheap model's answers on the held-out rows.
 
         Returns
         -------
         HeldOutScores
         """
-        gate = pair.scores(rows.values).gate
+        gate = pair.scores(rows.values).gate  # (n_rows,)
         held_out = rows.of(is_held_out)
         # The simplest gate is the last try: its gain must be more than luck.
         is_last_try = pair.simpler is None
@@ -596,23 +682,29 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         )
 
     def _sends_rows(self):
-        """Return True if some rows are sent to the full model, which needs the gate."""
+        """Return True if the gate may send rows to the full model."""
         return self._ranks is not None
 
     def _set_costs(self):
-        """Set the features of each model, and the cost of a row by its choice."""
+        """Set features and costs of each choice: `features_used_`, `cost_table_`.
+
+        These are the features that each model reads, and the cost of a row up to the
+        gate's decision, if the cheap model answers it, and if the full model does.
+        """
         pair = self.pair_
         gate_cost, cheap_cost, full_cost = self.model_costs_
         gate_features = pair.gate_features
         if not self._sends_rows():
             # The gate is not evaluated.
             gate_cost = 0.0
-            gate_features = gate_features[:0]
+            gate_features = gate_features[:0]  # empty
         self.features_used_ = {
             "gate": gate_features,
             "cheap": pair.cheap_features,
             "full": self._full_features,
         }
+        # Cost of evaluating models before the decision. A gate that reads the scores of
+        # the cheap model needs it on every row.
         decision_cost = gate_cost
         if pair.reads_cheap:
             decision_cost = gate_cost + cheap_cost
@@ -638,12 +730,18 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             "the cheap model cheaper; a better estimator would be asked."
         )
 
-    # Held-out rows --------------------------------------------------------------------
+    # Quality and cost of the held-out rows --------------------------------------------
 
     def _validate(self):
-        """Return the quality and cost of the held-out rows at the budget."""
+        """Return the mean quality and cost of the held-out rows at the budget.
+
+        Returns
+        -------
+        Validation
+        """
         held_out = self._held_out
         if held_out is None:
+            # `fit` held no rows out.
             raise AttributeError(
                 f"{type(self).__name__} holds no rows out where p_full=0, and has no "
                 "validation figures. Use cross_val_score."
@@ -679,7 +777,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         """Standard error of `validation_cost_` as an estimate for new rows."""
         return self._validate().cost_se
 
-    # Predict --------------------------------------------------------------------------
+    # Decisions and answers for new rows -----------------------------------------------
 
     def _smallest_budget(self):
         # `p_full` limits the rows that the full model answers, also if it is the
@@ -693,12 +791,25 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         )
 
     def _plan(self, X, call):
-        """Decide which rows go to the full model, and plan the features of answers."""
+        """Decide which rows go to the full model, and plan the features of answers.
+
+        Parameters
+        ----------
+        X : {array-like, data frame, LazyFeatures} of n_rows rows
+
+        call : record of the call
+            Its `budget` is the mean cost per row.
+
+        Returns
+        -------
+        Plan
+            Its state is a :class:`_PlanState`.
+        """
         self._check_feasible(call.budget)
         pair = self.pair_
         ledger = self._ledger(X)
         rows = np.arange(num_samples(X))
-        cheap_scores = None
+        cheap_scores = None  # the gate does not read them
         is_sent = np.zeros(len(rows), dtype=bool)
         if self._sends_rows():
             ledger.plan(rows, pair.gate_features)
@@ -708,7 +819,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
                 "scores", lambda: pair.scores(values)
             )
             cheap_scores = scores.cheap
-            gate = scores.gate - self._level
+            gate = scores.gate - self._level  # above 0: the row may be sent
             values_read = values[:, pair.gate_features]
             is_sent = self._choose_sent(gate, values_read, call.budget)
         ledger.plan(rows[~is_sent], pair.cheap_features)
@@ -721,7 +832,13 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         )
 
     def _evaluation_cost(self, is_sent):
-        """Return the cost of evaluating the models on each row."""
+        """Return the cost of evaluating gate and models for each row, shape (n_rows,).
+
+        Parameters
+        ----------
+        is_sent : ndarray of bool of shape (n_rows,)
+            True for rows that the full model answers.
+        """
         gate_cost, cheap_cost, full_cost = self.model_costs_
         if not self._sends_rows():
             # The gate is not evaluated.
@@ -732,7 +849,18 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return gate_cost + np.where(is_sent, sent_cost, cheap_cost)
 
     def _affordable_share(self, budget):
-        """Return the share of rows that a budget sends; infinite if it pays for all."""
+        """Return the share of rows that a budget sends to the full model.
+
+        Parameters
+        ----------
+        budget : float
+            Mean cost per row.
+
+        Returns
+        -------
+        float
+            Infinite if the budget pays for all rows.
+        """
         cheap = self.cost_table_["cheap"]
         full = self.cost_table_["full"]
         if full <= cheap or budget >= full * (1 - ROUNDING):
@@ -740,7 +868,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return max((budget - cheap) / (full - cheap), 0.0)
 
     def _choose_sent(self, gate, values_read, budget):
-        """Return True for the rows of highest gate that the budget sends.
+        """Return True for the rows of highest gate score that the budget pays to send.
 
         Parameters
         ----------
@@ -752,16 +880,23 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             tied ones.
 
         budget : float
+            Mean cost per row.
+
+        Returns
+        -------
+        ndarray of bool of shape (n_rows,)
         """
         is_sent = gate > 0
         share = self._affordable_share(budget)
         if share >= 1:
+            # The budget pays for all rows that the gate sends.
             return is_sent
         if self.policy == "batch":
             n_affordable = int(share * len(gate) * (1 + ROUNDING))
             falling = np.argsort(-gate, kind="stable")
             is_sent[falling[n_affordable:]] = False
             return is_sent
+        # The rank of a row is the smallest share of sent rows that includes it.
         ranks = self._ranks.draw(gate, feature_keys(values_read))
         return is_sent & (ranks < share * (1 + ROUNDING))
 
@@ -771,7 +906,22 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
     def _answer_rows(self, plan, response, choice, rows):
         """Return the answers of one choice for the rows that it gets.
 
-        `response` is the method of the caller: "predict" or "predict_proba".
+        Parameters
+        ----------
+        plan : Plan
+
+        response : {"predict", "predict_proba"}
+            The method that was called.
+
+        choice : int
+            Index in ``choices_``.
+
+        rows : ndarray of int
+            Positions of the rows.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,) or (n_rows, n_classes)
         """
         if choice == _FULL:
             return self._full_answers(plan, response, rows)
@@ -780,12 +930,27 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             values = plan.state.ledger.take(rows, self.pair_.cheap_features)
             scores = self.pair_.cheap_scores(values)
         else:
-            # The gate has read them.
+            # The gate has read the scores of the cheap model.
             scores = cheap_scores[rows]
         return self._answers_of(np.exp(log_probabilities(scores)), response)
 
     def _full_answers(self, plan, response, rows):
-        """Return the answers of the full model; a sweep has them in its cache."""
+        """Return the answers of the full model; a sweep has them in its cache.
+
+        Parameters
+        ----------
+        plan : Plan
+
+        response : {"predict", "predict_proba"}
+
+        rows : ndarray of int
+            Positions of the rows.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,) or (n_rows, n_classes)
+            Probabilities have the columns of ``classes_``.
+        """
         answers = cache_of(self).get_or_compute_rows(
             ("full", response),
             rows,
@@ -797,7 +962,23 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return align_by_class(answers, self.estimator_.classes_, self.classes_)
 
     def _ask_full(self, plan, response, rows):
-        """Call the full model; check that probabilities have the sum 1."""
+        """Call a method of the full model; check that probabilities have the sum 1.
+
+        Parameters
+        ----------
+        plan : Plan
+
+        response : {"predict", "predict_proba"}
+            Name of the method.
+
+        rows : ndarray of int
+            Positions of the rows.
+
+        Returns
+        -------
+        array-like of shape (n_rows,) or (n_rows, n_classes)
+            Probabilities have the columns of the full model.
+        """
         X = self._input(plan.state.ledger, rows, self._full_features, plan.X)
         with note_failure("full", len(rows), response):
             answers = getattr(self.estimator_, response)(X)

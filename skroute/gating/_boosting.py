@@ -44,7 +44,7 @@ __all__ = ["BoostedGate"]
 
 # Gradients and Hessians are rounded to multiples of this. Their sums in double
 # precision are then exact, so that ties of splits do not depend on the order of the
-# rows.
+# rows. Gradients are at most 1, so this is about a millionth of the largest one.
 _RESOLUTION = 2.0**-20
 
 # Number of rows from which LightGBM gets several threads. On a busy machine the threads
@@ -59,7 +59,8 @@ _LIGHTGBM_ZERO = 1e-35
 # rounds.
 _N_HELD_OUT_STEPS = 3
 
-# Bounds the log-odds of the constant model where a class has no weight.
+# Smallest share of a class in the constant model. Its logarithm is then finite for a
+# class without weight.
 _MIN_CLASS_SHARE = 1e-6
 
 # Parameters with which LightGBM grows the same trees from the same rows, without
@@ -78,24 +79,32 @@ _IMPORTING_PROCESS = os.getpid()
 def _needs_one_thread(n_rows):
     """Return True if LightGBM must use one thread: for few rows, and in a forked child.
 
-    A forked child has none of OpenMP's threads, and OpenMP would wait for them for
-    ever.
+    A forked child process has none of OpenMP's threads. OpenMP would wait for them for
+    ever. The process is forked if its id is not that of the import.
     """
     return n_rows < _MIN_ROWS_FOR_THREADS or os.getpid() != _IMPORTING_PROCESS
 
 
 def threads_for(n_rows, n_jobs):
-    """Return the number of threads that LightGBM uses for this number of rows."""
+    """Return the number of threads that LightGBM uses for this number of rows.
+
+    Parameters
+    ----------
+    n_rows : int
+
+    n_jobs : int or None
+        As in joblib: None means one, -1 all processors.
+    """
     if _needs_one_thread(n_rows):
         return 1
     return effective_n_jobs(n_jobs)
 
 
 def cloned(estimator, n_rows):
-    """Return a clone of an estimator; that of LightGBM has one thread for few rows.
+    """Return a clone of an estimator. A clone from LightGBM may get one thread.
 
-    LightGBM's own default (`n_jobs` is None) are all cores. An `n_jobs` that the user
-    has set stays as it is.
+    It gets one thread for few rows and in a forked process. LightGBM's own default
+    (`n_jobs` is None) is all cores. An `n_jobs` that the user has set stays as it is.
     """
     model = clone(estimator)
     is_lightgbm = type(model).__module__.startswith("lightgbm.")
@@ -104,7 +113,7 @@ def cloned(estimator, n_rows):
     return model
 
 
-# The fitted pair ----------------------------------------------------------------------
+# The fitted cheap model and gate ------------------------------------------------------
 
 
 @dataclass
@@ -114,14 +123,14 @@ class BoostedPair(Pair):
     Attributes
     ----------
     forest : Forest
-        One output for each of f1, and a last one for the gate's trees; without a gate
-        (p_full is 0) those of f1 alone.
+        The outputs of the cheap model, and a last one for the gate's trees. Without a
+        gate (p_full is 0) the outputs of the cheap model alone.
 
     base : ndarray of shape (n_outputs,)
-        Scores of f1 before the first tree.
+        Scores of the cheap model before the first tree.
 
     doubt_coef : ndarray of shape (2,)
-        ``(a, b)``.
+        The coefficients ``(a, b)`` of the gate.
 
     gate_has_trees : bool
         False if the gate is ``a * doubt(f1(x)) + b`` alone.
@@ -135,57 +144,80 @@ class BoostedPair(Pair):
     reads_cheap = True
 
     def __post_init__(self):
+        """Set the columns that the cheap model and the gate read."""
         n_cheap = len(self.base)
         n_outputs = self.forest.n_outputs
         self.cheap_features = self.forest.features_of(range(n_cheap))
         if n_outputs == n_cheap:
-            # There is no gate.
+            # There is no gate, which thus reads nothing.
             gate_outputs = range(0)
         elif self.gate_has_trees:
-            # f1 for its doubt, and the gate's own trees.
+            # The outputs of f1, for its doubt, and that of the gate's own trees.
             gate_outputs = range(n_outputs)
         else:
+            # The outputs of f1, for its doubt.
             gate_outputs = range(n_cheap)
         self.gate_features = self.forest.features_of(gate_outputs)
 
     def cheap_scores(self, values):
-        """Return the scores of f1, shape (n_rows, n_outputs)."""
+        """Return the scores of the cheap model f1, shape (n_rows, n_outputs)."""
         return leaf_sums(self.forest, values, range(len(self.base))) + self.base
 
     def gate_scores(self, values, cheap_scores):
-        """Return the scores of the gate, shape (n_rows,)."""
+        """Return the scores of the gate, shape (n_rows,).
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_rows, n_columns)
+
+        cheap_scores : ndarray of shape (n_rows, n_outputs)
+            Scores of the cheap model on the same rows.
+        """
         doubts = doubt(cheap_scores)
         if not self.gate_has_trees:
             return _gate_of(doubts, self.doubt_coef)
+        # The gate's trees have the output after those of the cheap model.
         trees = leaf_sums(self.forest, values, [len(self.base)])[:, 0]
         return _gate_of(doubts, self.doubt_coef, trees)
 
     @property
     def simpler(self):
-        """Pair whose gate is the doubt alone; None for that pair itself."""
+        """Pair whose gate is the doubt alone; None if the gate is that already."""
         if not self.gate_has_trees:
             return None
         doubt_alone = np.array([1.0, 0.0])
         return replace(self, doubt_coef=doubt_alone, gate_has_trees=False)
 
     def with_rounds(self, n_rounds, doubt_coef):
-        """Return the pair of the first rounds, with these ``(a, b)`` of the gate."""
+        """Return the pair of the first boosting rounds, with new gate coefficients."""
         n_members = min(n_rounds, self.forest.n_members)
         first_rounds = self.forest.taken(range(n_members))
         return replace(self, forest=first_rounds, doubt_coef=doubt_coef)
 
 
 def _gate_of(doubts, doubt_coef, trees=0.0):
-    """Return the gate ``a * doubt + b + trees`` of each row."""
+    """Return the gate ``a * doubt + b + trees`` of each row, shape (n_rows,).
+
+    Parameters
+    ----------
+    doubts : ndarray of shape (n_rows,)
+        Doubt of the cheap model about its answer.
+
+    doubt_coef : ndarray of shape (2,)
+        ``(a, b)``.
+
+    trees : ndarray of shape (n_rows,) or float, default=0.0
+        Scores of the gate's trees. 0 for a gate without trees.
+    """
     slope, intercept = doubt_coef
     return slope * doubts + intercept + trees
 
 
-# Algorithm 2 --------------------------------------------------------------------------
+# Boosting: Algorithm 2 of the paper (Adapt-Gbrt) --------------------------------------
 
 
 class BoostedFit(NamedTuple):
-    """Result of Algorithm 2.
+    """Result of :func:`boost`: the boosted pair and its history.
 
     Attributes
     ----------
@@ -193,7 +225,7 @@ class BoostedFit(NamedTuple):
         The pair of all boosting rounds.
 
     objectives : list of float
-        (OPT) on the training rows at each q-step.
+        Objective (OPT) of the paper, on the training rows at each q-step.
 
     round_counts : list of int
         Number of rounds that were grown before each q-step. The last is that of all
@@ -208,10 +240,10 @@ class BoostedFit(NamedTuple):
 def boost(data, rows, problem, hyperparameters, *, n_threads, progress=nullcontext):
     """Alternate the q-step with rounds of boosting: Algorithm 2 (Adapt-Gbrt).
 
-    The doubt of the cheap model is a function of features that are bought already. At
-    each q-step ``a`` and ``b`` of the gate are refitted and one gate tree is grown; f1
-    grows in every round. With ``p_full=0`` there is no gate, and the algorithm is
-    GreedyMiser.
+    The gate is ``a * doubt + b + trees``. The doubt of the cheap model f1 is a function
+    of features that are bought already. At each q-step ``a`` and ``b`` of the gate are
+    refitted and one gate tree is grown. f1 grows in every round. With ``p_full=0``
+    there is no gate, and the algorithm is GreedyMiser.
 
     Parameters
     ----------
@@ -234,7 +266,7 @@ def boost(data, rows, problem, hyperparameters, *, n_threads, progress=nullconte
     BoostedFit
     """
     state = _Boosting(data, rows, problem, hyperparameters, n_threads)
-    # To an unsigned integer of numpy a negative number would be a large one.
+    # Python integers, since differences of numpy's unsigned ones are never negative.
     n_rounds = int(hyperparameters.n_estimators)
     n_alternations = min(int(hyperparameters.max_iter), n_rounds)
     # The last alternation may have fewer rounds.
@@ -252,15 +284,17 @@ def boost(data, rows, problem, hyperparameters, *, n_threads, progress=nullconte
 
 
 class _Boosting:
-    """State of Algorithm 2, and its two steps: :meth:`step_q` and :meth:`grow`.
+    """State of the boosting algorithm, and its steps :meth:`step_q` and :meth:`grow`.
 
     Attributes
     ----------
     booster : lightgbm.Booster
 
-    n_cheap, n_outputs : int
-        Outputs of f1; all outputs of the booster, of which the gate's trees have the
-        last.
+    n_cheap : int
+        Number of outputs of the cheap model f1.
+
+    n_outputs : int
+        Number of all outputs of the booster. The gate's trees have the last one.
 
     has_gate : bool
         False if p_full is 0.
@@ -270,6 +304,15 @@ class _Boosting:
 
     q : ndarray of shape (n_rows,)
         Probability with which each training row is sent to the full model.
+
+    base : ndarray of shape (n_cheap + 1,)
+        Scores before the first tree, 0 for the gate's trees.
+
+    targets : ndarray of shape (n_rows, n_cheap)
+        1 where a row has the class of an output, else 0.
+
+    curvature : float
+        Factor of the Hessian of f1.
 
     doubt_coef : ndarray of shape (2,)
         ``(a, b)`` of the gate.
@@ -309,20 +352,27 @@ class _Boosting:
         self.is_bought = np.zeros(len(self.penalties), dtype=bool)
         params = _booster_params(hyperparameters, self.n_outputs, n_threads)
         self.booster = lightgbm.Booster(params | self._penalty_params(), data)
+        # At first all rows are alike. Not above a half, so that f1 learns from them.
         even_q = min(problem.p_full, 0.5)
         self.q = np.full(len(rows.y), even_q)
-        self.doubt_coef = np.array([0.0, logit(even_q) if self.has_gate else 0.0])
+        # A gate that sends each row with probability `even_q`. Without a gate, 0 is not
+        # read.
+        first_intercept = logit(even_q) if self.has_gate else 0.0
+        self.doubt_coef = np.array([0.0, first_intercept])
         self.is_stuck = False
         self.objectives = []
         self.round_counts = []
 
     @property
     def is_finished(self):
-        """True if no later round can find a split, since no q-step follows."""
+        """True if the last round found no split and no q-step can change that."""
         return self.is_stuck and not self.has_gate
 
     def step_q(self):
-        """Take the q-step, refit ``(a, b)`` of the gate, and note the objective."""
+        """Take the q-step, refit ``(a, b)`` of the gate, and note the objective.
+
+        It changes `q` and `doubt_coef`, and appends to `objectives` and `round_counts`.
+        """
         scores = self._training_scores()
         if self.has_gate:
             gate_fit = refit_gate(
@@ -341,7 +391,7 @@ class _Boosting:
         self.round_counts.append(self.booster.current_iteration())
 
     def grow(self, n_rounds):
-        """Grow rounds of f1, the first of them with a tree of the gate.
+        """Grow rounds of the cheap model's trees, the first round with a gate tree.
 
         The rounds end early when no split pays for its features.
         """
@@ -352,15 +402,22 @@ class _Boosting:
             self._grow_round(with_gate_tree=False)
 
     def result(self):
-        """Return the pair of all rounds and its history, as a :class:`BoostedFit`."""
+        """Return the pair of all boosting rounds and its history, as a `BoostedFit`."""
         # LightGBM's reader takes -1 for all rounds.
         forest = read_lightgbm(self.booster, -1)
         pair = BoostedPair(forest, self.base[: self.n_cheap], self.doubt_coef)
         return BoostedFit(pair, self.objectives, self.round_counts)
 
     def _grow_round(self, with_gate_tree):
-        """Grow one round, then set the penalties of bought groups to zero."""
+        """Grow one round, then set the penalties of bought groups to zero.
+
+        Parameters
+        ----------
+        with_gate_tree : bool
+            Whether the round has a tree of the gate. Else the gate stays as it is.
+        """
         derivatives = partial(self._derivatives, with_gate_tree)
+        # LightGBM returns True if no tree has a split.
         self.is_stuck = self.booster.update(fobj=derivatives)
         has_groups = len(self.penalties) < len(self.problem.group_of)
         if not has_groups:
@@ -372,15 +429,27 @@ class _Boosting:
             self.booster.reset_parameter(self._penalty_params())
 
     def _derivatives(self, with_gate_tree, predictions, _data):
-        """Return the gradient and Hessian of (OPT2) in the scores, for LightGBM.
+        """Return gradient and Hessian of the loss in the scores, as LightGBM asks for.
 
-        Without a gate tree in this round, the gradient of the gate's output is 0.
+        Parameters
+        ----------
+        with_gate_tree : bool
+            If False, the gradient of the gate's output is 0, so that its tree is, too.
+
+        predictions : ndarray
+            Sums of the trees, as LightGBM gives them to an objective.
+
+        Returns
+        -------
+        gradient, hessian : ndarray of shape (n_outputs * n_rows,)
+            One output after the other.
         """
         scores = self._as_scores(predictions)
         cheap_scores = scores[:, : self.n_cheap]
-        # Probability with which f1 answers each row.
+        # Probability with which f1 answers each row. (n_rows, 1)
         cheap_share = (1 - self.q)[:, None]
-        p = modelled_probabilities(cheap_scores)
+        p = modelled_probabilities(cheap_scores)  # of the class of each output
+        # The output of the gate keeps these values if it gets no tree.
         gradient = np.zeros_like(scores)
         hessian = np.ones_like(scores)
         gradient[:, : self.n_cheap] = cheap_share * (p - self.targets)
@@ -390,6 +459,7 @@ class _Boosting:
             sent = expit(_gate_of(doubt(cheap_scores), self.doubt_coef, trees))
             gradient[:, self.n_cheap] = sent - self.q
             hessian[:, self.n_cheap] = sent * (1 - sent)
+        # Whole multiples of a unit. Leaves divide by the Hessian, so that it is not 0.
         unit = (_RESOLUTION * self.rows.weight)[:, None]
         gradient = np.rint(gradient / _RESOLUTION) * unit
         hessian = np.maximum(np.rint(hessian / _RESOLUTION), 1.0) * unit
@@ -397,18 +467,29 @@ class _Boosting:
         return gradient.ravel(order="F"), hessian.ravel(order="F")
 
     def _training_scores(self):
-        """Return the scores of f1 and the gate's trees, shape (n_rows, n_outputs)."""
+        """Return the scores of training rows by f1 and, last, by the gate's trees."""
         # LightGBM gives predictions for training rows only to objectives and metrics.
+        # An evaluation is (name of the data, name of the metric, value, ...).
         (evaluation,) = self.booster.eval_train(_predictions_as_metric)
         return self._as_scores(evaluation[2])
 
     def _as_scores(self, predictions):
-        """Return LightGBM's predictions with the scores of the constant model added."""
+        """Return LightGBM's predictions with the scores of the constant model added.
+
+        Parameters
+        ----------
+        predictions : ndarray of n_rows * n_outputs numbers, row by row
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_outputs)
+        """
         table = predictions.reshape(len(self.rows.y), self.n_outputs)
+        # Without a gate, `base` has one number more than there are outputs.
         return table + self.base[: self.n_outputs]
 
     def _bought_groups(self):
-        """Return the groups of the features that trees split on, in rising order."""
+        """Return the groups of the features that trees split on, rising, as ndarray."""
         columns = np.flatnonzero(self.booster.feature_importance())
         return np.unique(self.problem.group_of[columns])
 
@@ -420,9 +501,21 @@ class _Boosting:
 
 
 def _constant_scores(y, share, problem):
-    """Return the scores that give the class shares, and 0 for the gate's trees.
+    """Return the scores of a constant model, which predicts the shares of the classes.
 
-    `share` are weights with sum 1. The result has shape (n_outputs + 1,).
+    Parameters
+    ----------
+    y : ndarray of int of shape (n_rows,)
+        Position of the class of each row.
+
+    share : ndarray of shape (n_rows,)
+        Weights with sum 1.
+
+    problem : Problem
+
+    Returns
+    -------
+    ndarray of shape (n_cheap_outputs + 1,)
     """
     class_shares = np.bincount(y, share, problem.n_classes)
     class_shares = np.clip(class_shares, _MIN_CLASS_SHARE, 1.0)
@@ -434,8 +527,23 @@ def _constant_scores(y, share, problem):
 
 
 def _booster_params(hyperparameters, n_outputs, n_threads):
-    """Return the parameters of the booster, without the penalties of features."""
+    """Return the parameters of the booster, without the penalties of features.
+
+    Parameters
+    ----------
+    hyperparameters : BoostedGate
+
+    n_outputs : int
+        Trees per round.
+
+    n_threads : int
+
+    Returns
+    -------
+    dict
+    """
     return REPRODUCIBLE | {
+        # The derivatives are given to each round.
         "objective": "none",
         "num_class": n_outputs,
         "learning_rate": hyperparameters.learning_rate,
@@ -457,11 +565,11 @@ def _predictions_as_metric(predictions, _data):
     return "predictions", predictions, False
 
 
-# The gate on given scores -------------------------------------------------------------
+# Fits of the gate for fixed scores of the trees ---------------------------------------
 
 
 class GateFit(NamedTuple):
-    """q-step and gate for fixed scores of the trees.
+    """Result of the q-step and of the fit of the gate, for fixed scores of the trees.
 
     Attributes
     ----------
@@ -472,7 +580,7 @@ class GateFit(NamedTuple):
         ``(a, b)`` of the gate.
 
     objective : float
-        (OPT) without feature costs.
+        Objective (OPT) of the paper, without feature costs.
     """
 
     q: Any
@@ -481,21 +589,25 @@ class GateFit(NamedTuple):
 
 
 def refit_gate(scores, rows, *, p_full, doubt_coef, n_steps=1):
-    """Alternate the q-step and the fit of ``(a, b)`` of the gate.
+    """Alternate the q-step and the fit of the gate's two coefficients ``(a, b)``.
+
+    The gate is ``a * doubt + b + trees``.
 
     Parameters
     ----------
     scores : ndarray of shape (n_rows, n_outputs + 1)
-        Scores of f1 and, in the last column, of the gate's trees.
+        Scores of the cheap model and, in the last column, of the gate's trees.
 
     rows : Rows
 
     p_full : float
+        Largest mean of q.
 
     doubt_coef : ndarray of shape (2,)
         First ``(a, b)``.
 
     n_steps : int, default=1
+        Number of alternations.
 
     Returns
     -------
@@ -508,10 +620,11 @@ def refit_gate(scores, rows, *, p_full, doubt_coef, n_steps=1):
     doubts = doubt(cheap_scores)
     gate = _gate_of(doubts, doubt_coef, trees)
     for _ in range(n_steps):
-        q, _ = q_step(cheap_loss, rows.full_loss, gate, p_full, share)
-        doubt_coef = fit_doubt(doubts, q, trees, share, start=doubt_coef)
+        # The dual price of the constraint on q is not used.
+        q, _ = q_step(cheap_loss, rows.full_loss, gate, p_full=p_full, weight=share)
+        doubt_coef = fit_doubt(doubts, q, offset=trees, weight=share, start=doubt_coef)
         gate = _gate_of(doubts, doubt_coef, trees)
-    objective = kl_objective(q, cheap_loss, rows.full_loss, gate, share)
+    objective = kl_objective(q, cheap_loss, rows.full_loss, gate=gate, weight=share)
     return GateFit(q, doubt_coef, objective)
 
 
@@ -526,8 +639,8 @@ class RoundChoice(NamedTuple):
         ``(a, b)`` of the gate, fitted on the held-out rows.
 
     objectives : list of float
-        (OPT) on the held-out rows, without feature costs, for each number of rounds
-        that was tried.
+        Objective (OPT) on the held-out rows, without feature costs, for each number of
+        rounds that was tried.
     """
 
     n_rounds: int
@@ -536,7 +649,7 @@ class RoundChoice(NamedTuple):
 
 
 def best_round(pair, round_counts, rows, p_full):
-    """Return the number of rounds with the lowest objective on held-out rows.
+    """Return the number of boosting rounds with the lowest held-out objective.
 
     Boosted trees fit their training rows so well that q believes them: f1 looks better,
     and the gate sharper, than they are. ``a`` and ``b`` of the gate can undo this, and
@@ -559,6 +672,7 @@ def best_round(pair, round_counts, rows, p_full):
     -------
     RoundChoice
     """
+    # The constant model: the trees of the gate start at 0.
     constant_scores = np.append(pair.base, 0.0)
     scores = np.tile(constant_scores, (len(rows.y), 1))
     gate_fits = []
@@ -633,12 +747,25 @@ class BoostedGate(Gate):
         self.max_iter = max_iter
 
     def ready(self, rows, categorical):
-        """Return the rows as LightGBM's Dataset, with a bin for each of few values."""
+        """Return the rows as LightGBM's Dataset, with a bin for each of few values.
+
+        Parameters
+        ----------
+        rows : Rows
+
+        categorical : ndarray of bool of shape (n_columns,)
+            True for columns of codes of categories.
+
+        Returns
+        -------
+        lightgbm.Dataset
+        """
         import lightgbm
 
         X = rows.values
         params = REPRODUCIBLE | {
             "min_data_in_bin": 1,
+            # Bins are made from all rows, and not from a sample of them.
             "bin_construct_sample_cnt": max(len(X), 2),
             "num_threads": 1,
         }
@@ -647,6 +774,7 @@ class BoostedGate(Gate):
             X = np.ones_like(X)
         dataset = lightgbm.Dataset(
             X,
+            # Not read: the booster gets derivatives.
             label=np.zeros(len(X)),
             params=params,
             categorical_feature=np.flatnonzero(categorical).tolist(),
@@ -656,7 +784,8 @@ class BoostedGate(Gate):
     def fit_pair(self, rows, held_out, ready, problem, n_jobs, progress):
         """Return the pair of the rounds that are best on held-out rows.
 
-        Without a gate all rounds are kept.
+        Without a gate all rounds are kept. The parameters are those of
+        :meth:`Gate.fit_pair`.
         """
         fit = boost(
             ready,
@@ -667,7 +796,13 @@ class BoostedGate(Gate):
             progress=progress,
         )
         if problem.p_full == 0:
-            return FittedPair(fit.pair, fit.objectives, [], self.n_estimators)
+            # Nothing was held out.
+            return FittedPair(
+                pair=fit.pair,
+                objectives=fit.objectives,
+                held_out_objectives=[],
+                n_iter=self.n_estimators,
+            )
         choice = best_round(fit.pair, fit.round_counts, held_out, problem.p_full)
         return FittedPair(
             pair=fit.pair.with_rounds(choice.n_rounds, choice.doubt_coef),
@@ -678,4 +813,10 @@ class BoostedGate(Gate):
 
     def level(self, gate, gain, weight, p_full, n_standard_errors):
         """Return the level above which sending held-out rows raises quality most."""
-        return best_level(gate, gain, weight, p_full, n_standard_errors)
+        return best_level(
+            gate,
+            gain,
+            weight=weight,
+            p_full=p_full,
+            n_standard_errors=n_standard_errors,
+        )

@@ -1,4 +1,4 @@
-"""Base of the estimators that buy features, and the ledger of bought features."""
+"""Base of estimators that buy features row by row, and the record of what they buy."""
 
 from collections.abc import Mapping
 from copy import copy
@@ -37,7 +37,7 @@ from skroute.utils._validation import refuse_texts
 
 
 class CheckedRows(NamedTuple):
-    """Training rows after validation.
+    """Training rows after validation: numbers, encoded classes and weights.
 
     Attributes
     ----------
@@ -83,19 +83,33 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
     }
 
     def _offers_proba(self):
+        # All estimators that buy features have `predict_proba`.
         return True
 
     def _ensure_all_finite(self):
-        """Return `ensure_all_finite` of scikit-learn for the rows."""
+        """Return the value of scikit-learn's `ensure_all_finite` for checks of rows."""
         # The models take or refuse missing cells of a frame with categories.
         if self._categorical.any() or self.__sklearn_tags__().input_tags.allow_nan:
             return "allow-nan"
         return True
 
-    # Rows of fit ----------------------------------------------------------------------
+    # Checks of the rows of fit --------------------------------------------------------
 
     def _checked(self, X, y, sample_weight):
-        """Return the training rows as numbers, and set ``classes_`` and the groups."""
+        """Return the training rows as numbers, and set ``classes_`` and the groups.
+
+        Parameters
+        ----------
+        X : {array-like, data frame} of shape (n_rows, n_columns)
+        y : array-like of shape (n_rows,)
+            Labels.
+        sample_weight : array-like of shape (n_rows,), or None
+            None: all rows weigh 1.
+
+        Returns
+        -------
+        CheckedRows
+        """
         X = on_host(X)
         y = on_host(y)
         if is_frame(X) or (X.ndim == 2 and needs_encoding(X)):
@@ -104,6 +118,8 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
             values = validate_data(
                 self, X, dtype=np.float64, ensure_all_finite="allow-nan"
             )
+            # X is an array of numbers: no column needs a reader, and a row is made by
+            # taking its numbers.
             self._readers = None
             self._raw = None
             self._categorical = np.zeros(self.n_features_in_, dtype=bool)
@@ -116,19 +132,30 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
             sample_weight, values, dtype=np.float64, ensure_non_negative=True
         )
         self.classes_, encoded = np.unique(y, return_inverse=True)
-        present = np.unique(encoded[weight > 0])
-        if len(present) < 2:
+        classes_with_weight = np.unique(encoded[weight > 0])
+        if len(classes_with_weight) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs rows of at least 2 classes with positive "
-                f"weight, got one class: {self.classes_[present]!r}."
+                f"weight, got one class: {self.classes_[classes_with_weight]!r}."
             )
-        return CheckedRows(values, encoded, weight)
+        return CheckedRows(values, encoded=encoded, weight=weight)
 
     def _fit_readers(self, X):
-        """Learn how the columns of a frame are read; return them as numbers."""
+        """Learn how the columns of a frame are read; return them as numbers.
+
+        Parameters
+        ----------
+        X : data frame or ndarray of object, of shape (n_rows, n_columns)
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_columns), dtype=float64
+            Numbers and codes of categories. NaN where a cell is missing.
+        """
         validate_data(self, X, skip_check_array=True)
         names, columns = names_and_columns(X)
         if names is None:
+            # An array has no names. Messages name its columns by their positions.
             names = range(len(columns))
         self._readers = [
             ColumnReader.fit(column, name) for column, name in zip(columns, names)
@@ -139,13 +166,24 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         return _read_columns(self._readers, columns)
 
     def _feature_cost(self, *column_sets):
-        """Return the cost of buying all of these columns, each group once."""
+        """Return the cost of buying all columns of some sets, each group once.
+
+        Parameters
+        ----------
+        *column_sets : ndarray of int
+            Positions of columns. A column may be in several sets.
+
+        Returns
+        -------
+        float
+        """
         groups = np.unique(self.group_of_[np.concatenate(column_sets)])
         return float(self.group_costs_[groups].sum())
 
-    # Rows of a call -------------------------------------------------------------------
+    # Rows of a call, and what they buy ------------------------------------------------
 
     def _check_rows(self, X):
+        # Features of lazy rows are checked when they are bought.
         if isinstance(X, LazyFeatures):
             return X
         if is_mapping(X):
@@ -153,15 +191,35 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         return as_rows(super()._check_rows(X))
 
     def _ledger(self, X):
-        """Return the ledger of the rows, with nothing planned.
+        """Return the ledger of the rows of a call, with nothing planned.
 
-        A sweep over budgets buys features once.
+        A sweep over budgets decides the same rows once for each budget. It has one
+        ledger in its cache, so that it buys each feature once.
+
+        Parameters
+        ----------
+        X : {array-like, data frame, LazyFeatures} of n_rows rows
+
+        Returns
+        -------
+        FeatureLedger
         """
         ledger = cache_of(self).get_or_compute("ledger", lambda: self._new_ledger(X))
         return ledger.without_plans()
 
     def _new_ledger(self, X):
-        """Return the ledger of rows; all is bought already, unless they are lazy."""
+        """Return a new ledger of rows, which buys lazy features when they are needed.
+
+        All features of rows that are not lazy are bought already.
+
+        Parameters
+        ----------
+        X : {array-like, data frame, LazyFeatures} of n_rows rows
+
+        Returns
+        -------
+        FeatureLedger
+        """
         n_groups = len(self.group_costs_)
         if isinstance(X, LazyFeatures):
             reader = LazyReader(
@@ -179,6 +237,7 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
             )
         # Feature names were checked on X itself.
         if self._readers is None:
+            # `fit` read an array of numbers.
             refuse_texts(X=X)
             values = X
         else:
@@ -192,7 +251,23 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         return FeatureLedger(*values.shape, self.group_of_, n_groups, values=values)
 
     def _input(self, ledger, rows, columns, X):
-        """Return rows of some columns in the form that a user's model was fitted on."""
+        """Return rows of some columns in the form that a user's model was fitted on.
+
+        Parameters
+        ----------
+        ledger : FeatureLedger
+            Buys the columns of lazy rows that are not bought yet.
+        rows : ndarray of int
+            Rising positions of rows.
+        columns : ndarray of int
+            Positions of the columns that the model reads.
+        X : {array-like, data frame, LazyFeatures}
+            All rows of the call.
+
+        Returns
+        -------
+        {ndarray, data frame} of shape (n_selected_rows, n_selected_columns)
+        """
         if not isinstance(X, LazyFeatures):
             selected = _safe_indexing(X, rows)
             if len(columns) == self.n_features_in_:
@@ -200,20 +275,44 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
             return _safe_indexing(selected, columns, axis=1)
         values = ledger.take(rows, columns)
         if self._readers is None:
+            # `fit` read an array of numbers, and so does the model.
             return values[:, columns]
+        # `fit` read a frame. The model gets the cells as the source returned them.
         cells = {column: ledger.cells[column][rows] for column in columns}
         raw_rows = self._raw.rows(cells, len(rows))
         return _safe_indexing(raw_rows, columns, axis=1)
 
     def _answers_of(self, proba, response):
-        """Return class probabilities as the answers of the method `response`."""
+        """Return class probabilities as they are, or the most probable labels.
+
+        Parameters
+        ----------
+        proba : ndarray of shape (n_rows, n_classes)
+        response : {"predict", "predict_proba"}
+            The method that was called.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,) or (n_rows, n_classes)
+            Labels for ``"predict"``.
+        """
         if response == "predict_proba":
             return proba
         return self.classes_[proba.argmax(axis=1)]
 
 
 def _read_columns(readers, columns):
-    """Return columns as a table of float64, each read by its reader."""
+    """Return columns as a table of numbers, each read by its reader.
+
+    Parameters
+    ----------
+    readers : list of ColumnReader
+    columns : list of array-like of shape (n_rows,)
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_columns), dtype=float64
+    """
     return np.column_stack(
         [reader.read(column) for reader, column in zip(readers, columns)]
     )
@@ -222,7 +321,17 @@ def _read_columns(readers, columns):
 def quality_of(objective, y, proba):
     """Return the quality of answering each row by class probabilities.
 
-    `objective` is bound to training labels; `y` are positions of classes.
+    Parameters
+    ----------
+    objective : objective of skroute.metrics._objectives
+        Bound to training labels. It rates probabilities or labels.
+    y : ndarray of int of shape (n_rows,)
+        Position of the true class of each row.
+    proba : ndarray of shape (n_rows, n_classes)
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), dtype=float64
     """
     if objective.asks == "predict_proba":
         answers = proba
@@ -231,7 +340,7 @@ def quality_of(objective, y, proba):
     return np.asarray(objective.of(y, answers), dtype=np.float64)
 
 
-# Features that are bought -------------------------------------------------------------
+# Features that are bought from a lazy source ------------------------------------------
 
 
 class Bought(NamedTuple):
@@ -252,7 +361,7 @@ class Bought(NamedTuple):
 
 
 class LazyReader:
-    """Reader of lazy features as numbers.
+    """Reader that buys columns of lazy features, and returns them as numbers.
 
     Parameters
     ----------
@@ -275,11 +384,23 @@ class LazyReader:
         self.allow_nan = allow_nan
 
     def read(self, columns, rows):
-        """Buy columns, given by position, of some rows."""
+        """Buy columns of some rows from a lazy source, and return them as numbers.
+
+        Parameters
+        ----------
+        columns : ndarray of int
+            Positions of the columns.
+        rows : ndarray of int
+            Positions of the rows.
+
+        Returns
+        -------
+        Bought
+        """
         names = [self.names[column] for column in columns]
         if self.column_readers is None:
             values = self.lazy.read(names, rows)
-            cells = None
+            cells = None  # models read arrays of numbers
         else:
             cells = self.lazy.fetch(names, rows)
             readers = [self.column_readers[column] for column in columns]
@@ -294,14 +415,32 @@ class LazyReader:
 
 
 def check_bought(values, names, *, allow_nan):
-    """Raise an error for infinite values, and for NaN unless it is allowed."""
+    """Raise an error for infinite values, and for NaN unless it is allowed.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows, n_columns)
+        Numbers that a source of features returned.
+    names : list
+        Name of each column, for the message.
+    allow_nan : bool
+    """
     _refuse_where(np.isinf(values), "infinity", names)
     if not allow_nan:
         _refuse_where(np.isnan(values), "NaN or nothing", names)
 
 
 def _refuse_where(is_refused, what, names):
-    """Raise an error that counts the rows, and names the columns, of refused cells."""
+    """Raise an error that counts the rows, and names the columns, of refused cells.
+
+    Parameters
+    ----------
+    is_refused : ndarray of bool of shape (n_rows, n_columns)
+    what : str
+        Name of the refused values.
+    names : list
+        Name of each column.
+    """
     if not is_refused.any():
         return
     columns = np.flatnonzero(is_refused.any(axis=0))
@@ -346,43 +485,74 @@ class FeatureLedger:
         self, n_samples, n_features, group_of, n_groups, *, reader=None, values=None
     ):
         if values is None:
+            # NaN until a value is bought.
             values = np.full((n_samples, n_features), np.nan)
         self.group_of = group_of
         self.planned = np.zeros((n_samples, n_groups), dtype=bool)
         self.cells = {}
         self._reader = reader
         self._values = values
+        # Not used if `values` has all features.
         self._is_bought = np.zeros((n_samples, n_groups), dtype=bool)
 
     def without_plans(self):
-        """Return a ledger that shares the bought features, and has nothing planned."""
+        """Return a ledger of the same rows with nothing planned.
+
+        The two ledgers share the arrays of bought features: what one buys is bought for
+        the other.
+        """
         ledger = copy(self)
         ledger.planned = np.zeros_like(self.planned)
         return ledger
 
     def plan(self, rows, columns):
-        """Note that some rows will need some columns."""
+        """Note that some rows will need some columns, and will pay for their groups.
+
+        Parameters
+        ----------
+        rows, columns : ndarray of int
+        """
         groups = np.unique(self.group_of[columns])
         self.planned[np.ix_(rows, groups)] = True
 
     def take(self, rows, columns):
-        """Return the values of rows, shape (n_rows, n_features); buy `columns` first.
+        """Buy columns of some rows that are not bought yet, and return the values.
 
-        The rows are rising. Values of other columns may be NaN.
+        Parameters
+        ----------
+        rows : ndarray of int
+            Rising positions, each once.
+        columns : ndarray of int
+            Positions of the columns that are needed.
+
+        Returns
+        -------
+        ndarray of shape (n_selected_rows, n_features), dtype=float64
+            All columns of the rows, in their order. Columns that were never bought are
+            NaN. The array of the ledger itself if all rows are selected: it must not be
+            changed.
         """
+        # Without a reader, all features are there from the beginning.
         if self._reader is not None and len(rows) and len(columns):
             self._buy(rows, np.unique(self.group_of[columns]))
+        # Rising rows, as many as there are, are all rows.
         if len(rows) == len(self._values):
             return self._values
         return self._values[rows]
 
     def _buy(self, rows, groups):
-        """Buy groups for the rows that have not bought them."""
+        """Buy groups of columns for the rows that have not bought them.
+
+        Parameters
+        ----------
+        rows, groups : ndarray of int
+        """
         is_missing = ~self._is_bought[np.ix_(rows, groups)]
         # Rows that need the same groups are bought in one request.
         patterns, pattern_of_row = np.unique(is_missing, axis=0, return_inverse=True)
         for index, pattern in enumerate(patterns):
             if not pattern.any():
+                # These rows have bought all of the groups.
                 continue
             pattern_rows = rows[pattern_of_row.ravel() == index]
             columns = np.flatnonzero(np.isin(self.group_of, groups[pattern]))
@@ -393,8 +563,16 @@ class FeatureLedger:
                 self._keep_cells(columns, pattern_rows, bought.cells)
 
     def _keep_cells(self, columns, rows, cells):
-        """Keep the cells of some columns and rows as the source returned them."""
+        """Keep the cells of some columns and rows as the source returned them.
+
+        Parameters
+        ----------
+        columns, rows : ndarray of int
+        cells : list of array-like of shape (n_selected_rows,)
+            One for each column.
+        """
         for column, column_cells in zip(columns, cells):
             if column not in self.cells:
+                # None where a row has not bought the column.
                 self.cells[column] = np.full(len(self._values), None, dtype=object)
             self.cells[column][rows] = cells_of(column_cells)

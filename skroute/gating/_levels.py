@@ -14,16 +14,16 @@ from skroute.utils._tolerances import ROUNDING, SCORE_TIE
 from skroute.utils._typing import NDArray
 
 # Distance from the highest score to the level that sends no row, in tolerances of a
-# tie.
+# tie. So large that no score of a batch of another size reaches the level by rounding.
 _TIES_ABOVE_ALL = 1e3
 
-# Two gains are equal if they differ by less than this share of the heaviest row: they
-# are sums of the same gains in another order.
+# Two summed gains are equal if they differ by less than this share of the heaviest row:
+# they are sums of the same gains in another order.
 _GAIN_ROUNDING = 1e-6
 
 
 class _FallingScores(NamedTuple):
-    """Gate scores in falling order, in runs of tied ones.
+    """Gate scores in falling order, divided into runs of tied scores.
 
     Attributes
     ----------
@@ -48,20 +48,35 @@ class _FallingScores(NamedTuple):
 
 
 def _sort_scores(gate):
-    """Return the scores of a gate in falling order, as :class:`_FallingScores`."""
+    """Sort gate scores, and find the runs of tied ones.
+
+    Parameters
+    ----------
+    gate : ndarray of shape (n_rows,)
+
+    Returns
+    -------
+    _FallingScores
+    """
     order = np.argsort(-gate, kind="stable")
     scores = gate[order]
     tolerance = SCORE_TIE * np.maximum(np.abs(scores), 1.0)
-    steps = scores[:-1] - scores[1:]
+    steps = scores[:-1] - scores[1:]  # down from each score to the next
     # The last score of all ends the last run.
     ends_run = np.append(steps > tolerance[:-1], True)
     run_ends = np.flatnonzero(ends_run)
     run_starts = np.append(0, run_ends[:-1] + 1)
-    return _FallingScores(order, scores, tolerance, run_starts, run_ends)
+    return _FallingScores(
+        order,
+        scores=scores,
+        tolerance=tolerance,
+        run_starts=run_starts,
+        run_ends=run_ends,
+    )
 
 
 class Cuts(NamedTuple):
-    """Levels at which gate scores may be cut.
+    """Levels that separate gate scores, and the share of rows above each level.
 
     Attributes
     ----------
@@ -78,10 +93,23 @@ class Cuts(NamedTuple):
 
 
 def find_cuts(gate, weight):
-    """Return the levels at which gate scores may be cut, as :class:`Cuts`."""
+    """Return all levels that separate gate scores, and the share of rows above each.
+
+    Parameters
+    ----------
+    gate : ndarray of shape (n_rows,)
+        Gate scores.
+
+    weight : ndarray of shape (n_rows,)
+
+    Returns
+    -------
+    Cuts
+    """
     falling = _sort_scores(gate)
     scores = falling.scores
-    # The next lower score of each; below the lowest any number will do.
+    # The next lower score of each. Any number below the lowest score will do for the
+    # last one.
     next_scores = np.append(scores[1:], scores[-1] - 1.0)
     half_way = 0.5 * scores[falling.run_ends] + 0.5 * next_scores[falling.run_ends]
     above_all = scores[0] + _TIES_ABOVE_ALL * falling.tolerance[0]
@@ -93,14 +121,30 @@ def find_cuts(gate, weight):
 
 
 def lowest_level(gate, weight, share):
-    """Return the lowest level that has at most this share of the weight above it."""
+    """Return the lowest gate level with at most a share of the weight above it.
+
+    Parameters
+    ----------
+    gate : ndarray of shape (n_rows,)
+        Gate scores.
+
+    weight : ndarray of shape (n_rows,)
+
+    share : float
+        From 0 to 1.
+
+    Returns
+    -------
+    float
+        With a share of 0 it is above all scores.
+    """
     cuts = find_cuts(gate, weight)
     n_allowed = np.searchsorted(cuts.shares, share * (1 + ROUNDING), side="right")
     return cuts.levels[n_allowed - 1]
 
 
 def best_level(gate, gain, weight, p_full, n_standard_errors=0.0):
-    """Return the level above which sending rows raises quality most.
+    """Return the gate level for which sending the rows above it gains most quality.
 
     Parameters
     ----------
@@ -108,7 +152,7 @@ def best_level(gate, gain, weight, p_full, n_standard_errors=0.0):
         Gate scores.
 
     gain : ndarray of shape (n_rows,)
-        Quality of the full model's answers less that of f1's answers.
+        Quality of the full model's answers less that of the cheap model's answers.
 
     weight : ndarray of shape (n_rows,)
 
@@ -121,8 +165,8 @@ def best_level(gate, gain, weight, p_full, n_standard_errors=0.0):
     Returns
     -------
     float
-        Of the levels that gain most, the one that sends the smallest share. Infinite if
-        no level gains.
+        The level that gains most. If several do, the one that sends the smallest share.
+        Infinite if no level gains.
     """
     cuts = find_cuts(gate, weight)
     n_cuts = len(cuts.levels)
@@ -132,13 +176,15 @@ def best_level(gate, gain, weight, p_full, n_standard_errors=0.0):
     gain_of_cut = np.cumsum(np.bincount(first_cut, weighted_gain, n_cuts))
     variance = np.cumsum(np.bincount(first_cut, weighted_gain**2, n_cuts))
     is_insignificant = gain_of_cut < n_standard_errors * np.sqrt(variance)
-    # The first cut sends no row, and is always possible.
+    # The first cut sends no row, gains 0, and is always possible.
     is_insignificant[0] = False
+    # A cut with a gain of minus infinity is never the best.
     gain_of_cut[is_insignificant] = -np.inf
     gain_of_cut[cuts.shares > p_full * (1 + ROUNDING)] = -np.inf
     is_best = gain_of_cut >= gain_of_cut.max() - _GAIN_ROUNDING * weight.max()
     best_cut = np.argmax(is_best)
     if best_cut == 0:
+        # It is best to send no row.
         return np.inf
     return cuts.levels[best_cut]
 
@@ -173,14 +219,23 @@ class Ranks(NamedTuple):
 
     @classmethod
     def of(cls, gate, weight):
-        """Return the ranks among the scores of held-out rows."""
+        """Return the ranks among the gate scores of held-out rows.
+
+        Parameters
+        ----------
+        gate : ndarray of shape (n_rows,)
+            Gate scores.
+
+        weight : ndarray of shape (n_rows,)
+            Weights in units of one row.
+        """
         falling = _sort_scores(gate)
         starts = falling.run_starts
         ends = falling.run_ends
         run_weights = np.add.reduceat(weight[falling.order], starts)
         weight_above = np.append(0.0, np.cumsum(run_weights))
         held_out_weight = weight_above[-1]
-        # A new row weighs 1, the unit of the weights.
+        # The held-out rows and the new row, which weighs 1.
         whole_weight = held_out_weight * (1 + 1 / held_out_weight)
         return cls(
             upper=falling.scores[starts] + falling.tolerance[starts],
@@ -190,9 +245,22 @@ class Ranks(NamedTuple):
         )
 
     def bounds(self, gate):
-        """Return the lowest and the highest rank that each score can have."""
+        """Return the lowest and the highest rank that each score can have.
+
+        Parameters
+        ----------
+        gate : ndarray of shape (n_rows,)
+            Gate scores of new rows.
+
+        Returns
+        -------
+        lowest, highest : ndarray of shape (n_rows,)
+            They differ by the share of the tied scores and of the new row.
+        """
         # Number of distinct held-out scores above each score.
         n_above = np.searchsorted(-self.lower, -gate, side="left")
+        # The run that a score may be tied with. A score below all runs has none, and
+        # gets a valid index only.
         next_run = np.minimum(n_above, len(self.lower) - 1)
         is_tied = (n_above < len(self.lower)) & (gate <= self.upper[next_run])
         lowest = self.share_above[n_above]
@@ -200,7 +268,20 @@ class Ranks(NamedTuple):
         return lowest, highest
 
     def draw(self, gate, keys):
-        """Return the rank of each row, drawn between its bounds by its key."""
+        """Draw the rank of each gate score between its bounds, by the key of its row.
+
+        Parameters
+        ----------
+        gate : ndarray of shape (n_rows,)
+            Gate scores.
+
+        keys : ndarray of shape (n_rows,), dtype=uint64
+            Hashes of the rows. The draw is the same for the same keys.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+        """
         lowest, highest = self.bounds(gate)
         return lowest + (highest - lowest) * even_draws(keys)
 
@@ -212,18 +293,18 @@ class HeldOutScores:
     Attributes
     ----------
     gate_kind : Gate
-        It sets the level.
+        The estimator whose method `level` sets the level.
 
     scores : ndarray of shape (n_rows,)
         Gate scores.
 
     gain : ndarray of shape (n_rows,)
-        Quality of the full model's answers less that of f1's answers.
+        Quality of the full model's answers less that of the cheap model's answers.
 
     weight : ndarray of shape (n_rows,)
 
     keys : ndarray of shape (n_rows,), dtype=uint64
-        Keys of the values that the gate reads.
+        Hashes of the values that the gate reads.
 
     p_full : float
         Largest share of the weight above the level.
@@ -245,7 +326,17 @@ class HeldOutScores:
     lowest: float
 
     def level(self, selection=slice(None)):
-        """Return the level by some of the rows; infinite if no level gains."""
+        """Return the gate level that some rows set; infinite if no level gains.
+
+        Parameters
+        ----------
+        selection : ndarray of bool or slice, default=slice(None)
+            The rows. The default takes all.
+
+        Returns
+        -------
+        float
+        """
         level = self.gate_kind.level(
             self.scores[selection],
             gain=self.gain[selection],
@@ -256,15 +347,20 @@ class HeldOutScores:
         return max(level, self.lowest)
 
     def ranks_by_other_half(self):
-        """Return the rank of each row, by the other half of the rows.
+        """Return the rank of each row among the scores of the other half of the rows.
 
         It is infinite for a row that the level of the other half does not send.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
         """
-        is_first_half = np.arange(len(self.scores)) % 2 == 0
+        has_even_position = np.arange(len(self.scores)) % 2 == 0
         ranks = np.full(len(self.scores), np.inf)
-        for half in (is_first_half, ~is_first_half):
+        for half in (has_even_position, ~has_even_position):
             other_half = ~half
             if not self.weight[other_half].any():
+                # Nothing to rank by: no row of this half is sent.
                 continue
             other_ranks = Ranks.of(self.scores[other_half], self.weight[other_half])
             drawn = other_ranks.draw(self.scores[half], self.keys[half])

@@ -31,17 +31,25 @@ __all__ = ["LinearGate"]
 # the duality gap finite at every point.
 RIDGE = 1e-4
 
-# Largest number of proximal steps. The duality gap ends nearly all problems before.
+# Largest number of proximal steps. Nearly all problems reach the duality gap in fewer.
 _MAX_STEPS = 2000
 
-# Proximal steps from one evaluation of the duality gap to the next.
+# Proximal steps from one evaluation of the duality gap to the next. The gap costs about
+# as much as a step.
 _STEPS_PER_GAP = 10
 
 # Share of the tolerance of the alternation that bounds the duality gap of each (OPT2).
+# Small, so that an error of (OPT2) does not end the alternation.
 _GAP_SHARE = 0.1
 
-# Number of groups that are tried alone for the second start.
+# Number of groups that are tried alone for the second start. Bounds the time of a fit.
 _N_SINGLE_GROUPS = 8
+
+# In place of the code of a category: the column is one of numbers.
+_NUMBERS = np.inf
+
+# In place of the code of a category: the column indicates missing cells.
+_MISSING = np.nan
 
 # Weight, in rows, that a category needs for a column of its own: a linear model learns
 # nothing from a single row.
@@ -49,7 +57,7 @@ _MIN_CATEGORY_WEIGHT = 2
 
 
 class LinearColumns(NamedTuple):
-    """Columns of the linear model, made from the raw columns.
+    """Columns of the linear model: numbers, and indicators of categories and gaps.
 
     A raw column of numbers stays a column. A raw column of categories becomes an
     indicator for each category. Both have an indicator of missing cells, if some cells
@@ -75,7 +83,23 @@ class LinearColumns(NamedTuple):
 
     @classmethod
     def of(cls, values, weight, categorical):
-        """Return the columns for training rows; `weight` is in units of one row."""
+        """Return the columns of the linear model for training rows.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_rows, n_raw_columns)
+            Numbers and codes of categories. NaN where a cell is missing.
+
+        weight : ndarray of shape (n_rows,)
+            Weights in units of one row.
+
+        categorical : ndarray of bool of shape (n_raw_columns,)
+            True for columns of codes.
+
+        Returns
+        -------
+        LinearColumns
+        """
         origins = []
         levels = []
         mean = np.zeros(values.shape[1])
@@ -87,13 +111,14 @@ class LinearColumns(NamedTuple):
                 code_weights = np.bincount(code_of_row, weight[is_present])
                 new_levels = list(codes[code_weights >= _MIN_CATEGORY_WEIGHT])
             else:
-                new_levels = [np.inf]
+                new_levels = [_NUMBERS]
+                # A column of missing cells alone keeps the mean 0.
                 if is_present.any():
                     mean[position] = np.average(
                         column[is_present], weights=share[is_present]
                     )
             if not is_present.all():
-                new_levels.append(np.nan)
+                new_levels.append(_MISSING)
             origins += [position] * len(new_levels)
             levels += new_levels
         return cls(
@@ -103,18 +128,31 @@ class LinearColumns(NamedTuple):
         )
 
     def expand(self, values, columns=slice(None)):
-        """Return raw rows as the columns of the linear model, all of them or some."""
+        """Turn raw rows into the columns of the linear model, all of them or some.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_rows, n_raw_columns)
+
+        columns : ndarray of int or slice, default=slice(None)
+            Columns of the linear model that are returned. The default takes all.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_selected_columns)
+        """
         origin = self.origin[columns]
         level = self.level[columns]
         raw = values[:, origin]
         is_missing = np.isnan(raw)
+        # A level of NaN indicates missing cells. An infinite one: a column of numbers.
         is_indicated = (raw == level) | (is_missing & np.isnan(level))
         numbers = np.where(is_missing, self.mean[origin], raw)
         return np.where(np.isinf(level), numbers, is_indicated)
 
 
 class LinearRows(NamedTuple):
-    """Training rows as :class:`LinearGate` reads them.
+    """Training rows with standardised columns, for the linear model.
 
     Attributes
     ----------
@@ -124,7 +162,8 @@ class LinearRows(NamedTuple):
         Columns with mean 0 and variance 1, and a last one of ones.
 
     mean, scale : ndarray of shape (n_columns,)
-        Moments of the columns; `scale` is infinite for a constant column.
+        Mean and standard deviation of the columns. `scale` is infinite for a constant
+        column, so that its standardised column is 0.
     """
 
     columns: LinearColumns
@@ -142,7 +181,8 @@ class LinearPair(Pair):
     columns : LinearColumns
 
     coef : ndarray of shape (n_columns, n_outputs + 1)
-        Coefficients of each output of f1 and, in the last column, of the gate.
+        Coefficients of each output of the cheap model and, in the last column, of the
+        gate.
 
     intercept : ndarray of shape (n_outputs + 1,)
     """
@@ -153,19 +193,24 @@ class LinearPair(Pair):
     reads_cheap = False
 
     def __post_init__(self):
+        """Set the columns that the cheap model and the gate read."""
+        # They have a coefficient other than 0.
         self._cheap_columns = np.flatnonzero(self.coef[:, :-1].any(axis=1))
         self._gate_columns = np.flatnonzero(self.coef[:, -1])
         self.cheap_features = np.unique(self.columns.origin[self._cheap_columns])
         self.gate_features = np.unique(self.columns.origin[self._gate_columns])
 
     def cheap_scores(self, values):
-        """Return the scores of f1, shape (n_rows, n_outputs)."""
+        """Return the scores of the cheap model f1, shape (n_rows, n_outputs)."""
         used = self._cheap_columns
         expanded = self.columns.expand(values, used)
         return expanded @ self.coef[used, :-1] + self.intercept[:-1]
 
     def gate_scores(self, values, cheap_scores):
-        """Return the scores of the gate, shape (n_rows,); they do not depend on f1."""
+        """Return the scores of the gate, shape (n_rows,).
+
+        They do not depend on `cheap_scores`, which is None.
+        """
         used = self._gate_columns
         expanded = self.columns.expand(values, used)
         return expanded @ self.coef[used, -1] + self.intercept[-1]
@@ -203,7 +248,19 @@ class LinearGate(Gate):
         self.tol = tol
 
     def ready(self, rows, categorical):
-        """Return the columns of the linear model and the standardised rows."""
+        """Return the columns of the linear model and the standardised rows.
+
+        Parameters
+        ----------
+        rows : Rows
+
+        categorical : ndarray of bool of shape (n_raw_columns,)
+            True for columns of codes of categories.
+
+        Returns
+        -------
+        LinearRows
+        """
         weight = rows.weight / rows.weight.sum()
         columns = LinearColumns.of(rows.values, rows.weight, categorical)
         values = columns.expand(rows.values)
@@ -213,10 +270,14 @@ class LinearGate(Gate):
         # divided by rounding error.
         scale[scale <= ROUNDING * np.abs(mean)] = np.inf
         standardised = with_ones((values - mean) / scale)
-        return LinearRows(columns, standardised, mean, scale)
+        return LinearRows(columns, standardised=standardised, mean=mean, scale=scale)
 
     def fit_pair(self, rows, held_out, ready, problem, n_jobs, progress):
-        """Return the pair of the better of two starts; held-out rows are not used."""
+        """Return the pair of the better of two starts; held-out rows are not used.
+
+        The parameters are those of :meth:`Gate.fit_pair`.
+        """
+        # The intercepts are the last column, in a group of their own that costs 0.
         group_of_columns = problem.group_of[ready.columns.origin]
         group_of_intercept = len(problem.group_costs)
         column_problem = problem._replace(
@@ -231,7 +292,8 @@ class LinearGate(Gate):
             tol=self.tol,
             progress=progress,
         )
-        # From standardised columns back to the columns.
+        # From coefficients of standardised columns to those of the columns themselves.
+        # The last row of W are the intercepts.
         coef = fit.W[:-1] / ready.scale[:, None]
         intercept = fit.W[-1] - ready.mean @ coef
         return FittedPair(
@@ -251,11 +313,11 @@ def with_ones(values):
     return np.column_stack([values, np.ones(len(values))])
 
 
-# (OPT2) -------------------------------------------------------------------------------
+# Cheap model and gate for fixed q: the problem (OPT2) of the paper --------------------
 
 
 class Smooth(NamedTuple):
-    """Smooth part of an objective at a point.
+    """Value and gradient of the smooth part of an objective at a point.
 
     Attributes
     ----------
@@ -270,9 +332,27 @@ class Smooth(NamedTuple):
 
 
 def loss_kl(scores, y, q, weight):
-    """Return the smooth part of (OPT2) for fixed q, with its gradient.
+    """Return the mean loss of cheap model and gate for fixed q, with its gradient.
 
-    The last column of the scores is the gate.
+    It is the smooth part of the problem (OPT2) of Algorithm 1.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_rows, n_outputs + 1)
+        Scores of the cheap model and, in the last column, of the gate.
+
+    y : ndarray of int of shape (n_rows,)
+        Position of the class of each row.
+
+    q : ndarray of shape (n_rows,)
+        Probability with which each row is sent to the full model.
+
+    weight : ndarray of shape (n_rows,)
+        Weights with sum 1.
+
+    Returns
+    -------
+    Smooth
     """
     gate = scores[:, -1]
     cheap = cheap_part(scores[:, :-1], y, weight * (1 - q))
@@ -285,9 +365,22 @@ def loss_kl(scores, y, q, weight):
 
 
 def cheap_part(scores, y, cheap_weight):
-    """Return the loss of f1, with its gradient in the scores of f1.
+    """Return the loss of the cheap model, with its gradient in the scores.
 
-    `cheap_weight` is the weight with which f1 answers each row.
+    Parameters
+    ----------
+    scores : ndarray of shape (n_rows, n_outputs)
+        Scores of the cheap model.
+
+    y : ndarray of int of shape (n_rows,)
+        Position of the class of each row.
+
+    cheap_weight : ndarray of shape (n_rows,)
+        Weight with which the cheap model answers each row.
+
+    Returns
+    -------
+    Smooth
     """
     error = modelled_probabilities(scores) - output_targets(y, scores.shape[1])
     return Smooth(
@@ -297,20 +390,59 @@ def cheap_part(scores, y, cheap_weight):
 
 
 def group_norms(W, group_of, n_groups):
-    """Return the Frobenius norm of each group of rows, shape (n_groups,)."""
+    """Return the Frobenius norm of each group of rows, shape (n_groups,).
+
+    Parameters
+    ----------
+    W : ndarray of shape (n_features, n_outputs)
+
+    group_of : ndarray of int of shape (n_features,)
+        Group of each row of `W`.
+
+    n_groups : int
+    """
     squares = (W**2).sum(axis=1)
     return np.sqrt(np.bincount(group_of, weights=squares, minlength=n_groups))
 
 
 def prox_group_norm(W, group_of, thresholds):
-    """Apply block soft-thresholding: the prox of ``sum_a threshold_a ||W_a||_F``."""
+    """Shrink the coefficients of each group by its threshold (block soft-thresholding).
+
+    It is the proximal operator of ``sum_a threshold_a ||W_a||_F``.
+
+    Parameters
+    ----------
+    W : ndarray of shape (n_features, n_outputs)
+
+    group_of : ndarray of int of shape (n_features,)
+
+    thresholds : ndarray of shape (n_groups,)
+
+    Returns
+    -------
+    ndarray of the shape of `W`
+    """
     norms = group_norms(W, group_of, len(thresholds))
+    # Groups whose norm is at most the threshold become 0.
     shrink = np.maximum(1 - thresholds / np.where(norms > 0, norms, 1.0), 0.0)
     return W * shrink[group_of][:, None]
 
 
 def penalty(W, group_of, thresholds):
-    """Return the L2,1 norm, weighted by the thresholds of the groups, and the ridge."""
+    """Return the L2,1 norm, weighted by the thresholds of the groups, plus the ridge.
+
+    Parameters
+    ----------
+    W : ndarray of shape (n_features, n_outputs)
+
+    group_of : ndarray of int of shape (n_features,)
+
+    thresholds : ndarray of shape (n_groups,)
+
+    Returns
+    -------
+    float
+    """
     group_penalty = thresholds @ group_norms(W, group_of, len(thresholds))
     return float(group_penalty + 0.5 * RIDGE * (W**2).sum())
 
@@ -322,6 +454,20 @@ def duality_gap(W, gradient, group_of, thresholds):
     (Fenchel-Young) and the gap is ``sum_a Omega_a(W_a) + <W_a, V_a> +
     Omega_a^*(-V_a)``, V being the gradient with respect to W and ``Omega^*(-V) = (||V||
     - threshold)_+^2 / (2 ridge)``.
+
+    Parameters
+    ----------
+    W, gradient : ndarray of shape (n_features, n_outputs)
+        Coefficients, and the gradient of the loss at them.
+
+    group_of : ndarray of int of shape (n_features,)
+
+    thresholds : ndarray of shape (n_groups,)
+
+    Returns
+    -------
+    float
+        A bound of the distance to the optimal objective.
     """
     gradient_norms = group_norms(gradient, group_of, len(thresholds))
     excess = np.maximum(gradient_norms - thresholds, 0.0)
@@ -349,6 +495,7 @@ def accelerated_proximal_gradient(
         The start.
 
     group_of : ndarray of shape (n_features,), dtype=int
+        Group of each row of `W`.
 
     thresholds : ndarray of shape (n_groups,)
         Weight of the norm of each group.
@@ -360,6 +507,7 @@ def accelerated_proximal_gradient(
         Stop at a duality gap of at most this.
 
     max_iter : int
+        Largest number of steps.
 
     Returns
     -------
@@ -373,8 +521,8 @@ def accelerated_proximal_gradient(
     best_value = loss(X @ W).value + penalty(W, group_of, thresholds)
     # The point that momentum extrapolates to, at which the gradient is taken.
     ahead = W
-    momentum = 1.0
-    gap = np.inf
+    momentum = 1.0  # none
+    gap = np.inf  # not yet known
     for iteration in range(1, max_iter + 1):
         gradient = X.T @ loss(X @ ahead).gradient + RIDGE * ahead
         new_W = prox_group_norm(ahead - step * gradient, group_of, step * thresholds)
@@ -398,11 +546,11 @@ def accelerated_proximal_gradient(
     return best_W, gap
 
 
-# Algorithm 1 --------------------------------------------------------------------------
+# Alternation: Algorithm 1 of the paper (Adapt-Lin) ------------------------------------
 
 
 class LinearFit(NamedTuple):
-    """Result of Algorithm 1.
+    """Result of :func:`adapt_linear`: coefficients and objectives.
 
     Attributes
     ----------
@@ -410,7 +558,7 @@ class LinearFit(NamedTuple):
         Coefficients of f1 and, in the last column, of the gate.
 
     objectives : list of float
-        (OPT) after each alternation, which never rises.
+        Objective (OPT) of the paper after each alternation. It never rises.
     """
 
     W: NDArray[np.float64]
@@ -418,13 +566,14 @@ class LinearFit(NamedTuple):
 
 
 class _LinearProblem:
-    """(OPT) of a linear pair on training rows, and its minimiser for fixed q.
+    """The objective (OPT) of a linear cheap model and gate, and its minimiser.
 
     `X` are standardised features and ones, and the groups of `problem` are those of
     `X`.
     """
 
     def __init__(self, X, rows, problem, tol):
+        """Store the rows, and compute the bounds that the minimiser needs."""
         self.X = X
         self.y = rows.y
         self.full_loss = rows.full_loss
@@ -432,38 +581,81 @@ class _LinearProblem:
         self.group_of = problem.group_of
         # Weight of the norm of each group in the penalty.
         self.thresholds = problem.gamma * np.sqrt(problem.group_costs)
-        # Largest second derivative of the logistic loss in a score of f1.
+        # Largest eigenvalue of the Hessian of the logistic loss in the scores of f1: a
+        # quarter for one score, a half for a softmax.
         score_curvature = 0.25 if problem.n_outputs == 1 else 0.5
         self.curvature = score_curvature * squared_norm(X, self.weight)
         self.gap_tol = _GAP_SHARE * tol
 
     def objective(self, q, W):
-        """Return (OPT)."""
+        """Return the objective (OPT) for given q and coefficients.
+
+        Parameters
+        ----------
+        q : ndarray of shape (n_rows,)
+
+        W : ndarray of shape (n_features, n_outputs + 1)
+
+        Returns
+        -------
+        float
+        """
         scores = self.X @ W
         cheap_loss = class_losses(scores[:, :-1], self.y)
-        value = kl_objective(q, cheap_loss, self.full_loss, scores[:, -1], self.weight)
+        value = kl_objective(
+            q, cheap_loss, self.full_loss, gate=scores[:, -1], weight=self.weight
+        )
         return value + self.penalty(W)
 
     def penalty(self, W):
-        """Return the penalty of the coefficients."""
+        """Return the group penalty and the ridge penalty of coefficients `W`."""
         return penalty(W, self.group_of, self.thresholds)
 
     def minimise_pair(self, q, start):
-        """Return the coefficients of f1 and g that solve (OPT2) for fixed q."""
+        """Return the best coefficients of cheap model and gate for fixed q: (OPT2).
+
+        Parameters
+        ----------
+        q : ndarray of shape (n_rows,)
+
+        start : ndarray of shape (n_features, n_outputs + 1)
+            First coefficients.
+
+        Returns
+        -------
+        ndarray of shape (n_features, n_outputs + 1)
+        """
         return self._minimise(
             lambda scores: loss_kl(scores, self.y, q, self.weight), start
         )
 
     def minimise_cheap(self, start):
-        """Return the coefficients of f1 if f1 answers every row."""
+        """Return the coefficients of the cheap model f1 if it answers every row.
+
+        `start` are the first coefficients, of shape (n_features, n_outputs).
+        """
         return self._minimise(self.cheap_loss, start)
 
     def cheap_loss(self, scores):
-        """Return the loss of f1 if it answers every row, as a :class:`Smooth`."""
+        """Return the loss of the cheap model f1 if it answers every row: a `Smooth`."""
         return cheap_part(scores, self.y, self.weight)
 
     def _minimise(self, loss, start):
-        """Return the coefficients that minimise a loss of scores and the penalty."""
+        """Return the coefficients that minimise a loss of scores plus the penalty.
+
+        Parameters
+        ----------
+        loss : callable
+            ``loss(scores)`` returns a :class:`Smooth`.
+
+        start : ndarray
+            First coefficients.
+
+        Returns
+        -------
+        ndarray of the shape of `start`
+        """
+        # The duality gap is not used.
         W, _ = accelerated_proximal_gradient(
             self.X,
             loss,
@@ -514,18 +706,24 @@ def adapt_linear(X, rows, problem, *, max_iter, tol, start=None, progress=nullco
         return _fit_without_gate(linear, problem.n_outputs)
     W = start
     if W is None:
+        # Not above a half, so that f1 learns from all rows.
         even_q = np.full(len(X), min(problem.p_full, 0.5))
         W = linear.minimise_pair(even_q, np.zeros((X.shape[1], problem.n_outputs + 1)))
-    q = None
+    q = None  # until the first step
     objectives = []
     for _ in range(max_iter):
         with progress():
             scores = X @ W
             cheap_loss = class_losses(scores[:, :-1], rows.y)
+            # The dual price of the constraint on q is not used.
             new_q, _ = q_step(
-                cheap_loss, rows.full_loss, scores[:, -1], problem.p_full, linear.weight
+                cheap_loss,
+                rows.full_loss,
+                gate=scores[:, -1],
+                p_full=problem.p_full,
+                weight=linear.weight,
             )
-            # Rounding in the constraint on q may raise the objective.
+            # Rounding in the constraint on q may raise the objective. The old q stays.
             if q is None or linear.objective(new_q, W) <= objectives[-1]:
                 q = new_q
             W = linear.minimise_pair(q, W)
@@ -536,18 +734,41 @@ def adapt_linear(X, rows, problem, *, max_iter, tol, start=None, progress=nullco
 
 
 def _fit_without_gate(linear, n_outputs):
-    """Return the fit of f1 alone, with a gate of minus infinity on every row."""
+    """Fit the cheap model f1 alone, with a gate of minus infinity on every row.
+
+    Parameters
+    ----------
+    linear : _LinearProblem
+
+    n_outputs : int
+        Outputs of the cheap model f1.
+
+    Returns
+    -------
+    LinearFit
+    """
     n_features = linear.X.shape[1]
     W = linear.minimise_cheap(np.zeros((n_features, n_outputs)))
     objective = linear.cheap_loss(linear.X @ W).value + linear.penalty(W)
     gate_coef = np.zeros(n_features)
-    # The intercept.
+    # The intercept: a gate of minus infinity sends no row.
     gate_coef[-1] = -np.inf
     return LinearFit(np.column_stack([W, gate_coef]), [objective])
 
 
 def squared_norm(X, weight):
-    """Return the squared spectral norm of the weighted rows."""
+    """Return the squared spectral norm of rows times the root of their weights.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_rows, n_features)
+
+    weight : ndarray of shape (n_rows,)
+
+    Returns
+    -------
+    float
+    """
     return np.linalg.norm(np.sqrt(weight)[:, None] * X, 2) ** 2
 
 
@@ -587,7 +808,7 @@ def adapt_linear_multistart(X, rows, problem, *, max_iter, tol, progress=nullcon
 
 
 class SingleGroupFit(NamedTuple):
-    """Fit with the features of one group and the intercepts alone.
+    """Fit of the linear model with the features of one group alone.
 
     Attributes
     ----------
@@ -602,7 +823,21 @@ class SingleGroupFit(NamedTuple):
 
 
 def _most_promising_groups(X, rows, problem):
-    """Return the groups whose penalty the loss gradient exceeds by most, at W = 0."""
+    """Return the groups whose penalty the loss gradient exceeds by most, at W = 0.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_rows, n_features)
+        Standardised features and ones.
+
+    rows : Rows
+
+    problem : Problem
+
+    Returns
+    -------
+    ndarray of int, of at most `_N_SINGLE_GROUPS` groups
+    """
     n_rows = len(X)
     n_groups = len(problem.group_costs)
     weight = rows.weight / rows.weight.sum()

@@ -16,14 +16,16 @@ from scipy.special import expit, log_expit, log_softmax, softmax, xlogy
 # most 6.9 nats.
 MIN_PROBABILITY = 1e-3
 
-# Absolute error of the dual price beta of the constraint on q, in nats.
+# Absolute error of the dual price beta of the constraint on q, in nats. The rounding of
+# sums of losses is of this size.
 _PRICE_TOLERANCE = 1e-13
 
 # A Newton step of `fit_doubt` is the last if the loss falls by less than half of this,
 # in nats.
 _SMALLEST_DECREASE = 1e-12
 
-# Newton steps of `fit_doubt` are halved to no less than this factor.
+# Newton steps of `fit_doubt` are halved to no less than this factor. A smaller step
+# would only follow rounding.
 _SMALLEST_STEP = 1e-6
 
 
@@ -49,14 +51,37 @@ def modelled_probabilities(scores):
 
 
 def output_targets(y, n_outputs):
-    """Return True where a row has the class of an output, shape (n_rows, n_outputs)."""
+    """Return True where a row has the class of an output, shape (n_rows, n_outputs).
+
+    Parameters
+    ----------
+    y : ndarray of int of shape (n_rows,)
+        Position of the class of each row.
+
+    n_outputs : int
+        1 for two classes: the output then stands for the second one.
+    """
     if n_outputs == 1:
         return y[:, None] == 1
     return y[:, None] == np.arange(n_outputs)
 
 
 def class_losses(scores, y):
-    """Return the logistic loss of the cheap model, ``loss(f1(x_i), y_i)``."""
+    """Return the logistic loss of the cheap model, ``loss(f1(x_i), y_i)``.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_rows, n_outputs)
+        Scores of the cheap model. One output for two classes.
+
+    y : ndarray of int of shape (n_rows,)
+        Position of the class of each row.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+        Losses in nats.
+    """
     if scores.shape[1] == 1:
         return np.logaddexp(0, np.where(y == 1, -scores[:, 0], scores[:, 0]))
     return -np.take_along_axis(log_probabilities(scores), y[:, None], axis=1)[:, 0]
@@ -65,23 +90,47 @@ def class_losses(scores, y):
 def full_losses(p0):
     """Return the loss of the full model, ``-log p0(y_i | x_i)``.
 
-    `p0` are the out-of-sample probabilities of the true classes.
+    Parameters
+    ----------
+    p0 : ndarray of shape (n_rows,)
+        Out-of-sample probability of the true class of each row.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+        Losses in nats.
     """
     return -np.log(np.clip(p0, MIN_PROBABILITY, 1.0))
 
 
 def q_step(cheap_loss, full_loss, gate, p_full, weight):
-    """Minimise (OPT1), the I-projection, in closed form.
+    """Return the probabilities q of sending rows that minimise the objective.
 
+    This is the problem (OPT1) of Adapt, an I-projection, in closed form:
     ``q_i = 1 / (1 + exp(B_i - A_i + beta))`` with the smallest ``beta >= 0`` such that
-    the mean of q is at most `p_full`. The mean is by `weight`, which sums to 1.
+    the mean of q is at most `p_full`.
+
+    Parameters
+    ----------
+    cheap_loss, full_loss : ndarray of shape (n_rows,)
+        Loss of the cheap and of the full model on each row, in nats.
+
+    gate : ndarray of shape (n_rows,)
+        Gate scores.
+
+    p_full : float
+        Largest mean of q.
+
+    weight : ndarray of shape (n_rows,)
+        Weights of the mean, with sum 1.
 
     Returns
     -------
     q : ndarray of shape (n_rows,)
+        Probability with which each row is sent to the full model.
 
     beta : float
-        Dual price of the constraint.
+        Dual price of the constraint. 0 if the constraint does not bind.
     """
     # B - A: log(1 + e^-g) - log(1 + e^g) is -g, which has no cancellation.
     difference = full_loss - cheap_loss - gate
@@ -94,12 +143,24 @@ def q_step(cheap_loss, full_loss, gate, p_full, weight):
 
 
 def smallest_price(mean_q, p_full):
-    """Return the smallest ``beta >= 0`` with ``mean_q(beta) <= p_full``.
+    """Return the smallest dual price ``beta >= 0`` with ``mean_q(beta) <= p_full``.
 
-    The function `mean_q` falls. The root is bracketed, then found by Brent's method.
+    The root is bracketed, then found by Brent's method.
+
+    Parameters
+    ----------
+    mean_q : callable
+        ``mean_q(beta)`` is the mean of q at a dual price. It falls to 0.
+
+    p_full : float
+        Above 0.
+
+    Returns
+    -------
+    float
     """
     if mean_q(0.0) <= p_full:
-        return 0.0
+        return 0.0  # the constraint does not bind
     low = 0.0
     high = 1.0
     while mean_q(high) > p_full:
@@ -117,7 +178,29 @@ def smallest_price(mean_q, p_full):
 
 
 def kl_objective(q, cheap_loss, full_loss, gate, weight):
-    """Return (OPT) without its penalty: the mean of ``(1-q) A + q B - H(q)``."""
+    """Return the objective (OPT) of Adapt without its penalty of features.
+
+    It is the mean of ``(1-q) A + q B - H(q)``, with the entropy H and the losses A and
+    B of the cheap and the full model.
+
+    Parameters
+    ----------
+    q : ndarray of shape (n_rows,)
+        Probability with which each row is sent to the full model.
+
+    cheap_loss, full_loss : ndarray of shape (n_rows,)
+        Loss of the cheap and of the full model on each row, in nats.
+
+    gate : ndarray of shape (n_rows,)
+        Gate scores.
+
+    weight : ndarray of shape (n_rows,)
+        Weights of the mean, with sum 1.
+
+    Returns
+    -------
+    float
+    """
     # log(1 + e^g), from which log(1 + e^-g) differs by g.
     softplus = np.maximum(gate, 0.0) + np.log1p(np.exp(-np.abs(gate)))
     entropy = -xlogy(q, q) - xlogy(1 - q, 1 - q)
@@ -126,22 +209,33 @@ def kl_objective(q, cheap_loss, full_loss, gate, weight):
 
 
 def doubt(scores):
-    """Return minus the log-odds that f1 gives its own answer, shape (n_rows,)."""
+    """Return minus the log-odds that the cheap model gives its own answer.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_rows, n_outputs)
+        Scores of the cheap model. One output for two classes.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+        For two classes at most 0, which is a draw between them.
+    """
     if scores.shape[1] == 1:
         return -np.abs(scores[:, 0])
     log_p = log_probabilities(scores)
     rows = np.arange(len(scores))
     answers = np.argmax(log_p, axis=1)
     log_p_answer = log_p[rows, answers]
-    # log(1 - p) through the other classes: 1 - exp(log_p_answer) would cancel near p =
-    # 1.
+    # log(1 - p) as the sum of the other classes: 1 - exp(log_p_answer) would have no
+    # digits left near p = 1. The answer itself is left out by a logarithm of -inf.
     log_p_others = log_p.copy()
     log_p_others[rows, answers] = -np.inf
     return np.logaddexp.reduce(log_p_others, axis=1) - log_p_answer
 
 
 def fit_doubt(u, q, offset, weight, start=(0.0, 0.0), max_iter=50, ridge=1e-6):
-    """Fit the gate ``g = offset + a u + b`` by logistic regression of q.
+    """Fit ``(a, b)`` of the gate ``g = offset + a u + b`` by logistic regression of q.
 
     Newton's method on the gate's part of (OPT2), a convex problem in two numbers.
 
@@ -163,6 +257,7 @@ def fit_doubt(u, q, offset, weight, start=(0.0, 0.0), max_iter=50, ridge=1e-6):
         First values of ``(a, b)``.
 
     max_iter : int, default=50
+        Largest number of Newton steps.
 
     ridge : float, default=1e-6
         L2 penalty of ``(a, b)``; the optimum is finite also for separable rows.
@@ -192,7 +287,7 @@ def fit_doubt(u, q, offset, weight, start=(0.0, 0.0), max_iter=50, ridge=1e-6):
 
 
 class _DoubtProblem:
-    """Penalised logistic loss of ``(a, b)``, see :func:`fit_doubt`."""
+    """Penalised logistic loss of the gate's coefficients ``(a, b)``."""
 
     def __init__(self, u, q, *, offset, weight, ridge):
         self.u = u
@@ -202,7 +297,20 @@ class _DoubtProblem:
         self.ridge = ridge
 
     def evaluate(self, coef):
-        """Return the loss at ``(a, b)``, and the gate's probability of each row."""
+        """Return the loss at ``(a, b)``, and the probability that each row is sent.
+
+        Parameters
+        ----------
+        coef : ndarray of shape (2,)
+            ``(a, b)``.
+
+        Returns
+        -------
+        loss : float
+
+        p : ndarray of shape (n_rows,)
+            Probability with which the gate sends the row: ``1 / (1 + exp(-g))``.
+        """
         gate = self.offset + coef[0] * self.u + coef[1]
         tail = np.exp(-np.abs(gate))
         # q log(1 + e^-g) + (1 - q) log(1 + e^g), with one logarithm.
@@ -211,7 +319,22 @@ class _DoubtProblem:
         return self.weight @ losses + 0.5 * self.ridge * (coef @ coef), p
 
     def derivatives(self, coef, p):
-        """Return gradient and Hessian at ``(a, b)``, where the gate gives `p`."""
+        """Return the gradient and the Hessian of the loss at ``(a, b)``.
+
+        Parameters
+        ----------
+        coef : ndarray of shape (2,)
+            ``(a, b)``.
+
+        p : ndarray of shape (n_rows,)
+            The gate's probabilities at `coef`, from :meth:`evaluate`.
+
+        Returns
+        -------
+        gradient : ndarray of shape (2,)
+
+        hessian : ndarray of shape (2, 2)
+        """
         slope = self.weight * (p - self.q)
         curvature = self.weight * p * (1 - p)
         gradient = np.array([slope @ self.u, slope.sum()]) + self.ridge * coef

@@ -16,7 +16,23 @@ from skroute.utils._validation import check_probabilities
 
 
 def fit_full(estimator, X, y, params):
-    """Return a clone fitted on all rows; a frozen estimator stays as it is."""
+    """Fit a clone of the full model; a frozen model stays as it is.
+
+    A frozen estimator is not fitted.
+
+    Parameters
+    ----------
+    estimator : classifier
+
+    X, y : indexable of n_rows rows, ndarray of shape (n_rows,)
+
+    params : dict
+        Parameters of the estimator's `fit`.
+
+    Returns
+    -------
+    classifier
+    """
     n_samples = num_samples(X)
     with note_failure("full", n_samples, "fit"):
         return cloned(estimator, n_samples).fit(X, y, **params)
@@ -57,6 +73,7 @@ def out_of_sample_proba(estimator, fitted, X, y, *, splits, params, n_jobs):
             proba = check_probabilities(fitted.predict_proba(X), "estimator")
     else:
         proba = _out_of_bag_votes(fitted)
+    # None: neither frozen nor with a vote for each row.
     if proba is not None:
         proba = np.asarray(proba, dtype=np.float64)
         return align_by_class(proba, fitted.classes_, classes)
@@ -68,8 +85,9 @@ def out_of_sample_proba(estimator, fitted, X, y, *, splits, params, n_jobs):
 
 
 def _out_of_bag_votes(fitted):
-    """Return the out-of-bag votes of a forest, or None if some row has none."""
+    """Return the out-of-bag votes of a forest, or None if some row has no vote."""
     votes = getattr(fitted, "oob_decision_function_", None)
+    # Votes of more than two dimensions are those of several outputs.
     if votes is None or np.ndim(votes) != 2:
         return None
     # A row that every tree has seen has no vote: its probabilities are 0, or NaN.
@@ -98,7 +116,24 @@ class FoldProba(NamedTuple):
 
 
 def _predict_fold(estimator, X, y, *, train, test, params):
-    """Fit the full model on the training rows of a fold, and predict its test rows."""
+    """Fit the full model on the training rows of a fold, and predict its test rows.
+
+    Parameters
+    ----------
+    estimator : classifier
+
+    X, y : indexable of n_rows rows, ndarray of shape (n_rows,)
+
+    train, test : ndarray of int
+        Positions of the rows of the fold.
+
+    params : dict
+        Parameters of the estimator's `fit`, for all rows.
+
+    Returns
+    -------
+    FoldProba
+    """
     params = check_method_params(X, params, indices=train)
     model = fit_full(estimator, _safe_indexing(X, train), y[train], params)
     proba = model.predict_proba(_safe_indexing(X, test))
@@ -107,7 +142,21 @@ def _predict_fold(estimator, X, y, *, train, test, params):
 
 
 def _mean_of_folds(folds, n_samples, classes):
-    """Return the mean probabilities of each row over the folds that predict it."""
+    """Return the mean probabilities of each row over the folds that predict it.
+
+    Parameters
+    ----------
+    folds : list of FoldProba
+
+    n_samples : int
+
+    classes : ndarray of shape (n_classes,)
+        All classes, sorted.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_classes)
+    """
     total = np.zeros((n_samples, len(classes)))
     n_predictions = np.zeros(n_samples)
     for fold in folds:
@@ -125,7 +174,21 @@ def _mean_of_folds(folds, n_samples, classes):
 def find_splits(cv, X, y, params):
     """Return the training and the test positions of each split.
 
-    `params` are those of the splitter. No test row may be a training row of its split.
+    No test row may be a training row of its split.
+
+    Parameters
+    ----------
+    cv : int, cross-validation generator, iterable or None
+        None: 5-fold.
+
+    X, y : indexable of n_rows rows, ndarray of shape (n_rows,)
+
+    params : dict
+        Parameters of the splitter's `split`.
+
+    Returns
+    -------
+    list of (ndarray of int, ndarray of int)
     """
     splitter = check_cv(cv, y, classifier=True)
     _check_groups_are_given(cv, splitter, params)
@@ -140,9 +203,21 @@ def find_splits(cv, X, y, params):
 
 
 def _check_groups_are_given(cv, splitter, params):
-    """Raise an error if the splitter needs groups and has none."""
+    """Raise an error if the splitter needs groups and got none.
+
+    Parameters
+    ----------
+    cv : object
+        As the user gave it, for the message.
+
+    splitter : cross-validation generator
+
+    params : dict
+        Parameters of its `split`.
+    """
     get_routing = getattr(splitter, "get_metadata_routing", None)
     if get_routing is None:
+        # A splitter that is not from scikit-learn does not say what it needs.
         return
     needs_groups = get_routing().split.requests.get("groups") is True
     if needs_groups and params.get("groups") is None:
@@ -154,9 +229,22 @@ def _check_groups_are_given(cv, splitter, params):
 
 
 def hold_out(splits, y, weight):
-    """Return the mask of the rows that are held out: those of the first test sets.
+    """Return a mask of the rows that are held out: those of the first test sets.
 
     As many test sets are taken as make a tenth of the weight of all rows.
+
+    Parameters
+    ----------
+    splits : list of (train, test)
+
+    y : ndarray of shape (n_rows,)
+        Classes.
+
+    weight : ndarray of shape (n_rows,)
+
+    Returns
+    -------
+    ndarray of bool of shape (n_rows,)
     """
     is_held_out = np.zeros(len(y), dtype=bool)
     for _, test in splits:

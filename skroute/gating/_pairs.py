@@ -19,7 +19,7 @@ class Rows(NamedTuple):
     Attributes
     ----------
     values : ndarray of shape (n_rows, n_columns), dtype=float64
-        Numbers and codes of categories; NaN where a cell is missing.
+        Features as numbers and codes of categories. NaN where a cell is missing.
 
     y : ndarray of shape (n_rows,), dtype=int64
         Position of the class of each row.
@@ -42,7 +42,7 @@ class Rows(NamedTuple):
     full_quality: Any
 
     def of(self, selection):
-        """Return the rows of a mask or of positions."""
+        """Return some of the rows, by a mask or by positions."""
         return Rows(
             values=self.values[selection],
             y=self.y[selection],
@@ -60,7 +60,8 @@ class Problem(NamedTuple):
     n_classes : int
 
     p_full : float
-        Largest mean of q. With 0 there is no gate.
+        Largest share of rows that are sent to the full model: the largest mean of q.
+        With 0 there is no gate.
 
     gamma : float
         Price of a unit of feature cost, in nats.
@@ -84,7 +85,7 @@ class Problem(NamedTuple):
 
 
 class PairScores(NamedTuple):
-    """Scores of a pair on some rows.
+    """Scores of a gate, and of its cheap model, on some rows.
 
     Attributes
     ----------
@@ -116,17 +117,32 @@ class Pair(ABC):
 
     @abstractmethod
     def cheap_scores(self, values):
-        """Return the scores of f1, shape (n_rows, n_outputs)."""
+        """Return the scores of the cheap model f1, shape (n_rows, n_outputs).
+
+        `values` has shape (n_rows, n_columns). Columns that f1 does not read are not
+        used.
+        """
 
     @abstractmethod
     def gate_scores(self, values, cheap_scores):
-        """Return the scores of g, shape (n_rows,).
+        """Return the scores of the gate g, shape (n_rows,).
 
-        `cheap_scores` are those of f1, or None if `reads_cheap` is False.
+        Parameters
+        ----------
+        values : ndarray of shape (n_rows, n_columns)
+            Columns that g does not read are not used.
+
+        cheap_scores : ndarray of shape (n_rows, n_outputs) or None
+            Scores of f1. None if `reads_cheap` is False.
         """
 
     def scores(self, values):
-        """Return the scores of the gate, and those of f1 if the gate reads them."""
+        """Return the scores of the gate, and those of f1 if the gate reads them.
+
+        Returns
+        -------
+        PairScores
+        """
         cheap_scores = None
         if self.reads_cheap:
             cheap_scores = self.cheap_scores(values)
@@ -142,18 +158,18 @@ class Pair(ABC):
 
 
 class FittedPair(NamedTuple):
-    """Result of fitting a pair.
+    """Fitted cheap model and gate, with the history of the fit.
 
     Attributes
     ----------
     pair : Pair
 
     objectives : list of float
-        (OPT) on the training rows after each alternation.
+        Objective (OPT) of the paper on the training rows after each alternation.
 
     held_out_objectives : sequence of float
-        (OPT) without feature costs on the held-out rows; empty for a gate that does not
-        use them.
+        The same without feature costs on the held-out rows. Empty for a gate that does
+        not use them.
 
     n_iter : int
         Boosting rounds in the pair, or alternations.

@@ -162,7 +162,7 @@ class Books(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """The terms of a purse, which do not change.
+    """The terms of a purse: total, number of requests and period. They do not change.
 
     Attributes
     ----------
@@ -228,7 +228,10 @@ class WindowUse(NamedTuple):
 
 
 def check_amount(amount, name):
-    """Return an amount of money as a float, or raise a ValueError."""
+    """Return an amount of money as a float, or raise a ValueError.
+
+    `name` is that of the argument, for the message.
+    """
     if not is_amount(amount):
         raise ValueError(
             f"{name} must be a finite number that is at least 0, got {amount!r}."
@@ -237,7 +240,29 @@ def check_amount(amount, name):
 
 
 def check_terms(total, n_expected=None, period=None, window=None, *, name="total"):
-    """Return the terms of a purse or of a window, or raise a ValueError."""
+    """Return the terms of a purse or of a window, or raise a ValueError.
+
+    Parameters
+    ----------
+    total : float
+        Money of each period, or the most that a window allows.
+
+    n_expected : int, default=None
+        Number of requests of each period. None is unknown.
+
+    period : {"day", "month"} or float, default=None
+        UTC days, UTC months, or seconds. None is a single period.
+
+    window : float, default=None
+        Seconds of a window. None is a purse of money.
+
+    name : str, default="total"
+        Name of the argument `total`, for the message.
+
+    Returns
+    -------
+    Terms
+    """
     amount = check_amount(total, name)
     if n_expected is not None and (
         not isinstance(n_expected, Integral)
@@ -268,12 +293,15 @@ def check_terms(total, n_expected=None, period=None, window=None, *, name="total
 
 
 def _is_positive_number(value):
-    """Return True for a positive number."""
+    """Return True for a positive number. True and None are not numbers here."""
     return isinstance(value, Real) and not isinstance(value, bool) and value > 0
 
 
 def check_seconds(seconds, name):
-    """Return positive seconds as a float, or None for None and infinity."""
+    """Return positive seconds as a float, or None for None and infinity.
+
+    `name` is that of the argument, for the message.
+    """
     if seconds is None:
         return None
     if not _is_positive_number(seconds):
@@ -284,12 +312,26 @@ def check_seconds(seconds, name):
 
 
 def period_number(period, now):
-    """Return the number of the period of a time, or None without periods."""
+    """Return the number of the period of a time, or None without periods.
+
+    Parameters
+    ----------
+    period : {"day", "month"}, float or None
+        As in `Terms`.
+
+    now : float
+        Seconds since 1970.
+
+    Returns
+    -------
+    int or None
+        Later periods have larger numbers.
+    """
     if period is None:
         return None
     if period == "month":
         year, month = time.gmtime(now)[:2]
-        return 12 * year + month - 1
+        return 12 * year + month - 1  # months since the year 0
     length = _SECONDS_OF_A_DAY if period == "day" else period
     return int(now // length)
 
@@ -298,7 +340,16 @@ class Purse:
     """The books of one purse inside a transaction, with the bookings as methods.
 
     Its attributes are those of `Books`, and the name and the terms that it was opened
-    with.
+    with. A booking changes them in place.
+
+    Parameters
+    ----------
+    name : str
+
+    terms : Terms
+
+    books : Books
+        First values of the attributes.
     """
 
     __slots__ = ("name", "terms", *Books._fields)
@@ -311,7 +362,7 @@ class Purse:
 
     @classmethod
     def opened(cls, name, terms, now):
-        """Return a new purse."""
+        """Return a new purse, in the period of the time `now` (seconds since 1970)."""
         books = Books(
             total=terms.total,
             spent=0.0,
@@ -330,17 +381,17 @@ class Purse:
         return cls(name, terms, books)
 
     def books(self):
-        """Return the amounts and counts as a record."""
+        """Return the amounts and counts of the purse as a `Books`."""
         return Books(*[getattr(self, field) for field in Books._fields])
 
     def room(self):
-        """Return the money that is free, with room for the rounding of sums."""
+        """Return the money that is not spent or reserved, plus room for rounding."""
         return self.total * (1 + ROUNDING) - self.spent - self.reserved
 
     def roll(self, now):
         """Begin the period of a time, if it is later than the present period.
 
-        If the clock goes back, the present period goes on.
+        If the clock goes back, the present period goes on. The purse must have periods.
         """
         number = period_number(self.terms.period, now)
         if number > self.period:
@@ -352,7 +403,7 @@ class Purse:
         self.spent = 0.0
         self.period = number
         self.n_expected = self.terms.n_expected
-        self.n_started = self.n_held
+        self.n_started = self.n_held  # requests that are being decided go on
         self.n_committed = 0
         self.n_refunded = 0
         self.n_rejected = 0
@@ -379,7 +430,19 @@ class Purse:
         self.n_expired += 1
 
     def settle(self, offer, cost, expired):
-        """Book the cost of a call. A failed call has the cost None."""
+        """Book the real cost of a call, and close its reservation.
+
+        Parameters
+        ----------
+        offer : Offer
+            The choice of the call.
+
+        cost : float or None
+            Real cost. None: the call failed, and costs nothing but the decision.
+
+        expired : bool
+            True if the deadline has passed. The amount was then released already.
+        """
         if expired:
             self.n_expired -= 1
         else:
@@ -402,8 +465,9 @@ class Purse:
         self._return(offer.reserved)
 
     def _return(self, amount):
-        """Release a reserved amount."""
+        """Release a reserved amount, after its request was counted as finished."""
         if self.n_open or self.n_held:
             self.reserved = self.reserved - amount
         else:
+            # Nothing is reserved now. No rounding of sums remains.
             self.reserved = 0.0

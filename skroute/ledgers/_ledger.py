@@ -1,4 +1,4 @@
-"""The bookings of a ledger. A subclass keeps the books, see `_store`."""
+"""The bookings of a ledger. A subclass stores the books."""
 
 import os
 import time
@@ -124,7 +124,20 @@ class Ledger(Store):
             )
 
     def _open(self, name, terms):
-        """Return the terms of a purse, which is created if it does not exist."""
+        """Return the terms of the purse with a name. A new purse is created.
+
+        Parameters
+        ----------
+        name : str
+
+        terms : Terms
+            Terms of a new purse.
+
+        Returns
+        -------
+        Terms
+            Those of an existing purse may be others.
+        """
         purse = self._find_purse(name)
         if purse is None:
             purse = Purse.opened(name, terms, self._clock())
@@ -143,11 +156,29 @@ class Ledger(Store):
         return _raise_if_error(self._transact(self._hold, purses, amount, key))
 
     def _hold(self, purses, amount, key):
-        """Return the reservation of `hold`, or the error to raise."""
+        """Book the method `hold`: return its reservation, or the error to raise.
+
+        An error is returned, and not raised, so that the transaction is stored: it has
+        booked passed deadlines and counted a rejected request.
+
+        Parameters
+        ----------
+        purses : tuple of str
+            Names of the purses. The first counts the request.
+
+        amount : float
+
+        key : str or None
+            Identity of the request. None: it has none.
+
+        Returns
+        -------
+        Reservation or Exception
+        """
         now, all_purses = self._begin(purses)
         earlier = self._find_earlier(all_purses[0], key)
         if earlier is not None:
-            return earlier
+            return earlier  # the open reservation of the key, or an error
         for purse in all_purses:
             if amount > purse.room():
                 all_purses[0].n_rejected += 1
@@ -155,8 +186,14 @@ class Ledger(Store):
         all_purses[0].n_started += 1
         for purse in all_purses:
             purse.hold(amount)
+        # The key belongs to the reservation of the choice, which comes later.
         return self._add_reservation(
-            purses, "held", amount, None, _after(self.timeout, now), None
+            purses,
+            "held",
+            amount,
+            offer=None,
+            deadline=_after(self.timeout, now),
+            key=None,
         )
 
     def release(self, held: Reservation) -> None:
@@ -164,12 +201,23 @@ class Ledger(Store):
         self._transact(self._release, held)
 
     def _release(self, held):
-        """Release the money of `release`."""
+        """Release the amount of a held reservation, for `release`."""
         now, _ = self._begin(held.purses)
         self._give_back(self._find_reservation(held.number), now)
 
     def _give_back(self, held, now):
-        """Release a held amount, unless its deadline has, or the ledger is a copy."""
+        """Release the amount of a held reservation, and delete the reservation.
+
+        Parameters
+        ----------
+        held : Reservation or None
+            Nothing is done for None, and in a state other than ``"held"``. The deadline
+            may have released the amount already. In a copy of a ledger, the number may
+            belong to another reservation.
+
+        now : float
+            Seconds since 1970.
+        """
         if held is None or held.state != "held":
             return
         all_purses = self._purses_now(held.purses, now)
@@ -189,7 +237,7 @@ class Ledger(Store):
         key: str | None = None,
         uses: Mapping[int, tuple[WindowUse, ...]] | None = None,
     ) -> Reservation:
-        """Decide and reserve.
+        """Decide about a request, and reserve the money for its choice, in one booking.
 
         ``choose(books, room, spare)`` is called with the books of the first purse, in
         which the request is counted, with the money that is free in all purses, and
@@ -211,7 +259,20 @@ class Ledger(Store):
         )
 
     def _reserve(self, purses, choose, least, keep, held, key, uses):
-        """Return the reservation of `reserve`, or the error to raise."""
+        """Book the method `reserve`: return its reservation, or the error to raise.
+
+        An error is returned, and not raised, so that the transaction is stored: it has
+        booked passed deadlines and released the held amount.
+
+        Parameters
+        ----------
+        purses, choose, least, keep, held, key, uses
+            As in `reserve`.
+
+        Returns
+        -------
+        Reservation or BaseException
+        """
         now, all_purses = self._begin(purses)
         if held is not None:
             held = self._find_reservation(held.number)
@@ -241,6 +302,7 @@ class Ledger(Store):
             first.n_started -= 1
             return error
         if offer is None:
+            # No choice fits.
             first.n_started -= 1
             first.n_rejected += 1
             if full and least <= room:
@@ -252,7 +314,7 @@ class Ledger(Store):
             self._use_windows(uses.get(offer.choice, ()), now)
         deadline = _after(self.timeout, now)
         return self._add_reservation(
-            purses, "open", offer.reserved, offer, deadline, key
+            purses, "open", offer.reserved, offer=offer, deadline=deadline, key=key
         )
 
     def _full_choices(self, uses, now):
@@ -289,9 +351,9 @@ class Ledger(Store):
                 (use.window,),
                 "held",
                 use.amount,
-                None,  # there is no offer: no money is reserved
-                now + window.terms.window,
-                None,  # there is no key
+                offer=None,  # no money is reserved
+                deadline=now + window.terms.window,
+                key=None,  # it is not a request
             )
 
     def settle(
@@ -317,7 +379,28 @@ class Ledger(Store):
         return settled
 
     def _settle(self, ledger, number, purse, offer, cost):
-        """Return the result of `settle`, or None if the reservation is another one."""
+        """Book the method `settle`: return its result, or None if nothing fits.
+
+        Parameters
+        ----------
+        ledger : str
+            Identity of the ledger that issued the reservation.
+
+        number : int
+            Number of the reservation.
+
+        purse : str
+            Its first purse.
+
+        offer : Offer
+
+        cost : float or None
+            None: the call failed.
+
+        Returns
+        -------
+        (excess, expired) : (float, bool), or None
+        """
         now, all_purses = self._begin((purse,))
         reservation = self._find_unsettled(ledger, number, purse, offer)
         if reservation is None:
@@ -336,7 +419,9 @@ class Ledger(Store):
             self._replace_reservation(
                 reservation._replace(state=state, deadline=deadline)
             )
-        excess = max([purse.spent - purse.total for purse in all_purses])
+        excess = max(
+            [booked_purse.spent - booked_purse.total for booked_purse in all_purses]
+        )
         return excess, expired
 
     def _find_unsettled(self, ledger, number, purse, offer):
@@ -385,9 +470,9 @@ class Ledger(Store):
                 reservation.purses,
                 "failed",
                 0.0,  # the money is reserved by the awaiting reservation
-                None,  # there is no offer
-                _after(self.remember, now),
-                key,
+                offer=None,
+                deadline=_after(self.remember, now),
+                key=key,
             )
         return True
 
@@ -411,7 +496,7 @@ class Ledger(Store):
         return self._transact(self._books, purse)
 
     def _books(self, name):
-        """Return the amounts and counts of `books`."""
+        """Return the amounts and counts of the purse with a name, for `books`."""
         _, (purse,) = self._begin((name,))
         return purse.books()
 
@@ -437,7 +522,7 @@ class Ledger(Store):
         self._transact(self._top_up, purse, amount, int(n_more))
 
     def _top_up(self, name, amount, n_more):
-        """Book the money of `top_up`."""
+        """Add money and expected requests to the purse with a name, for `top_up`."""
         _, (purse,) = self._begin((name,))
         purse.total += amount
         if purse.n_expected is not None:
@@ -478,7 +563,7 @@ class Ledger(Store):
         return self._transact(self._unsettled, purse)
 
     def _unsettled(self, name):
-        """Return the reservations of `unsettled`."""
+        """Return the open and expired reservations of a purse, for `unsettled`."""
         self._begin((name,))
         unsettled = []
         for reservation in self._find_of_purse(name):
@@ -491,6 +576,11 @@ class Ledger(Store):
 
         Passed deadlines and new periods are stored, also if the call is refused later,
         or if the clock goes back.
+
+        Parameters
+        ----------
+        names : tuple of str
+            Names of the purses.
 
         Returns
         -------
@@ -510,11 +600,25 @@ class Ledger(Store):
                     purse.expire(due.offer)
                 self._replace_reservation(due._replace(state="expired", deadline=None))
             else:
+                # It is committed, since an expired one has no deadline. Its key is
+                # forgotten.
                 self._delete_reservation(due)
         return now, purses
 
     def _purses_now(self, names, now):
-        """Return purses in the period of a time. Refuse unknown names."""
+        """Return purses in the period of a time. Refuse unknown names.
+
+        Parameters
+        ----------
+        names : tuple of str
+
+        now : float
+            Seconds since 1970.
+
+        Returns
+        -------
+        list of Purse
+        """
         purses = [self._find_purse(name) for name in names]
         if None in purses:
             name = names[purses.index(None)]
@@ -522,7 +626,7 @@ class Ledger(Store):
                 f"There is no purse {name!r} in this ledger: open it first."
             )
         for purse in purses:
-            if purse.period is not None:
+            if purse.period is not None:  # the purse has periods
                 purse.roll(now)
         return purses
 
@@ -560,6 +664,8 @@ class Ledger(Store):
             return None
         if reservation.state == "open":
             return reservation
+        # It is committed, since held reservations have no key. The error does not quote
+        # the key, which may be private.
         return AlreadyCommittedError(
             "A request with this key was committed already: its call was made and "
             f"paid. Give another request another key (this one has {len(key)} "
@@ -568,12 +674,12 @@ class Ledger(Store):
 
 
 def _after(seconds, now):
-    """Return the time `seconds` after now. None is never."""
+    """Return the time that is `seconds` after `now`, or None (never) for None."""
     return None if seconds is None else now + seconds
 
 
 def _raise_if_error(result):
-    """Return the result of a transaction, or raise it if it is an error."""
+    """Return the result of a transaction, or raise the result if it is an error."""
     if isinstance(result, BaseException):
         raise result
     return result
@@ -596,7 +702,18 @@ def _windows_full(n_full):
 
 
 def _exhausted(purse, amount):
-    """Return the error for an amount that does not fit a purse."""
+    """Return the error for an amount that does not fit a purse.
+
+    Parameters
+    ----------
+    purse : Purse
+
+    amount : float
+
+    Returns
+    -------
+    BudgetExhaustedError
+    """
     return BudgetExhaustedError(
         f"Not even the cheapest choice fits: it takes {amount:.6g}, and of "
         f"{purse.total:.6g} in all {purse.spent:.6g} is spent and {purse.reserved:.6g} "

@@ -52,24 +52,30 @@ class MemoryLedger(Ledger):
 
     def __init__(self, timeout=None, remember=86400.0):
         super().__init__(timeout, remember)
+        # From a name to a `Purse`.
         self._purses = {}
+        # From a number to a `Reservation`.
         self._reservations = {}
+        # From the name of the first purse and a key to the number of a reservation.
         self._keys = {}
+        # Heap of deadlines and numbers of reservations, the earliest first.
         self._deadlines = []
+        # Number of the next reservation.
         self._n_issued = 0
         self._identity = uuid.uuid4().hex
         self._forget_changes()
 
     def _forget_changes(self):
         """Forget the old values that a transaction has noted to undo its changes."""
-        # Purses and their amounts.
+        # Purses, each with its amounts before.
         self._purses_before = []
-        # Tables (dicts), keys and entries. None is a key without an entry.
+        # Tables (dicts), keys, and the entries before. The entry None: there was none.
         self._entries_before = []
-        # Deadlines that were removed from the heap.
+        # Deadlines that were removed from the heap, with numbers of reservations.
         self._deadlines_before = []
 
     def _transact(self, body, *arguments):
+        """Return ``body(*arguments)``. All of its changes are undone if it raises."""
         with _LOCK:
             self._forget_changes()
             try:
@@ -84,17 +90,28 @@ class MemoryLedger(Ledger):
             for field, amount in zip(Books._fields, amounts):
                 setattr(purse, field, amount)
         for table, key, entry in reversed(self._entries_before):
-            if entry is None:
+            if entry is None:  # there was none
                 table.pop(key, None)
             else:
                 table[key] = entry
         for deadline in self._deadlines_before:
-            # The interrupt may have come before it was removed.
+            # An interrupt may have come after the deadline was noted, and before it was
+            # removed from the heap.
             if deadline not in self._deadlines:
                 heapq.heappush(self._deadlines, deadline)
 
     def _change(self, table, key, entry):
-        """Write an entry of a table, or remove it if it is None. Note the old entry."""
+        """Write an entry of a table, and note the old one.
+
+        Parameters
+        ----------
+        table : dict
+
+        key : hashable
+
+        entry : object
+            None removes the entry.
+        """
         self._entries_before.append((table, key, table.get(key)))
         if entry is None:
             del table[key]
@@ -109,68 +126,92 @@ class MemoryLedger(Ledger):
         self._identity = uuid.uuid4().hex
 
     def _find_purse(self, name):
+        """Return the purse of a name, or None. Note its amounts, which may change."""
         purse = self._purses.get(name)
         if purse is not None:
+            # The transaction may change the purse in place.
             self._purses_before.append((purse, _amounts_of(purse)))
         return purse
 
     def _add_purse(self, purse):
+        """Keep a new purse."""
         self._change(self._purses, purse.name, purse)
 
     def _add_reservation(self, purses, state, amount, offer, deadline, key):
+        """Keep and return a new reservation, whose fields are the arguments."""
         number = self._n_issued
         self._n_issued += 1
-        made = Reservation(
-            self._identity, number, purses, state, amount, offer, deadline, key
+        reservation = Reservation(
+            self._identity,
+            number,
+            purses,
+            state=state,
+            amount=amount,
+            offer=offer,
+            deadline=deadline,
+            key=key,
         )
-        self._change(self._reservations, number, made)
+        self._change(self._reservations, number, reservation)
         if key is not None:
             self._change(self._keys, (purses[0], key), number)
         if deadline is not None:
             heapq.heappush(self._deadlines, (deadline, number))
-        return made
+        return reservation
 
     def _find_reservation(self, number):
+        """Return the reservation with a number, or None."""
         return self._reservations.get(number)
 
     def _replace_reservation(self, reservation):
+        """Keep a changed reservation in place of the one with the same number."""
         before = self._reservations[reservation.number]
         self._change(self._reservations, reservation.number, reservation)
         if reservation.key is None and before.key is not None:
             self._change(self._keys, (before.purses[0], before.key), None)
+        # A new deadline. An old one stays in the heap, where `_find_due` ignores it.
         if reservation.deadline not in (None, before.deadline):
             heapq.heappush(self._deadlines, (reservation.deadline, reservation.number))
 
     def _delete_reservation(self, reservation):
+        """Remove a reservation and its key."""
         self._change(self._reservations, reservation.number, None)
         if reservation.key is not None:
             self._change(self._keys, (reservation.purses[0], reservation.key), None)
 
     def _find_by_key(self, purse, key):
+        """Return the reservation with a key whose first purse is `purse`, or None."""
         number = self._keys.get((purse, key))
         return None if number is None else self._reservations[number]
 
     def _find_due(self, now):
+        """Return the reservations whose deadline is not after `now`, as a list."""
         due = []
         while self._deadlines and self._deadlines[0][0] <= now:
             deadline, number = self._deadlines[0]
             self._deadlines_before.append((deadline, number))
             heapq.heappop(self._deadlines)
             reservation = self._reservations.get(number)
-            # The deadlines of settled reservations stay in the heap.
+            # Deadlines of settled and changed reservations are in the heap, too.
             if reservation is not None and reservation.deadline == deadline:
                 due.append(reservation)
         return due
 
     def _find_of_purse(self, purse):
+        """Return the reservations whose first purse is `purse`, as a list."""
         reservations = self._reservations.values()
-        return [made for made in reservations if made.purses[0] == purse]
+        return [
+            reservation
+            for reservation in reservations
+            if reservation.purses[0] == purse
+        ]
 
     def __getstate__(self):
-        """Return a copy of the state at one moment."""
+        """Return a copy of the ledger's state at one moment, for `pickle`."""
         with _LOCK:
+            # Notes of the last transaction are not part of the state.
             self._forget_changes()
             state = {name: copy(value) for name, value in self.__dict__.items()}
+            # Purses are changed in place, so that they are copied, too.
             state["_purses"] = {
                 name: copy(purse) for name, purse in self._purses.items()
             }

@@ -18,15 +18,22 @@ class RecordLedger(Ledger):
 
     # Names of the parameters, which are the state of a pickle.
     _state: tuple[str, ...]
+    # Identity of the ledger in the store, which `_connect` sets.
     _identity: str | None
 
     def __init__(self, timeout, remember):
         super().__init__(timeout, remember)
+        # Purses of the present transaction: from a name to the text in the store and
+        # the `Purse`. The text is None for a new purse, both are None for an unknown
+        # name.
         self._used = {}
         self._after_fork()
 
     def _after_fork(self):
-        """Create a lock. The connection is made by the first transaction."""
+        """Create a lock, also in a new ledger.
+
+        The connection is made by the first transaction.
+        """
         self._lock = threading.Lock()
         self._connected = False
 
@@ -40,6 +47,19 @@ class RecordLedger(Ledger):
 
         The rules are those of ``_transact``. Only one thread is in this method at a
         time.
+
+        Parameters
+        ----------
+        body : callable
+            Changes the books.
+
+        arguments : tuple
+            Positional arguments of `body`.
+
+        Returns
+        -------
+        object
+            The result of `body`.
         """
 
     @abstractmethod
@@ -48,9 +68,10 @@ class RecordLedger(Ledger):
 
     @abstractmethod
     def _write_purse(self, name, text):
-        """Keep the text of a purse, in place of that of the same name."""
+        """Store the text of a purse, in place of an earlier one."""
 
     def _transact(self, body, *arguments):
+        """Return ``body(*arguments)``, run as a transaction by one thread at a time."""
         with self._lock:
             if not self._connected:
                 self._connect()
@@ -58,21 +79,27 @@ class RecordLedger(Ledger):
             return self._run_transaction(body, arguments)
 
     def _booked(self, body, arguments):
-        """Return ``body(*arguments)``, and write the purses that it has changed."""
+        """Return ``body(*arguments)``, and write the purses that it has changed.
+
+        `arguments` is a tuple.
+        """
         self._used.clear()
         result = body(*arguments)
-        for name, (before, purse) in self._used.items():
+        for name, (text_before, purse) in self._used.items():
+            # None: the body has asked for a purse that does not exist.
             if purse is not None:
                 text = text_of(*purse.terms, *purse.books())
-                if text != before:
+                if text != text_before:
                     self._write_purse(name, text)
         return result
 
     def _find_purse(self, name):
+        """Return the purse of a name, or None. It is read once in a transaction."""
         if name not in self._used:
             text = self._read_purse(name)
             purse = None
             if text is not None:
+                # The terms, then the books.
                 fields = json.loads(text)
                 terms = Terms(*fields[: len(Terms._fields)])
                 purse = Purse(name, terms, Books(*fields[len(terms) :]))
@@ -81,17 +108,38 @@ class RecordLedger(Ledger):
         return purse
 
     def _add_purse(self, purse):
+        """Keep a new purse, which is written at the end of the transaction."""
+        # None: the store has no text of it.
         self._used[purse.name] = None, purse
 
     def _reservation(self, number, text):
-        """Return a reservation from its number and its text."""
+        """Return a reservation from its number and its text.
+
+        Parameters
+        ----------
+        number : int or str
+
+        text : str
+            From :func:`text_of`: the other fields but the identity of the ledger.
+
+        Returns
+        -------
+        Reservation
+        """
         purses, state, amount, offer, deadline, key = json.loads(text)
-        offer = None if offer is None else Offer(*offer)
-        fields = (tuple(purses), state, amount, offer, deadline, key)
-        return Reservation(self._identity, int(number), *fields)
+        return Reservation(
+            ledger=self._identity,
+            number=int(number),
+            purses=tuple(purses),
+            state=state,
+            amount=amount,
+            offer=None if offer is None else Offer(*offer),
+            deadline=deadline,
+            key=key,
+        )
 
     def __getstate__(self):
-        """Return the parameters."""
+        """Return the parameters of the constructor, which are the whole state."""
         return {name: self.__dict__[name] for name in self._state}
 
     def __setstate__(self, state):
@@ -99,6 +147,18 @@ class RecordLedger(Ledger):
         self.__init__(**state)
 
 
+def text_of_reservation(reservation):
+    """Return the fields of a reservation as JSON, without its ledger and number."""
+    return text_of(
+        reservation.purses,
+        reservation.state,
+        reservation.amount,
+        reservation.offer,
+        reservation.deadline,
+        reservation.key,
+    )
+
+
 def text_of(*fields):
-    """Return fields as JSON. Numbers of numpy become plain numbers."""
+    """Return values as a JSON list. Numbers of numpy become plain numbers."""
     return json.dumps(fields, default=lambda number: number.item())

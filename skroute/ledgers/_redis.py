@@ -4,12 +4,14 @@ import json
 import time
 import uuid
 
-from skroute.ledgers._records import RecordLedger, text_of
+from skroute.ledgers._records import RecordLedger, text_of, text_of_reservation
 from skroute.utils._optional import import_optional
 
-# Compare and set: the writes are done if all commands that read still have the same
-# answers. The name of the last call is stored, so that a call that is sent again,
-# because its answer was lost, does not write twice.
+# Compare and set, in Lua: the writes are done if all commands that read still have the
+# same answers. The name of the last call is stored for ten minutes (600 seconds), so
+# that a call that is sent again, because its answer was lost, does not write twice.
+# It returns whether the writes are done, the time of Redis (seconds and microseconds),
+# the first deadline or false, and the answers to the reads.
 _SCRIPT = """
 local due, last = unpack(KEYS)
 local new, reads, writes = ARGV[1], cjson.decode(ARGV[2]), cjson.decode(ARGV[3])
@@ -29,8 +31,10 @@ local first = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2]
 return cjson.encode({done, now[1], now[2], first or false, found})
 """
 # Maximal number of fields that one command reads, and of answers that are kept for the
-# next booking.
+# next booking. Bounds the length of a command and the memory.
 _MANY = 1000
+# In place of an answer of Redis that is nothing: Lua has no None.
+_NOTHING = False
 
 
 class RedisLedger(RecordLedger):
@@ -83,14 +87,17 @@ class RedisLedger(RecordLedger):
 
     def __init__(self, url, *, prefix="skroute", timeout=600.0, remember=86400.0):
         redis = import_optional("redis", "RedisLedger")
-        self.url, self.prefix = url, prefix
+        self.url = url
+        self.prefix = prefix
         if not isinstance(url, str):
-            # Without the value: it may hold a password.
+            # The message has no value, since it may contain a password.
             raise TypeError(
                 "url must be a text such as 'redis://localhost:6379/0', got "
                 f"{type(url)}."
             )
+        # Raises an error for an invalid address.
         redis.connection.parse_url(url)
+        # Keys in Redis, by what they contain.
         names = ("purses", "reservations", "keys", "due", "counters", "identity")
         self._names = {name: f"{prefix}:{name}" for name in names}
         super().__init__(timeout, remember)
@@ -98,12 +105,18 @@ class RedisLedger(RecordLedger):
     def _after_fork(self):
         """Forget the connection, and choose a new name for the calls of this object."""
         super()._after_fork()
+        # With the number of a call, it is the name of the call.
         self._name = uuid.uuid4().hex
         self._n_calls = 0
 
     def _connect(self):
+        """Connect to Redis, and read the identity of the ledger and the time.
+
+        It sets what :meth:`_call` needs: ``_script`` (the compiled script) and
+        ``_view`` (the last answer to each command that reads).
+        """
         redis = import_optional("redis", "RedisLedger")
-        # Commands are safe to send again.
+        # Up to three times: commands are safe to send again.
         retry = redis.retry.Retry(redis.backoff.ExponentialBackoff(), 3)
         options = redis.connection.parse_url(self.url)
         # These options of the URL have no effect: answers are bytes, texts are UTF-8.
@@ -115,27 +128,32 @@ class RedisLedger(RecordLedger):
         pool = redis.ConnectionPool(retry=retry, **options)
         client = redis.Redis(connection_pool=pool, single_connection_client=True)
         client.auto_close_connection_pool = True
+        # Sets the identity if there is none yet.
         client.set(self._names["identity"], uuid.uuid4().hex, nx=True)
         self._identity = client.get(self._names["identity"]).decode()
         self._script = client.register_script(_SCRIPT)
         # Last answers of Redis, by the command that reads.
         self._view = {}
+        # Without reads and writes, it only asks for the time and the first deadline.
         self._call({})
 
     def _clock(self):
-        """Return the time of Redis, by its last answer."""
+        """Return the time of Redis in seconds since 1970, by its last answer."""
         return time.monotonic() + self._ahead
 
     def _call(self, reads, writes=()):
-        """Write if the answers to some reads are still the same.
+        """Send writes, which Redis executes if answers to reads are still the same.
+
+        It also sets ``_ahead``, the time of Redis less that of the local clock, and
+        ``_first``, the first deadline of a reservation, or None.
 
         Parameters
         ----------
-        reads : dict
-            Expected answers, by the command. If one is different, the new answers are
-            stored in ``_view``, and nothing is written.
+        reads : dict from tuple of str to object
+            Expected answers, by the command. If one is different, nothing is written.
+            The answers that Redis gives are stored in ``_view``.
 
-        writes : sequence of tuple
+        writes : sequence of tuple of str
             Commands.
 
         Returns
@@ -148,18 +166,23 @@ class RedisLedger(RecordLedger):
         names = (self._names["due"], f"{self.prefix}:last:{self._name}")
         expected = []
         for read, answer in reads.items():
-            # Lua has no None.
-            expected.append((read, False if answer is None else answer))
+            expected.append((read, _NOTHING if answer is None else answer))
         arguments = (call_name, json.dumps(expected), json.dumps(writes))
         result = json.loads(self._script(names, arguments))
         done, seconds, micros, first, answers = result
         self._ahead = int(seconds) + int(micros) / 1e6 - time.monotonic()
         self._first = float(first) if first else None
         for read, answer in zip(reads, answers):
-            self._view[read] = None if answer is False else answer
+            self._view[read] = None if answer is _NOTHING else answer
         return done
 
     def _run_transaction(self, body, arguments):
+        """Return ``self._booked(body, arguments)``, run until no other call interferes.
+
+        Inside of the transaction, ``_reads`` are the commands that it has read, with
+        their answers. ``_fields`` are the texts that it has written, by the command
+        that reads them. ``_writes`` are its commands that write.
+        """
         if len(self._view) > _MANY:
             self._view.clear()
         while True:
@@ -169,10 +192,12 @@ class RedisLedger(RecordLedger):
             try:
                 result = self._booked(body, arguments)
             except Exception:
-                # The error may come from old answers.
+                # The error may come from old answers. If they are still right, it is
+                # real.
                 if self._call(self._reads):
                     raise
                 continue
+            # If another booking has changed an answer, the body runs again.
             if self._call(self._reads, self._writes):
                 break
         # Fields are kept for the next booking. Other answers depend on the fields.
@@ -183,20 +208,36 @@ class RedisLedger(RecordLedger):
         return result
 
     def _read(self, *read):
-        """Return the last answer to a command, which the transaction compares later."""
+        """Return the last answer to a command, which the transaction compares later.
+
+        `read` are the parts of the command, texts. A command without an answer in
+        ``_view`` is sent.
+        """
         if read not in self._view:
+            # The expected answer does not matter, since nothing is written.
             self._call({read: None})
         return self._reads.setdefault(read, self._view[read])
 
     def _get(self, name, field):
-        """Return the text of a field, with the changes of this transaction, or None."""
+        """Return the text of a field, with the changes of this transaction, or None.
+
+        Parameters
+        ----------
+        name : str
+            Name of a table, such as ``"purses"``.
+
+        field : str
+        """
         read = ("HGET", self._names[name], field)
         if read in self._fields:
             return self._fields[read]
         return self._read(*read)
 
     def _put(self, name, field, text):
-        """Write a field, or remove it if the text is None."""
+        """Write a field of a table, or remove it if the text is None.
+
+        It is written at the end of the transaction.
+        """
         name = self._names[name]
         self._fields["HGET", name, field] = text
         if text is None:
@@ -205,35 +246,42 @@ class RedisLedger(RecordLedger):
             self._writes.append(("HSET", name, field, text))
 
     def _read_purse(self, name):
+        """Return the text of a purse, or None."""
         return self._get("purses", name)
 
     def _write_purse(self, name, text):
+        """Write the text of a purse, at the end of the transaction."""
         self._put("purses", name, text)
 
-    def _add_reservation(self, *fields):
-        purses, _, _, _, _, key = fields
+    def _add_reservation(self, purses, state, amount, offer, deadline, key):
+        """Keep and return a new reservation, whose fields are the arguments."""
+        # The counter is None before the first reservation.
         number = int(self._get("counters", "number") or 0) + 1
         self._put("counters", "number", str(number))
-        made = self._reservation(number, text_of(*fields))
-        self._replace_reservation(made)
+        text = text_of(purses, state, amount, offer, deadline, key)
+        reservation = self._reservation(number, text)
+        self._replace_reservation(reservation)
         if key is not None:
-            self._put("keys", text_of(purses[0], key), str(made.number))
-        return made
+            self._put("keys", text_of(purses[0], key), str(number))
+        return reservation
 
     def _find_reservation(self, number):
+        """Return the reservation with a number, or None."""
         text = self._get("reservations", str(number))
         return None if text is None else self._reservation(number, text)
 
     def _replace_reservation(self, reservation):
+        """Write a reservation with its deadline, in place of an earlier version."""
         number = str(reservation.number)
         due = self._names["due"]
-        self._put("reservations", number, text_of(*reservation[2:]))
+        self._put("reservations", number, text_of_reservation(reservation))
         if reservation.deadline is None:
             self._writes.append(("ZREM", due, number))
         else:
             self._writes.append(("ZADD", due, repr(reservation.deadline), number))
 
     def _delete_reservation(self, reservation):
+        """Remove a reservation, its deadline and its key."""
         number = str(reservation.number)
         self._put("reservations", number, None)
         self._writes.append(("ZREM", self._names["due"], number))
@@ -241,6 +289,7 @@ class RedisLedger(RecordLedger):
             self._put("keys", text_of(reservation.purses[0], reservation.key), None)
 
     def _find_by_key(self, purse, key):
+        """Return the reservation with a key whose first purse is `purse`, or None."""
         number = self._get("keys", text_of(purse, key))
         if number is None:
             return None
@@ -251,18 +300,33 @@ class RedisLedger(RecordLedger):
         return reservation
 
     def _find_due(self, now):
+        """Return the reservations whose deadline is not after `now`, as a list."""
+        # The first deadline is known from the last call, without a further one.
         if self._first is None or self._first > now:
             return []
-        return self._many(
-            self._read("ZRANGEBYSCORE", self._names["due"], "-inf", repr(now))
-        )
+        numbers = self._read("ZRANGEBYSCORE", self._names["due"], "-inf", repr(now))
+        return self._reservations_of(numbers)
 
     def _find_of_purse(self, purse):
+        """Return the reservations whose first purse is `purse`, as a list."""
         numbers = self._read("HKEYS", self._names["reservations"])
-        return [made for made in self._many(numbers) if made.purses[0] == purse]
+        return [
+            reservation
+            for reservation in self._reservations_of(numbers)
+            if reservation.purses[0] == purse
+        ]
 
-    def _many(self, numbers):
-        """Return the reservations of these numbers that exist."""
+    def _reservations_of(self, numbers):
+        """Return the reservations of these numbers that exist.
+
+        Parameters
+        ----------
+        numbers : list of str
+
+        Returns
+        -------
+        list of Reservation
+        """
         name = self._names["reservations"]
         reservations = []
         for start in range(0, len(numbers), _MANY):
@@ -276,5 +340,5 @@ class RedisLedger(RecordLedger):
 
     def __repr__(self):
         """Return the class and the prefix."""
-        # Without the address, which may have a password in it.
+        # The address is left out, since it may contain a password.
         return f"RedisLedger(prefix={self.prefix!r})"

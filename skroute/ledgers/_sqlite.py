@@ -4,7 +4,7 @@ import os
 import sqlite3
 import uuid
 
-from skroute.ledgers._records import RecordLedger, text_of
+from skroute.ledgers._records import RecordLedger, text_of, text_of_reservation
 
 # Records are JSON, see `_records`; `own` is the first purse of a reservation.
 _SCHEMA = """
@@ -89,17 +89,23 @@ class SQLiteLedger(RecordLedger):
         self.path = os.path.abspath(_checked_path(path))
         self._connection = None
         super().__init__(timeout, remember)
+        # At once, so that an invalid file is an error here.
         self._connect()
         self._connected = True
 
     def _after_fork(self):
         """Forget the connection of the parent, which must not be closed here."""
         super()._after_fork()
+        # Python closes a connection that nothing refers to. So the connections of the
+        # parent, and of its parents, are kept.
         self._parents = (getattr(self, "_parents", None), self._connection)
         self._connection = None
 
     def _connect(self):
-        """Open the file of a ledger, or create it."""
+        """Open the file of a ledger, or create it.
+
+        It sets ``_connection``, ``_execute`` and ``_identity``.
+        """
         if not os.path.isdir(os.path.dirname(self.path)):
             raise FileNotFoundError(
                 f"There is no folder for the ledger {self.path!r}: make it first."
@@ -109,7 +115,9 @@ class SQLiteLedger(RecordLedger):
             connection = sqlite3.connect(
                 self.path,
                 timeout=_PATIENCE,
+                # sqlite3 begins no transactions by itself.
                 isolation_level=None,
+                # Threads book one after the other, by the lock of `_transact`.
                 check_same_thread=False,
             )
             # All tables of a ledger are created in one transaction.
@@ -135,6 +143,7 @@ class SQLiteLedger(RecordLedger):
         self._execute = connection.execute
 
     def _run_transaction(self, body, arguments):
+        """Return ``self._booked(body, arguments)``, run as a transaction of SQLite."""
         try:
             return _in_transaction(self._connection, self._booked, body, arguments)
         except sqlite3.Error as error:
@@ -143,17 +152,19 @@ class SQLiteLedger(RecordLedger):
             ) from error
 
     def _read_purse(self, name):
+        """Return the text of a purse, or None."""
         row = self._execute(
             "SELECT record FROM purses WHERE name = ?", (name,)
         ).fetchone()
         return None if row is None else row[0]
 
     def _write_purse(self, name, text):
+        """Write the text of a purse."""
         self._execute("INSERT OR REPLACE INTO purses VALUES (?, ?)", (name, text))
 
-    def _add_reservation(self, *fields):
-        purses, _, _, _, deadline, key = fields
-        text = text_of(*fields)
+    def _add_reservation(self, purses, state, amount, offer, deadline, key):
+        """Keep and return a new reservation, whose fields are the arguments."""
+        text = text_of(purses, state, amount, offer, deadline, key)
         number = self._execute(
             "INSERT INTO reservations (record, own, key, deadline) VALUES (?, ?, ?, ?)",
             (text, purses[0], key, deadline),
@@ -161,28 +172,45 @@ class SQLiteLedger(RecordLedger):
         return self._reservation(number, text)
 
     def _where(self, condition, *values):
-        """Return the reservations that meet a condition of SQL."""
+        """Return the reservations that meet a condition of SQL.
+
+        Parameters
+        ----------
+        condition : str
+            With a question mark for each value.
+
+        *values : object
+
+        Returns
+        -------
+        list of Reservation
+        """
         rows = self._execute(_RESERVATIONS + condition, values).fetchall()
         return [self._reservation(*row) for row in rows]
 
     def _find_reservation(self, number):
-        return next(iter(self._where("number = ?", number)), None)
+        """Return the reservation with a number, or None."""
+        return _first_or_none(self._where("number = ?", number))
 
     def _find_by_key(self, purse, key):
-        return next(iter(self._where("own = ? AND key = ?", purse, key)), None)
+        """Return the reservation with a key whose first purse is `purse`, or None."""
+        return _first_or_none(self._where("own = ? AND key = ?", purse, key))
 
     def _find_due(self, now):
+        """Return the reservations whose deadline is not after `now`, as a list."""
         return self._where("deadline <= ?", now)
 
     def _find_of_purse(self, purse):
+        """Return the reservations whose first purse is `purse`, as a list."""
         return self._where("own = ?", purse)
 
     def _replace_reservation(self, reservation):
+        """Write a changed reservation in place of the one with the same number."""
         self._execute(
             "UPDATE reservations SET record = ?, key = ?, deadline = ? "
             "WHERE number = ?",
             (
-                text_of(*reservation[2:]),
+                text_of_reservation(reservation),
                 reservation.key,
                 reservation.deadline,
                 reservation.number,
@@ -190,6 +218,7 @@ class SQLiteLedger(RecordLedger):
         )
 
     def _delete_reservation(self, reservation):
+        """Remove a reservation and its key."""
         self._execute(
             "DELETE FROM reservations WHERE number = ?", (reservation.number,)
         )
@@ -199,8 +228,15 @@ class SQLiteLedger(RecordLedger):
         return f"SQLiteLedger({self.path!r})"
 
 
+def _first_or_none(reservations):
+    """Return the first reservation of a list, or None for an empty list."""
+    return reservations[0] if reservations else None
+
+
 def _prepare(connection):
     """Create the tables of a ledger if they do not exist. Return its identity."""
+    # In WAL mode, those who read do not wait. With NORMAL, a commit does not wait for
+    # the disk.
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
     connection.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES}")
@@ -228,6 +264,20 @@ def _in_transaction(connection, body, *arguments):
 
     An interrupt may come between any two lines. If it has left a transaction open, this
     transaction is undone before the next begins.
+
+    Parameters
+    ----------
+    connection : sqlite3.Connection
+
+    body : callable
+
+    *arguments : object
+        Arguments of `body`.
+
+    Returns
+    -------
+    object
+        The result of `body`.
     """
     try:
         if connection.in_transaction:

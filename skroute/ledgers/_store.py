@@ -90,9 +90,10 @@ class Store(ABC):
     ) -> Reservation:
         """Keep and return a new reservation.
 
-        Its `ledger` is the identity of this ledger. Its `number` was never given to
-        another reservation, not even to a deleted one. The other fields are the
-        arguments. No other reservation for ``purses[0]`` has the same `key`.
+        The arguments are fields of :class:`Reservation`. Some are passed by name. The
+        field `ledger` is the identity of this ledger. The `number` was never given to
+        another reservation, not even to a deleted one. No other reservation for
+        ``purses[0]`` has the same `key`.
         """
 
     @abstractmethod

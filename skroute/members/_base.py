@@ -14,6 +14,9 @@ from skroute.utils._scored import CheckedScoreMixin
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import refuse_missing
 
+# Place of a key that no place is known for.
+UNKNOWN = -1
+
 
 class MemberClassifier(
     VersionedPickleMixin, CheckedScoreMixin, ClassifierMixin, BaseEstimator
@@ -38,12 +41,27 @@ class MemberClassifier(
         return True
 
     def __sklearn_clone__(self):
-        # The default would copy logs and clients once per fold and member.
+        # scikit-learn's own clone would copy logs and clients once per fold and member.
         return type(self)(**self.get_params(deep=False))
 
 
 def checked_labels(X, y, *, several=False):
-    """Return validated labels, as an indicator matrix if a row may have `several`."""
+    """Return validated labels, as an indicator matrix if a row may have `several`.
+
+    Parameters
+    ----------
+    X : indexable of n_rows rows
+        Only the number and the labels of its rows are compared with `y`.
+
+    y : array-like of shape (n_rows,) or (n_rows, n_classes)
+
+    several : bool, default=False
+        True if `y` may be an indicator matrix. If False, a matrix is an error.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,) or (n_rows, n_classes)
+    """
     check_rows_match(X=X, y=y)
     refuse_missing(y=y)
     y = on_host(y)
@@ -55,7 +73,10 @@ def checked_labels(X, y, *, several=False):
 
 
 def check_classes(classes):
-    """Return labels as an array, in their order. They must be different."""
+    """Return labels as an array, in their order, or raise an error if two are equal.
+
+    `classes` is array-like of shape (n_classes,), with at least one label.
+    """
     labels = np.asarray(classes)
     if labels.ndim != 1 or not 0 < len(np.unique(labels)) == len(labels):
         raise ValueError(
@@ -66,7 +87,7 @@ def check_classes(classes):
 
 
 def places_of(keys, place_of):
-    """Return the place of each key, -1 for an unknown one.
+    """Look up the place of each key in a dict, `UNKNOWN` (-1) for an unknown one.
 
     Parameters
     ----------
@@ -81,10 +102,13 @@ def places_of(keys, place_of):
     ndarray of shape (n_keys,), dtype=int64
     """
     try:
-        places = [place_of.get(key, -1) for key in keys]
+        places = [place_of.get(key, UNKNOWN) for key in keys]
     except TypeError:
         # Some keys are not hashable.
         places = []
         for key in keys:
-            places.append(place_of.get(key, -1) if isinstance(key, Hashable) else -1)
+            if isinstance(key, Hashable):
+                places.append(place_of.get(key, UNKNOWN))
+            else:
+                places.append(UNKNOWN)
     return np.array(places, dtype=np.int64)

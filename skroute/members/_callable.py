@@ -10,6 +10,7 @@ from sklearn.utils.metaestimators import available_if
 
 from skroute.base import check_rows
 from skroute.members._base import (
+    UNKNOWN,
     MemberClassifier,
     check_classes,
     checked_labels,
@@ -180,10 +181,12 @@ class CallableClassifier(MemberClassifier):
             For a parameter that is not allowed.
         """
         self._validate_params()
+        # Raises an error for invalid classes.
         _ = self.classes_
         X = check_rows(self, X, reset=True)
         if y is not None:
             checked_labels(X, y)
+        # Creates the counts of calls, all of them 0.
         self._count()
         return self
 
@@ -231,27 +234,46 @@ class CallableClassifier(MemberClassifier):
         return self._count()
 
     def _count(self, **amounts):
-        """Add amounts to the counts, by name. Return the counts."""
+        """Add amounts to the counts, and return the counts.
+
+        Parameters
+        ----------
+        **amounts : float
+            Amounts by the names of `CallStatistics`. None at all only returns the
+            counts.
+
+        Returns
+        -------
+        CallStatistics
+        """
         # The constructor stores parameters only, so that the first call creates the
         # counts.
-        no_counts = CallStatistics(0, 0, 0, 0.0)._asdict()
+        no_counts = CallStatistics(n_calls=0, n_failed=0, n_rows=0, spent=0.0)
         with _COUNTING:
-            counts = self.__dict__.setdefault("_counts", no_counts)
+            counts = self.__dict__.setdefault("_counts", no_counts._asdict())
             for name, amount in amounts.items():
                 counts[name] += amount
             return CallStatistics(**counts)
 
     def _ask(self, X):
-        """Return the answers to all rows, batch by batch."""
+        """Return the answers of the function to all rows, batch by batch.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,) or (n_rows, n_classes)
+            Labels, or probabilities in the order of ``classes_``.
+        """
         self._validate_params()
         X = check_rows(self, X, reset=False)
-        n = num_samples(X)
+        n_rows = num_samples(X)
         if self.returns == "label":
-            no_answers = self.classes_[:0]
+            no_answers = self.classes_[:0]  # empty
         else:
             no_answers = np.empty((0, len(self.classes_)))
+        # An empty array first, so that there are answers to join if the first call
+        # fails.
         answers = [no_answers]
-        for batch in gen_batches(n, self.batch_size or n):
+        for batch in gen_batches(n_rows, self.batch_size or n_rows):
             rows = np.arange(batch.start, batch.stop)
             try:
                 answers.append(self._ask_once(_safe_indexing(X, rows), len(rows)))
@@ -259,15 +281,26 @@ class CallableClassifier(MemberClassifier):
                 error.rows = rows
                 error.answers = np.concatenate(answers)
                 error.add_note(
-                    f"The call lost rows {rows[0]} to {rows[-1]} of {n}; the {rows[0]} "
-                    f"before were answered, the {n - 1 - rows[-1]} after were not "
-                    "asked about."
+                    f"The call lost rows {rows[0]} to {rows[-1]} of {n_rows}; the "
+                    f"{rows[0]} before were answered, the {n_rows - 1 - rows[-1]} "
+                    "after were not asked about."
                 )
                 raise
         return np.concatenate(answers)
 
     def _ask_once(self, batch, n_rows):
-        """Call the function with one batch. Return its validated answers."""
+        """Call the function with one batch. Return its validated answers.
+
+        Parameters
+        ----------
+        batch : indexable of n_rows rows
+
+        n_rows : int
+
+        Returns
+        -------
+        ndarray of shape (n_rows,) or (n_rows, n_classes)
+        """
         self._count(n_calls=1)
         try:
             answer = self._check(self.function(batch), n_rows)
@@ -285,12 +318,25 @@ class CallableClassifier(MemberClassifier):
         """Return labels, or probabilities in the order of ``classes_``.
 
         Any other answer of the function raises a ValueError.
+
+        Parameters
+        ----------
+        answer : object
+            Result of the function.
+
+        n_rows : int
+            Number of rows of the call.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,) or (n_rows, n_classes)
         """
         refuse_masked(**{"what function returns": answer})
         answer = np.asarray(answer)
         if self.returns == "proba":
             shape = (n_rows, len(self.classes_))
             expected = "probabilities"
+            # Kinds of dtypes: floats, whole numbers with and without sign.
             is_valid = answer.shape == shape and answer.dtype.kind in "fiu"
         else:
             shape = (n_rows,)
@@ -305,15 +351,21 @@ class CallableClassifier(MemberClassifier):
             check_numbers(answer, "probabilities of function")
             proba = answer.astype(np.float64)
             check_probabilities(proba, type(self).__name__, method="function")
+            # From the order of `classes` to that of `classes_`.
             return with_sum_one(proba)[:, np.argsort(self.classes)]
         return self._check_labels(answer)
 
     def _check_labels(self, labels):
-        """Return labels in the type of ``classes_``. Refuse new ones."""
+        """Return labels in the type of ``classes_``. Refuse unknown labels.
+
+        `labels` and the result have shape (n_rows,).
+        """
         classes = self.classes_
-        position_of_class = {label: k for k, label in enumerate(classes.tolist())}
+        position_of_class = {
+            label: position for position, label in enumerate(classes.tolist())
+        }
         positions = places_of(labels.tolist(), position_of_class)
-        is_unknown = positions < 0
+        is_unknown = positions == UNKNOWN
         if is_unknown.any():
             # An answer may contain the private text of the request, so it is not shown.
             first = labels[is_unknown].tolist()[0]

@@ -20,8 +20,8 @@ from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers
 
 
-def _torch_side():
-    """Return the module that imports torch, or raise an error that names the extra."""
+def _import_torch_exits():
+    """Return the module `_torch_exits`, or raise an error if torch is not installed."""
     import_optional("torch", "MultiExitClassifier")
     from skroute.members import _torch_exits
 
@@ -236,8 +236,10 @@ class MultiExitClassifier(
         """
         self.__dict__.pop("classes_", None)
         self._validate_params()
-        side = _torch_side()
-        device = None if self.device is None else side.available_device(self.device)
+        torch_exits = _import_torch_exits()
+        device = (
+            None if self.device is None else torch_exits.available_device(self.device)
+        )
         check_rows_match(X=X, y=y)
         rows = check_exit_rows(self, X, reset=True)
         classes, codes = np.unique(checked_labels(rows, y), return_inverse=True)
@@ -247,28 +249,29 @@ class MultiExitClassifier(
                 f"{classes.tolist()[0]!r}."
             )
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        torch = side.torch
+        torch = torch_exits.torch
+        # torch's generators, also those of devices, are as before after the block.
         with torch.random.fork_rng(range(torch.cuda.device_count())):
             torch.manual_seed(seed)
-            module = side.build(
+            module = torch_exits.build(
                 self.module,
-                rows.shape[1],
-                len(classes),
-                device,
+                n_features=rows.shape[1],
+                n_classes=len(classes),
+                device=device,
                 trained=self.max_epochs == 0,
             )
-            exits = side.find_exits(module, self.stages, self.heads)
-            side.look_at(exits, rows, classes)
+            exits = torch_exits.find_exits(module, self.stages, self.heads)
+            torch_exits.look_at(exits, rows, classes)
             n_exits = len(exits.stages)
             weights = self._check_exit_weights(n_exits)
             self.history_ = []
             if self.max_epochs:
-                self.history_ = side.train(
+                self.history_ = torch_exits.train(
                     exits,
                     rows,
                     codes,
-                    weights,
-                    self.net_params,
+                    exit_weights=weights,
+                    net_params=self.net_params,
                     max_epochs=self.max_epochs,
                     lr=self.lr,
                     batch_size=self.batch_size,
@@ -280,7 +283,7 @@ class MultiExitClassifier(
         return self
 
     def _check_exit_weights(self, n_exits):
-        """Return the weights of the exits as a list of float."""
+        """Return the weights of the exits as a list of `n_exits` floats."""
         if self.exit_weights is None:
             return [1.0] * n_exits
         weights = check_numbers(
@@ -296,7 +299,7 @@ class MultiExitClassifier(
         """Return True after `fit`."""
         return hasattr(self, "classes_")
 
-    # Prediction -----------------------------------------------------------------------
+    # Prediction by one exit or all exits ----------------------------------------------
 
     def start(self, X: ArrayLike) -> Any:
         """Start a pass in which you choose the depth for each row.
@@ -319,11 +322,11 @@ class MultiExitClassifier(
         return self._run(check_exit_rows(self, X, reset=False))
 
     def _run(self, X):
-        """Return a new run of validated rows."""
+        """Return a new `ExitRun` of validated rows."""
         # In training mode, dropout would be random, and statistics would be updated.
         exits = self._exits.eval()
         n_classes = len(self.classes_)
-        return _torch_side().ExitRun(exits, n_classes, X, self.eval_batch_size)
+        return _import_torch_exits().ExitRun(exits, n_classes, X, self.eval_batch_size)
 
     def staged_predict_proba(self, X: ArrayLike) -> Iterator[NDArray[np.float64]]:
         """Yield the class probabilities of each exit, from one pass.
@@ -339,12 +342,14 @@ class MultiExitClassifier(
         """
         check_is_fitted(self)
         X = check_exit_rows(self, X, reset=False)
-        blocks = []
+        # For each batch of rows, the probabilities of all exits.
+        proba_of_batches = []
         for rows in gen_batches(num_samples(X), self.eval_batch_size):
             run = self._run(_safe_indexing(X, rows))
-            blocks.append([run.proba(k) for k in range(self.n_exits_)])
-        for parts in zip(*blocks):
-            yield np.concatenate(parts)
+            proba_of_exits = [run.proba(exit) for exit in range(self.n_exits_)]
+            proba_of_batches.append(proba_of_exits)
+        for proba_of_exit in zip(*proba_of_batches):
+            yield np.concatenate(proba_of_exit)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the class probabilities of the last exit.
@@ -395,10 +400,13 @@ class MultiExitClassifier(
             the states at `previous`.
         """
         if previous < 0:
+            # The rows have reached no exit.
             return lambda X: self.start(X).logits(exit)
+        # The run whose rows are at `previous`, after the first call.
         runs: list[Any] = []
 
         def call(X):
+            """Put rows that are at `previous` through the stages up to `exit`."""
             if not runs:
                 run = self.start(X)
                 run.logits(previous)
@@ -407,19 +415,34 @@ class MultiExitClassifier(
 
         return call
 
-    # Pickling -------------------------------------------------------------------------
+    # Pickles, which are made on the CPU -----------------------------------------------
 
     def __getstate__(self):
-        """Return the state with all modules in host memory."""
+        """Return the state for a pickle, with all torch modules in host memory."""
         state = super().__getstate__()
         has_modules = "module_" in state or hasattr(self.module, "parameters")
         if not has_modules:
             return state
-        return _torch_side().on_the_host(state)
+        return _import_torch_exits().on_the_host(state)
 
 
 def check_exit_rows(net, X, *, reset):
-    """Return validated rows of a net: arrays, or tensors on their device."""
+    """Return validated rows of a net: arrays, or tensors on their device.
+
+    Parameters
+    ----------
+    net : estimator
+        The estimator whose rows they are.
+
+    X : array-like or tensor of shape (n_rows, ...)
+
+    reset : bool
+        Whether to set (in `fit`) or to compare the number and names of features.
+
+    Returns
+    -------
+    {ndarray, tensor} of shape (n_rows, ...)
+    """
     if is_dataset(X):
         raise TypeError(
             f"{type(net).__name__} takes arrays and tensors, got a data set: "

@@ -8,6 +8,7 @@ from sklearn.utils import column_or_1d, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 
 from skroute.members._base import (
+    UNKNOWN,
     MemberClassifier,
     check_classes,
     checked_labels,
@@ -20,14 +21,32 @@ from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers, check_probabilities, refuse_masked
 
 # Relative amount by which an answered label is more probable than any other, at least.
+# Far above the rounding of a float, and too small to matter.
 _TIE_BREAK = 1e-9
+
+# Bits of a whole number that a float64 has exactly: those of its mantissa, and a first
+# one that is not stored.
+_BITS_OF_FLOAT64 = 53
 
 
 def _check_present(values, name):
-    """Return answers or ids as an array, or raise an error if one is missing."""
+    """Return answers or ids as an array, or raise an error if one is missing.
+
+    Parameters
+    ----------
+    values : array-like of n_rows entries
+
+    name : str
+        Name of the argument, for the message.
+
+    Returns
+    -------
+    ndarray
+    """
     refuse_masked(**{name: values})
     values = array_of(values)
     missing_rows = np.empty(0, dtype=np.int64)
+    # Only objects (kind O) and floats (f) can be missing.
     if values.dtype.kind in "Of":
         is_absent = [is_missing(value) for value in values.flat]
         missing_rows = np.flatnonzero(is_absent)
@@ -91,11 +110,12 @@ class _Record:
                 "nothing to answer with. Give the labels, a score matrix, or both."
             )
         if ids is None:
-            ids = _common_index(predictions, scores)
+            ids = _common_index(predictions, scores)  # None: no labels of rows either
         self.is_multilabel = _is_indicator(predictions)
-        labels = None
+        labels = None  # an indicator matrix has the answers, or the best scores are
         if predictions is not None and not self.is_multilabel:
             labels = column_or_1d(_check_present(predictions, "predictions"))
+        # In the order of the columns of matrices. `order` sorts them.
         names = check_classes(_class_names(predictions, scores, classes, labels))
         order = np.argsort(names)
         self.classes = names[order]
@@ -108,13 +128,22 @@ class _Record:
             table = _read_indicators(predictions, scores, names)
             self.answers = table[:, order].astype(np.int64)
         elif labels is None:
+            # Only scores were given.
             self.answers = self.classes[self.scores.argmax(axis=1)]
         else:
             self.answers = _read_labels(labels, self.classes)
         self._index_rows(ids, n_rows)
 
     def _index_rows(self, ids, n_rows):
-        """Set the row of each id. Without ids these are row numbers."""
+        """Set the ids of rows, and a dict that finds the row of an id.
+
+        Parameters
+        ----------
+        ids : array-like of shape (n_rows,), or None
+            None takes row numbers.
+
+        n_rows : int
+        """
         if ids is None:
             self.known_ids = f"row numbers 0 to {n_rows - 1}"
             self.ids = np.arange(n_rows)
@@ -127,6 +156,7 @@ class _Record:
         self.row_of = {key: row for row, key in enumerate(keys)}
         if len(self.row_of) < n_rows:
             # Ids may be private texts, so they are not shown.
+            # `row_of` has the last row of a repeated id.
             first = next(row for row, key in enumerate(keys) if self.row_of[key] != row)
             raise ValueError(
                 f"ids must not repeat; rows {first} and {self.row_of[keys[first]]} "
@@ -136,16 +166,27 @@ class _Record:
         self.largest_id = max(numbers, default=0)
 
     def find(self, ids):
-        """Return the rows of ids, or raise a KeyError for an unknown id."""
+        """Return the rows of ids, or raise a KeyError for an unknown id.
+
+        Parameters
+        ----------
+        ids : ndarray of shape (n_ids,)
+
+        Returns
+        -------
+        ndarray of int of shape (n_ids,)
+        """
         keys = ids.tolist()
+        # Kinds of dtypes: differences of dates, and dates. Their units may differ.
         if self.ids.dtype.kind in "mM" and ids.dtype.kind in "mM":
             dates = ids.astype(self.ids.dtype)
-            # A moment within a day is not the id of the day.
+            # A moment within a day is not the id of the day: its key is None, which is
+            # unknown.
             is_exact = dates.astype(ids.dtype) == ids
             keys = np.where(is_exact, dates.astype(object), None)
         self._check_precision(ids, keys)
         rows = places_of(keys, self.row_of)
-        unknown = np.flatnonzero(rows < 0)
+        unknown = np.flatnonzero(rows == UNKNOWN)
         if len(unknown):
             # The message has positions, since an id may be a private text.
             raise KeyError(
@@ -156,9 +197,19 @@ class _Record:
         return rows
 
     def _check_precision(self, ids, keys):
-        """Raise an error if ids are floats that cannot represent the largest id."""
-        n_bits = np.finfo(ids.dtype).nmant if ids.dtype.kind == "f" else 52
-        largest_exact = 2 ** (n_bits + 1)
+        """Raise an error if ids are floats that cannot represent the largest id.
+
+        Parameters
+        ----------
+        ids : ndarray of shape (n_ids,)
+
+        keys : sequence of n_ids objects
+            The ids as Python objects.
+        """
+        n_bits = _BITS_OF_FLOAT64
+        if ids.dtype.kind == "f":
+            n_bits = np.finfo(ids.dtype).nmant + 1
+        largest_exact = 2**n_bits
         has_floats = any(isinstance(key, float) for key in keys)
         if self.largest_id > largest_exact and has_floats:
             raise ValueError(
@@ -168,22 +219,36 @@ class _Record:
             )
 
     def spread(self, rows, answered, others):
-        """Return a matrix with one value for the answer and one for the others.
+        """Return a matrix with one value for the answer and one for the other labels.
 
         Parameters
         ----------
-        rows : ndarray of int
+        rows : ndarray of int of shape (n_rows,)
             Rows of the log.
 
         answered, others : ndarray of shape (n_rows,)
             Value of the label that was answered, and of each other label.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_classes)
         """
         is_answer = self.answers[rows][:, np.newaxis] == self.classes
         return np.where(is_answer, answered[:, np.newaxis], others[:, np.newaxis])
 
 
 def _common_index(predictions, scores):
-    """Return the index of pandas objects, or None. The indices must be equal."""
+    """Return the index that pandas objects have in common, or None.
+
+    Parameters
+    ----------
+    predictions, scores : array-like or None
+
+    Returns
+    -------
+    pandas.Index or None
+        None if neither is an object of pandas. Different indices are an error.
+    """
     indices = []
     for table in (predictions, scores):
         if hasattr(table, "iloc"):
@@ -196,7 +261,20 @@ def _common_index(predictions, scores):
 
 
 def _class_names(predictions, scores, classes, labels):
-    """Return the labels in the order of the columns of a matrix."""
+    """Return the labels of the columns of a matrix of scores or answers, in order.
+
+    Parameters
+    ----------
+    predictions, scores, classes : array-like or None
+        Parameters of `RecordedClassifier`.
+
+    labels : ndarray of shape (n_rows,), or None
+        The answers, unless they are an indicator matrix or were not given.
+
+    Returns
+    -------
+    array-like of shape (n_classes,)
+    """
     if classes is not None:
         return classes
     tables = []
@@ -218,7 +296,24 @@ def _class_names(predictions, scores, classes, labels):
 
 
 def _read_scores(scores, names, n_rows, *, has_labels):
-    """Return validated scores, one per row or one column per class, or None."""
+    """Return validated scores, one per row or one column per class, or None.
+
+    Parameters
+    ----------
+    scores : array-like or None
+
+    names : ndarray of shape (n_classes,)
+        Labels in the order of the columns of a matrix.
+
+    n_rows : int
+
+    has_labels : bool
+        True if there are labels that single scores belong to.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,) or (n_rows, n_classes), or None
+    """
     if scores is None:
         return None
     if np.ndim(scores) == 1 and has_labels:
@@ -228,7 +323,22 @@ def _read_scores(scores, names, n_rows, *, has_labels):
 
 
 def _read_indicators(predictions, scores, names):
-    """Return answers with several labels per row as a matrix, one column per class."""
+    """Return answers with several labels per row as a matrix, one column per class.
+
+    Parameters
+    ----------
+    predictions : array-like of shape (n_rows, n_classes)
+        Indicators.
+
+    scores : array-like or None
+
+    names : ndarray of shape (n_classes,)
+        Labels in the order of the columns.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_classes)
+    """
     columns = names.astype(str)
     # The columns of a frame of scores name those of the predictions.
     names_of_scores = column_keys(scores) or columns
@@ -243,7 +353,7 @@ def _read_indicators(predictions, scores, names):
 
 
 def _read_labels(labels, classes):
-    """Return answered labels in the type of the classes."""
+    """Return answered labels in the type of the classes, which are sorted."""
     is_unknown = ~np.isin(labels, classes)
     if is_unknown.any():
         raise ValueError(
@@ -345,7 +455,10 @@ class RecordedClassifier(MemberClassifier):
         return self._recorded().classes
 
     def _recorded(self):
-        """Return the validated log. It is built again if a parameter has changed."""
+        """Return the validated log of answers, a `_Record`.
+
+        It is built again if a parameter is another object than before.
+        """
         source = (self.predictions, self.scores, self.classes, self.ids)
         record = vars(self).get("_record")
         is_current = record is not None
@@ -358,12 +471,23 @@ class RecordedClassifier(MemberClassifier):
         return record
 
     def _rows(self, X):
-        """Return the rows of the log that X asks for."""
+        """Return the rows of the log that X asks for.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, 1) or (n_samples, n_columns)
+            Row numbers or ids.
+
+        Returns
+        -------
+        ndarray of int of shape (n_samples,)
+        """
         refuse_masked(X=X)
         (X,) = indexable(as_rows(X))
         if num_samples(X) == 0:
             raise ValueError("X must have at least one row, got 0.")
         if self.column is not None:
+            # Columns without names are found by number, which is checked later.
             columns = column_keys(X) or [self.column]
             if isinstance(self.column, str) and self.column not in columns:
                 raise ValueError(
@@ -471,6 +595,8 @@ class RecordedClassifier(MemberClassifier):
         scores = record.scores[rows]
         n_classes = len(record.classes)
         if scores.ndim == 1:
+            # Slightly above an even share. 1 if there is a single class, which has no
+            # others.
             smallest = min((1 + _TIE_BREAK) / n_classes, 1.0)
             answered = np.maximum(scores, smallest)
             others = (1 - answered) / max(n_classes - 1, 1)

@@ -40,32 +40,59 @@ class AllExits(nn.Module):
         )
 
     def cast(self, X):
-        """Return a tensor of rows in the type that the first stage takes."""
+        """Return a tensor of rows in the type that the first stage takes.
+
+        `X` has shape (n_rows, ...).
+        """
         if self.has_embedding and not X.is_floating_point():
             return X.to(torch.int64)
+        # The type of the first parameter of floats.
         for parameter in self.parameters():
             if parameter.is_floating_point():
                 return X.to(parameter.dtype)
-        return X.to(torch.get_default_dtype())
+        return X.to(torch.get_default_dtype())  # no such parameter
 
     def first_state(self, X, rows):
-        """Return a copy of rows on the device, which the first stage may change."""
+        """Return a copy of rows on the device, which the first stage may change.
+
+        Parameters
+        ----------
+        X : ndarray or tensor of shape (n_all_rows, ...)
+
+        rows : ndarray of int of shape (n_rows,)
+
+        Returns
+        -------
+        tensor of shape (n_rows, ...)
+        """
         return self.cast(torch.as_tensor(_safe_indexing(X, rows))).to(device_of(self))
 
     def scores(self, exit, state):
-        """Return the scores of a head, shape (n_rows, n_classes).
+        """Return the class scores of one head, shape (n_rows, n_classes).
 
-        The head gets a copy of the state, which it may change. If it returns one score,
-        the score of the first class is 0.
+        If the head returns one score, it is that of the second of two classes. The
+        score of the first class is then 0.
+
+        Parameters
+        ----------
+        exit : int
+            Number of the head, from 0.
+
+        state : tensor, or tensors in tuples, lists and mappings
+            Output of the stage. The head gets a copy, which it may change.
         """
         scores = self.heads[exit](map_state(torch.clone, state))
         scores = scores.reshape(len(scores), -1)
         if scores.shape[1] == 1:
+            # One column of zeros before the column of scores.
             return nn.functional.pad(scores, (1, 0))
         return scores
 
     def forward(self, X):
-        """Return the scores of all exits, the last first, by which skorch predicts."""
+        """Return the scores of all exits, a tuple. The last exit comes first.
+
+        skorch predicts by the first entry of a tuple.
+        """
         scores = []
         state = self.cast(X)
         for exit, stage in enumerate(self.stages):
@@ -76,6 +103,7 @@ class AllExits(nn.Module):
 
 def device_of(module):
     """Return the device of a module's parameters, the CPU if it has none."""
+    # All parameters are on one device: that of the first is returned.
     for parameter in module.parameters():
         return parameter.device
     return torch.device("cpu")
@@ -123,7 +151,18 @@ def map_state(function, *states):
 
 
 def take_rows(state, rows):
-    """Return a copy of some rows of a hidden state."""
+    """Return a copy of some rows of a hidden state.
+
+    Parameters
+    ----------
+    state : tensor, or tensors and None in tuples, lists and mappings
+
+    rows : ndarray of int
+
+    Returns
+    -------
+    object in the structure of `state`
+    """
     return map_state(lambda tensor: tensor[torch.as_tensor(rows)], state)
 
 
@@ -141,7 +180,16 @@ class SummedCrossEntropy(nn.CrossEntropyLoss):
         self.exit_weights = exit_weights
 
     def forward(self, scores, target):
-        """Return the loss of the scores of :class:`AllExits`."""
+        """Return the weighted sum of the losses of all exits, a tensor without axes.
+
+        Parameters
+        ----------
+        scores : tuple of tensor of shape (n_rows, n_classes)
+            From :class:`AllExits`, those of the last exit first.
+
+        target : tensor of int of shape (n_rows,)
+            Positions of the classes.
+        """
         loss = 0
         for weight, scores_of_exit in zip(self.exit_weights, reversed(scores)):
             loss = loss + weight * nn.functional.cross_entropy(scores_of_exit, target)
@@ -165,7 +213,7 @@ def available_device(device):
 
 
 def build(module, n_features, n_classes, device, *, trained):
-    """Return the net that `fit` works on.
+    """Return the net that `fit` trains or uses: a copy, the net itself or a new one.
 
     Parameters
     ----------
@@ -187,9 +235,11 @@ def build(module, n_features, n_classes, device, *, trained):
     torch.nn.Module
     """
     if isinstance(module, nn.Module):
-        lazy = any(is_lazy(parameter) for parameter in module.parameters())
-        keeps = trained and not lazy and device in (None, device_of(module))
-        built = module if keeps else deepcopy(module)
+        # A lazy layer gets its size, and thus its parameters, from the first rows.
+        is_any_lazy = any(is_lazy(parameter) for parameter in module.parameters())
+        stays_there = device in (None, device_of(module))
+        is_unchanged = trained and not is_any_lazy and stays_there
+        built = module if is_unchanged else deepcopy(module)
     else:
         built = module(n_features, n_classes)
         if not isinstance(built, nn.Module):
@@ -204,7 +254,19 @@ def build(module, n_features, n_classes, device, *, trained):
 
 
 def find_exits(module, stages, heads):
-    """Return the stages and heads of a module, by their names, as `AllExits`."""
+    """Find the stages and heads of a net by name, and return them as one module.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+
+    stages, heads : sequence of str or of sequence of str, or None
+        As in `MultiExitClassifier`.
+
+    Returns
+    -------
+    AllExits
+    """
     stages = _find_parts(module, stages, "stages")
     heads = _find_parts(module, heads, "heads")
     if not stages or len(stages) != len(heads):
@@ -216,7 +278,22 @@ def find_exits(module, stages, heads):
 
 
 def _find_parts(module, names, attribute):
-    """Return submodules by name, by default the children of an attribute."""
+    """Return submodules of a net by name, by default the children of an attribute.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+
+    names : sequence of str or of sequence of str, or None
+        Several names for one part are applied one after the other. None takes the
+        children of the attribute.
+
+    attribute : {"stages", "heads"}
+
+    Returns
+    -------
+    list of torch.nn.Module
+    """
     children = [name for name, _ in module.named_children()]
     if names is None:
         modules = getattr(module, attribute, None)
@@ -245,7 +322,17 @@ def _find_parts(module, names, attribute):
 
 
 def look_at(exits, X, classes):
-    """Check stages and heads with two rows and with one. This sizes lazy layers."""
+    """Check stages and heads on two rows and on one. This also sizes lazy layers.
+
+    Parameters
+    ----------
+    exits : AllExits
+
+    X : ndarray or tensor of shape (n_rows, ...)
+        Training rows, of which the first are used.
+
+    classes : ndarray of shape (n_classes,)
+    """
     devices = {str(parameter.device) for parameter in exits.parameters()}
     if len(devices) > 1:
         raise ValueError(
@@ -256,29 +343,31 @@ def look_at(exits, X, classes):
     exits.eval()
     # Not inference_mode, since parameters that are created in it cannot be trained.
     with torch.no_grad():
-        for n in (2, 1):
-            state = exits.first_state(X, np.arange(n))
-            for k, stage in enumerate(exits.stages):
+        # Two row numbers, so that a fixed length is not mistaken for that of rows.
+        for n_rows in (2, 1):
+            state = exits.first_state(X, np.arange(n_rows))
+            for exit, stage in enumerate(exits.stages):
                 state = stage(state)
                 shapes = _shapes_of(state)
-                if not shapes or any(shape[:1] != (n,) for shape in shapes):
+                if not shapes or any(shape[:1] != (n_rows,) for shape in shapes):
                     raise ValueError(
                         "Each tensor of a hidden state must have one entry for each "
-                        f"row along its first axis, got the shapes {shapes!r} for {n} "
-                        f"rows from stage {k}, counted from 0. Make a tensor that all "
-                        "rows share a buffer of the module, or expand it."
+                        f"row along its first axis, got the shapes {shapes!r} for "
+                        f"{n_rows} rows from stage {exit}, counted from 0. Make a "
+                        "tensor that all rows share a buffer of the module, or expand "
+                        "it."
                     )
-                scores = exits.scores(k, state)
-                if scores.shape != (n, len(classes)):
+                scores = exits.scores(exit, state)
+                if scores.shape != (n_rows, len(classes)):
                     raise ValueError(
-                        f"Head {k} gives {scores.shape[1]} scores for each of "
-                        f"{len(scores)} rows, but there are {n} rows and "
+                        f"Head {exit} gives {scores.shape[1]} scores for each of "
+                        f"{len(scores)} rows, but there are {n_rows} rows and "
                         f"{len(classes)} classes: {classes.tolist()!r}."
                     )
 
 
 def _shapes_of(state):
-    """Return the shapes of all tensors of a hidden state."""
+    """Return the shapes of all tensors of a hidden state, as a list of tuples."""
     shapes = []
     map_state(lambda tensor: shapes.append(tuple(tensor.shape)), state)
     return shapes
@@ -326,9 +415,9 @@ def train(exits, X, y, exit_weights, net_params, *, max_epochs, lr, batch_size):
         "iterator_train__shuffle": True,
         **(net_params or {}),
     }
-    normalises = any(isinstance(module, _BatchNorm) for module in exits.modules())
+    has_batch_norm = any(isinstance(module, _BatchNorm) for module in exits.modules())
     last_batch_has_one_row = len(y) > 1 and len(y) % batch_size == 1
-    if normalises and last_batch_has_one_row and params["train_split"] is None:
+    if has_batch_norm and last_batch_has_one_row and params["train_split"] is None:
         # Batch normalisation needs a variance, which one row does not have. Another row
         # is left out in each epoch.
         params.setdefault("iterator_train__drop_last", True)
@@ -347,7 +436,9 @@ def train(exits, X, y, exit_weights, net_params, *, max_epochs, lr, batch_size):
     else:
         # torch does not allow tensors on read-only memory.
         rows = torch.as_tensor(np.require(X, requirements=["C", "W"]))
+    # skorch trains `exits` itself, and not a copy.
     net.fit(rows, torch.as_tensor(y))
+    # Gradients of the last step would stay in memory.
     exits.zero_grad()
     history = []
     for epoch in net.history:
@@ -356,7 +447,16 @@ def train(exits, X, y, exit_weights, net_params, *, max_epochs, lr, batch_size):
 
 
 def on_the_host(state):
-    """Return the state of an estimator with its modules in host memory."""
+    """Return the state of an estimator with its modules in host memory.
+
+    Parameters
+    ----------
+    state : dict of str to object
+
+    Returns
+    -------
+    dict of str to object
+    """
     modules = {}
     for name, value in state.items():
         if isinstance(value, nn.Module) and device_of(value).type != "cpu":
@@ -401,11 +501,15 @@ class ExitRun:
         self.X = X
         self.batch_size = batch_size
         self.depth = np.zeros(num_samples(X), dtype=np.int64)
-        # Rows and their states by depth, in the batches in which they came.
+        # By depth, rows and their hidden states, in the batches in which they came.
+        # Rows that have left the depth may still be there.
         self._held: dict[int, list[tuple[np.ndarray, Any]]] = {}
 
     def branch(self):
-        """Return a run that goes on from here. This one does not change."""
+        """Return a copy of the run that goes on from here. The run itself stays.
+
+        The two runs share hidden states, which are copied before a stage gets them.
+        """
         run = copy(self)
         run.depth = self.depth.copy()
         run._held = self._held.copy()
@@ -445,7 +549,7 @@ class ExitRun:
         return scores
 
     def proba(self, exit, rows=None):
-        """Return the class probabilities of one exit, see :meth:`logits`."""
+        """Put rows through the stages up to an exit, and return its probabilities."""
         return softmax(self.logits(exit, rows), axis=1)
 
     def release(self, rows):
@@ -455,9 +559,23 @@ class ExitRun:
             self._tidy(depth)
 
     def _advance(self, rows, depth, exit):
-        """Return the scores of an exit for rows of one depth.
+        """Put rows of one depth through the stages up to an exit; return its scores.
 
         If a batch fails, the rows of earlier batches have advanced.
+
+        Parameters
+        ----------
+        rows : ndarray of int of shape (n_rows,)
+
+        depth : int
+            Number of stages that the rows have passed. 0: they start from `X`.
+
+        exit : int
+            From 0.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_classes), dtype=float64
         """
         scores = []
         if depth:
@@ -478,6 +596,7 @@ class ExitRun:
             # First to the CPU, since some devices do not have float64.
             scores.append(self.exits.scores(exit, state).cpu().double().numpy())
             self.depth[batch_rows] = exit + 1
+            # Behind the last stage, no state is needed.
             if exit + 1 < len(self.exits.stages):
                 earlier = self._held.get(exit + 1, [])
                 self._held[exit + 1] = [*earlier, (batch_rows, state)]
@@ -486,10 +605,21 @@ class ExitRun:
         return np.concatenate(scores)
 
     def _tidy(self, depth):
-        """Return the rows held at a depth, and their joined states.
+        """Join the rows and hidden states that are held at a depth, and return them.
 
         States of rows that have left are dropped when they are the majority. A copy
         after each leaving would cost more than it frees.
+
+        Parameters
+        ----------
+        depth : int
+            A depth at which rows were held.
+
+        Returns
+        -------
+        rows : ndarray of int of shape (n_held,)
+
+        state : hidden state of these rows
         """
         batches, states = zip(*self._held[depth])
         rows = np.concatenate(batches)

@@ -177,6 +177,7 @@ class Objective:
         -------
         Objective
         """
+        # All rows weigh the same, or the weights of the classes are there already.
         if not self.by_class or self.share is not None:
             return self
         counts = np.bincount(target, weights=weight)
@@ -184,6 +185,7 @@ class Objective:
         n_present = is_present.sum()
         # With these weights the mean over rows is the mean over the present classes.
         class_weight = counts.sum() / (n_present * np.where(is_present, counts, 1.0))
+        # No row is of a class that is not present: its weight is never read.
         return replace(self, share=np.where(is_present, class_weight, 0.0))
 
     def table(self, target, responses):
@@ -236,13 +238,15 @@ class Objective:
         """
         answered = np.flatnonzero(~abstained(estimator, routed.route))
         if len(answered) == len(y):
+            # No row abstains.
             return self.of_single(y, routed, estimator, weight)
         abstained_quality = self.abstained_quality
         if abstained_quality is None:
             abstained_quality = estimator.abstain_quality_
         quality = np.full(len(y), float(abstained_quality))
         if len(answered):
-            # Labels next to None are objects. Alone they get their own type again.
+            # A row that abstains has the answer None, so that all labels are objects.
+            # Without such rows, labels get their own type again.
             answers = np.array(routed.y_pred[answered].tolist())
             routed_answered = replace(
                 routed, y_pred=answers, route=routed.route[answered]
@@ -278,13 +282,17 @@ class Objective:
 
 
 def _true_probability(target, proba):
-    """Return the probability of the true class."""
+    """Return the probability of the true class of each row, shape (n_rows,).
+
+    `target` are positions of classes, and `proba` has shape (n_rows, n_classes).
+    """
     return proba[np.arange(len(target)), target]
 
 
 def _log_probability(target, proba):
-    """Return the logarithm of the probability of the true class.
+    """Return the logarithm of the probability of the true class, shape (n_rows,).
 
+    `target` are positions of classes, and `proba` has shape (n_rows, n_classes).
     Probabilities are divided by their sum and clipped as in scikit-learn's log loss.
     """
     sums = proba.sum(axis=1)
@@ -303,7 +311,11 @@ def _minus_brier(target, proba):
 
 
 def _minus_cost(target, answers, table):
-    """Return minus the costs of answers, from the positions of the classes."""
+    """Return minus the costs of answers, shape (n_rows,).
+
+    `target` and `answers` are positions of classes. `table` has a row for each true
+    class, and a column for each answer.
+    """
     return -table[target, answers]
 
 
@@ -371,6 +383,7 @@ def objective_of_labels(quality, classes, *, several=False, takes=None, who=""):
         objective = _objective_of_function(quality, classes, several=several)
     else:
         objective = cost_objective(quality, classes)
+    # A function of labels needs no rule of the router: labels are all that it reads.
     is_of_answers = objective.name == "callable" and objective.asks == "predict"
     if takes is not None and objective.name not in takes and not is_of_answers:
         names = ", ".join(repr(name) for name in takes if name != "cost matrix")
@@ -430,7 +443,8 @@ def _objective_of_function(quality, classes, *, several):
     Objective
     """
     function = quality[1] if is_pair(quality) else quality
-    # Label sets are given to the function as truth values.
+    # The function gets labels in place of their positions. With several labels per row
+    # it gets a matrix of True and False.
     decode = partial(np.asarray, dtype=bool) if several else classes.take
     return _called(function, decode, asks=asks_of(quality))
 
@@ -626,7 +640,20 @@ def rated_by(function, name="quality"):
 
 
 def _rate(y, answers, *, function, name):
-    """Return the number that a function has for each row, checked: see `rated_by`."""
+    """Return the checked result of a function, one number for each row.
+
+    Parameters
+    ----------
+    y, answers : ndarray of n_rows rows
+    function : callable
+        ``function(y, answers)``.
+    name : str
+        Name of the argument for messages.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+    """
     returned = function(y, answers)
     refuse_masked(**{f"what {name} returns": returned})
     per_row = np.asarray(returned, dtype=np.float64)

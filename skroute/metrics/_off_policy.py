@@ -33,7 +33,7 @@ _MAX_REPEATED_SHARE = 0.01
 # Number of budgets if none are given.
 _N_BUDGETS = 9
 # Hall's transformation divides by the skewness. A smaller one is replaced by this
-# value.
+# value, with which the transformation hardly changes a quantile.
 _LEAST_SKEWNESS = 1e-6
 # The end of a message about a budget without overlap.
 _ADVICE = (
@@ -248,7 +248,7 @@ def off_policy_curve(
     if budgets is None:
         budgets = _default_budgets(router)
     limits = check_budgets(budgets)
-    # The plans come first: an error about the rows is then the router's own.
+    # The router plans before anything is estimated: an error about rows comes from it.
     cached_router = with_cache(router)
     plans = []
     for limit in limits:
@@ -505,9 +505,10 @@ def count_seen(router, X, harm):
     int
         0 if the router does not know the rows of its fit.
     """
+    # A function of rows: True for those that equal a row of the fit.
     is_seen = getattr(router, "_seen", None)
     if is_seen is None:
-        return 0
+        return 0  # the router does not know them
     n_rows = num_samples(X)
     n_seen = int(np.count_nonzero(is_seen(X)))
     if n_seen > _MAX_REPEATED_SHARE * n_rows:
@@ -581,6 +582,7 @@ class LogEvaluation:
         corrected = doubly_robust(
             expected_of_route, expected_of_logged, known_values, weights
         )
+        # Degrees of freedom of Student's distribution.
         degrees = decisions.effective_sizes()[self.has_overlap] - 1
         return OffPolicyEstimates(
             direct=self._with_interval(direct, degrees),
@@ -650,7 +652,8 @@ class LogEvaluation:
         estimate = with_interval(
             mean_estimate, degrees=degrees, confidence_level=self.confidence_level
         )
-        # One line for each field of the estimate.
+        # One line for each field of the estimate, in the order of the fields. NaN at
+        # budgets without overlap.
         lines = np.full((len(estimate), len(self.has_overlap)), np.nan)
         lines[:, self.has_overlap] = estimate
         return OffPolicyEstimate._make(lines)
@@ -830,6 +833,7 @@ def with_interval(mean_estimate, *, degrees, confidence_level):
     """
     estimate = mean_estimate.estimate
     error = mean_estimate.standard_error
+    # At least one degree: with fewer, the quantile would not be defined.
     width = student.ppf((1 + confidence_level) / 2, np.maximum(degrees, 1.0))
     upper_quantile = np.maximum(unskewed(width, mean_estimate.skewness), width)
     lower_quantile = np.minimum(unskewed(-width, mean_estimate.skewness), -width)

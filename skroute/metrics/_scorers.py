@@ -344,7 +344,19 @@ class BudgetRule(UserString):
         return np.asarray(cv_results[key], dtype=np.float64)
 
     def _describe_cheapest(self, cv_results, cost, is_scored):
-        """Return the message if no candidate is within the budget."""
+        """Return the message for a search without a candidate within the budget.
+
+        Parameters
+        ----------
+        cv_results : mapping from str to array-like
+        cost : ndarray of shape (n_candidates,)
+        is_scored : ndarray of bool of shape (n_candidates,)
+            False for candidates that failed.
+
+        Returns
+        -------
+        str
+        """
         cheapest = int(np.where(is_scored, cost, np.inf).argmin())
         message = (
             f"No candidate keeps to budget={self.budget!r}. The cheapest spends "
@@ -457,6 +469,7 @@ def split_grid(estimator, param_grid):
     """
     if not isinstance(param_grid, Mapping):
         return SearchGrid(param_grid, settings=[{}])
+    # In a pipeline, the names of parameters begin with the name of the last step.
     prefix = ""
     while hasattr(estimator, "steps"):
         last_name, estimator = estimator.steps[-1]
@@ -601,8 +614,8 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         "error_score": GridSearchCV._parameter_constraints["error_score"],
         "verbose": GridSearchCV._parameter_constraints["verbose"],
     }
-    # Parameters of GridSearchCV that are fixed; `scoring` and `refit` are methods
-    # below.
+    # Parameters of GridSearchCV that are fixed here. Two others, `scoring` and `refit`,
+    # are methods of this class.
     pre_dispatch = "2*n_jobs"
     return_train_score = False
 
@@ -693,7 +706,7 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         return float(self.cv_results_["mean_test_cost"][self.best_index_])
 
     def _split_grid(self):
-        """Return what needs a fit and what does not: `SearchGrid`."""
+        """Return the parameters that need a fit and those that do not: `SearchGrid`."""
         return split_grid(self.estimator, self.param_grid)
 
     def _run_search(self, evaluate_candidates):

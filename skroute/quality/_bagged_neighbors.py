@@ -30,9 +30,10 @@ from skroute.utils._validation import (
 # The default subset has one row in this many. The page on quality in the user guide
 # compares other values.
 _ROWS_PER_SUBSET_ROW = 10
-# Total weight of the farthest rows, which are left out.
+# Total weight of the farthest rows, which are left out. An estimate changes by at most
+# this share of the range of the outcomes.
 _TAIL = 1e-6
-# Distances that each thread has in memory at once.
+# Distances that each thread has in memory at once: 8 MB.
 _DISTANCES = 2**20
 # Names of the metrics in scipy. Squared distances have the order of euclidean ones.
 _SCIPY_METRICS = {"manhattan": "cityblock", "euclidean": "sqeuclidean"}
@@ -177,10 +178,24 @@ class BaggedNeighborsRegressor(
 
     @_fit_context(prefer_skip_nested_validation=True)
     def _fit(self, X, y, sample_weight):
-        """Check the arguments of :meth:`fit`, and store the reference rows."""
+        """Check the arguments of :meth:`fit`, and store the reference rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+        y : array-like of shape (n_rows,) or (n_rows, n_outputs)
+        sample_weight : array-like of shape (n_rows,), or None
+            None: all rows weigh one.
+
+        Returns
+        -------
+        self
+        """
         # Raises an error for n_jobs=0 here instead of in `predict`.
         effective_n_jobs(self.n_jobs)
-        if not hasattr(X, "tocsr"):
+        # `validate_data` refuses sparse rows, with a message about sparse input.
+        is_sparse = hasattr(X, "tocsr")
+        if not is_sparse:
             refuse_texts(X=X)
         rows, outcomes = validate_data(
             self,
@@ -190,6 +205,7 @@ class BaggedNeighborsRegressor(
             multi_output=True,
             y_numeric=True,
         )
+        # None: all reference rows weigh one. Else an array of shape (n_rows,).
         self._row_weight = None
         n_rows = len(rows)
         weight = given_weights(sample_weight, rows)
@@ -199,6 +215,7 @@ class BaggedNeighborsRegressor(
             rows = rows[has_weight]
             outcomes = outcomes[has_weight]
             self._row_weight = none_if_equal(weight[has_weight])
+            # A row of weight 2 counts as two rows.
             n_rows = round(weight.sum())
         size = self.subset_size
         if size is not None and size > n_rows:
@@ -209,6 +226,7 @@ class BaggedNeighborsRegressor(
         if size is None:
             size = max(1, n_rows // _ROWS_PER_SUBSET_ROW)
         self.subset_size_ = size
+        # `predict` uses the metric of `fit`, also if the parameter is set later.
         self._metric = self.metric
         # (n_features, n_rows): the search reads feature by feature.
         self._columns = np.ascontiguousarray(rows.T, dtype=np.float64)
@@ -261,9 +279,9 @@ class BaggedNeighborsRegressor(
         return mean, std
 
     def _distances(self, queries):
-        """Return distances to all reference rows, squared for the euclidean metric.
+        """Return distances of queries to all reference rows, squared if euclidean.
 
-        They are used for the order of the reference rows alone.
+        They are used to sort the reference rows only. Squares have the same order.
 
         Parameters
         ----------
@@ -282,7 +300,11 @@ class BaggedNeighborsRegressor(
         return distances
 
     def _estimates(self, queries, return_std):
-        """Return estimates if all reference rows weigh one.
+        """Return estimates of queries if all reference rows have the same weight.
+
+        Each query has as many neighbours as there are weights by rank. If further rows
+        are at the distance of the last neighbour, they share its weight. Such a query
+        is computed alone, over all its neighbours.
 
         Parameters
         ----------
@@ -294,12 +316,16 @@ class BaggedNeighborsRegressor(
         _Estimates
         """
         distances = self._distances(queries)
+        # (n_rows, n_outputs), for outcomes of one dimension as well.
         outcomes = self._outcomes.reshape(len(self._outcomes), -1)
         nearest = _nearest_rows(distances, len(self.weights_))
         nearest_distances = np.take_along_axis(distances, nearest, axis=1)
         weights = share_tied_weights(self.weights_, nearest_distances)
         last_distances = nearest_distances[:, -1]
-        tied_neighbors = _tied_with_last(distances, last_distances, nearest, weights)
+        tied_neighbors = _tied_with_last(
+            distances, last_distances, nearest=nearest, weights=weights
+        )
+        # Indices of the sums: query q, its neighbour k, output o.
         mean = np.einsum("qk,qko->qo", weights, outcomes[nearest])
         for tied in tied_neighbors:
             mean[tied.query] = tied.weights @ outcomes[tied.rows]
@@ -315,7 +341,7 @@ class BaggedNeighborsRegressor(
         return _Estimates(mean, _standard_errors(spread, squares))
 
     def _weighted_estimates(self, queries, return_std):
-        """Return estimates if reference rows have different weights.
+        """Return estimates of queries if reference rows have different weights.
 
         Parameters
         ----------
@@ -326,6 +352,7 @@ class BaggedNeighborsRegressor(
         -------
         _Estimates
         """
+        # (n_rows, n_outputs), for outcomes of one dimension as well.
         outcomes = self._outcomes.reshape(len(self._outcomes), -1)
         shares = weighted_shares(
             self._distances(queries), self._row_weight, weights=self.weights_
@@ -337,7 +364,8 @@ class BaggedNeighborsRegressor(
         for output in range(mean.shape[1]):
             residuals = outcomes[:, output] - mean[:, [output]]
             spread[:, output] = (shares * residuals**2).sum(axis=1)
-        # A row of weight 2 is two rows with half of its share each.
+        # Sum of the squared shares of single rows. A row of weight 2 is two rows, and
+        # each has half of its share.
         squares = (shares**2 / self._row_weight).sum(axis=1)
         return _Estimates(mean, _standard_errors(spread, squares))
 
@@ -346,7 +374,7 @@ class BaggedNeighborsRegressor(
 
 
 class _Estimates(NamedTuple):
-    """Estimates of some queries.
+    """Estimates of the outcomes of some queries, with standard errors.
 
     Attributes
     ----------
@@ -395,6 +423,9 @@ def _nearest_rows(distances, n_neighbors):
 def _tied_with_last(distances, last_distances, nearest, weights):
     """Return the neighbours of queries that have more of them because of ties.
 
+    The other rows at the distance of the last neighbour become neighbours as well. All
+    rows at this distance then share its weight equally.
+
     Parameters
     ----------
     distances : ndarray of shape (n_queries, n_rows)
@@ -415,6 +446,8 @@ def _tied_with_last(distances, last_distances, nearest, weights):
         distances_of_query = distances[query]
         rows = np.flatnonzero(distances_of_query <= last_distances[query])
         last_rows = np.flatnonzero(distances_of_query == last_distances[query])
+        # Rows that are not among the nearest have the weight 0 before the last rows
+        # share their weights.
         weight_of_row = np.zeros(distances.shape[1])
         weight_of_row[nearest[query]] = weights[query]
         weight_of_row[last_rows] = weight_of_row[last_rows].sum() / len(last_rows)
@@ -468,17 +501,19 @@ def nearest_weights(n_rows, subset_size, tail=_TAIL):
     j = np.arange(1, n_rows - subset_size + 1, dtype=np.float64)
     log_ratios = np.log((n_rows - j - subset_size + 1) / (n_rows - j))
     # The weight beyond the j-th row is the probability that a subset has none of the j
-    # nearest rows, C(n_rows - j, s) / C(n_rows, s). This product has no cancellation.
+    # nearest rows: C(n_rows - j, subset_size) / C(n_rows, subset_size). It is computed
+    # as a product, because a difference from 1 would lose all its digits.
     rows_left = n_rows - j + 1
     log_beyond = np.cumsum(np.log((rows_left - subset_size) / rows_left))
     n_neighbors = 1 + int(np.count_nonzero(log_beyond >= np.log(tail)))
+    # In units of the first weight, whose logarithm is thus 0.
     log_weights = np.concatenate([[0.0], np.cumsum(log_ratios)])[:n_neighbors]
     weights = np.exp(log_weights)
     return weights / weights.sum()
 
 
 def weighted_shares(distances, row_weight, weights):
-    """Return the share of each row in the estimate of each query.
+    """Return the share of each weighted row in the estimate of each query.
 
     The nearest rows have places on a line, by rising distance. A row of weight w has w
     places. Rows at one distance have their places in common.
@@ -498,16 +533,18 @@ def weighted_shares(distances, row_weight, weights):
     order = distances.argsort(axis=1, kind="stable")
     sorted_distances = np.take_along_axis(distances, order, axis=1)
     sorted_weight = row_weight[order]
-    # Places of each row by rising distance, then those of all rows at its distance.
+    # The places of each row go from `begin` to `end`.
     end = sorted_weight.cumsum(axis=1)
     begin = np.zeros(end.shape)
     begin[:, 1:] = end[:, :-1]
     is_tied = sorted_distances[:, 1:] == sorted_distances[:, :-1]  # with the row before
+    # Tied rows get the first `begin` and the last `end` of all rows at their distance.
+    # An infinite bound has no effect on the running maximum or minimum.
     begin[:, 1:][is_tied] = -np.inf
     begin = np.maximum.accumulate(begin, axis=1)
     end[:, :-1][is_tied] = np.inf
     end = np.minimum.accumulate(end[:, ::-1], axis=1)[:, ::-1]
-    # Total weight of the places before a point of the line.
+    # Total weight of the first 0, 1, 2, ... places of the line.
     points = np.arange(len(weights) + 1)
     total = np.append(0.0, np.cumsum(weights))
     weight_of_distance = np.interp(end, points, total) - np.interp(begin, points, total)
@@ -518,7 +555,7 @@ def weighted_shares(distances, row_weight, weights):
 
 
 def share_tied_weights(weights, distances):
-    """Return weights by rank, averaged over rows at the same distance.
+    """Average the weights of neighbours by rank over those at the same distance.
 
     Parameters
     ----------

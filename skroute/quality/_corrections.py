@@ -5,18 +5,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.polynomial.legendre import legvander
 
-# Degree of the polynomial of a calibration curve.
+# Degree of the polynomial of a calibration curve. Enough for a curve that bends twice.
+# Higher degrees would mostly fit noise.
 _DEGREE = 4
-# Number of points at which a curve is kept; it is linear between them.
+# Number of points at which a curve is kept. It is linear between them. A polynomial of
+# degree 4 hardly differs from it.
 _POINTS = 33
-# Share of the estimates that are below the first point, and above the last point.
+# Share of the estimates that are below the first point, and above the last point. A
+# polynomial is not reliable at extreme estimates.
 _ENDS = 0.005
 # A column of the basis has a root mean square of about 1. If less than this is left of
 # it after the columns of lower degree are projected out, the rest is rounding.
 _LEAST_REST = 1e-3
 # A range that is narrower than this share of the largest outcome is rounding.
 _ROUNDING = 1e-9
-# Ranges of choices are alike up to this ratio.
+# Ranges of choices are alike up to this ratio. The narrowest range then has at least
+# 2**15 units of estimates (see `_BITS_OF_RANGE`).
 _MOST_RATIO = 16
 # A range above this many standard deviations counts as heavy-tailed. 1,000 normal rows
 # have about 6.5; right and wrong have 2, and 10 if one row in a hundred is wrong.
@@ -45,9 +49,11 @@ class CorrectionCurves(NamedTuple):
     added: np.ndarray
 
     def apply(self, estimate):
-        """Return corrected estimates, an array of shape (n_rows, n_choices)."""
-        # np.clip takes twice the time for a single row.
+        """Return calibrated estimates; both arrays have shape (n_rows, n_choices)."""
+        # Position on the curve, from 0 (first point) to 1 (last point). It is 0 if the
+        # width is infinite. np.clip takes twice the time for a single row.
         share = np.minimum(np.maximum((estimate - self.low) / self.width, 0), 1)
+        # Position in numbers of points: 2.25 is a quarter of the way after point 2.
         place = (_POINTS - 1) * share
         left = np.minimum(place.astype(np.intp), _POINTS - 2)
         choice = np.arange(len(self.low))
@@ -56,7 +62,7 @@ class CorrectionCurves(NamedTuple):
         return estimate + before + (place - left) * (after - before)
 
     def scaled(self, sizes):
-        """Return the curves of estimates times `sizes`, of shape (n_choices,)."""
+        """Return the curves for estimates times `sizes`, an array of (n_choices,)."""
         return CorrectionCurves(
             low=self.low * sizes,
             width=self.width * sizes,
@@ -90,13 +96,14 @@ def fit_corrections(estimate, quality, weight=None):
     # (n_choices, n_rows, degree + 1)
     columns = _polynomials(estimate, low, width, degree).swapaxes(0, 1)
     residual = quality - estimate
+    total_weight = n_rows
     if weight is not None:
         # Weighted least squares are those of rows times the root of their weights.
         root = np.sqrt(weight)[:, None]
         columns = root * columns
         residual = root * residual
-        n_rows = weight.sum()
-    coef = _fit_shrunken(columns, residual, n_rows)
+        total_weight = weight.sum()
+    coef = _fit_shrunken(columns, residual, total_weight)
     points = np.linspace(low, high, _POINTS)  # (n_points, n_choices)
     added = (_polynomials(points, low, width, degree) * coef).sum(axis=2)
     # The corrected estimate must not fall where the estimate rises.
@@ -122,7 +129,7 @@ def _polynomials(values, low, width, degree):
     return legvander(2 * share - 1, degree)
 
 
-def _fit_shrunken(columns, residual, n_rows):
+def _fit_shrunken(columns, residual, total_weight):
     """Fit residuals by least squares, with coefficients that are shrunk by their noise.
 
     The columns are made orthonormal. The coefficients ``c`` of one degree, with the
@@ -133,7 +140,8 @@ def _fit_shrunken(columns, residual, n_rows):
     ----------
     columns : ndarray of shape (n_choices, n_rows, n_columns)
     residual : ndarray of shape (n_rows, n_choices)
-    n_rows : float
+        What the columns of each choice are fitted to.
+    total_weight : float
         Number of rows, or the sum of their weights.
 
     Returns
@@ -142,12 +150,16 @@ def _fit_shrunken(columns, residual, n_rows):
         Coefficients of `columns`.
     """
     basis, triangle = np.linalg.qr(columns)
-    rest = np.abs(np.diagonal(triangle, axis1=1, axis2=2)) / np.sqrt(n_rows)
-    # Estimates with few different values determine few coefficients.
+    # Root mean square of what each column adds to those of lower degree.
+    rest = np.abs(np.diagonal(triangle, axis1=1, axis2=2)) / np.sqrt(total_weight)
+    # Estimates with few different values determine few coefficients. If one degree is
+    # not used, no higher one is. (n_choices, 1, n_columns)
     is_used = np.logical_and.accumulate(rest > _LEAST_REST, axis=1)[:, None]
+    # A coefficient is a sum over rows of these products. Its variance is estimated by
+    # their spread. (n_choices, n_rows, n_columns)
     products = np.where(is_used, basis, 0) * residual.T[..., None]
     coef = products.sum(axis=1)
-    variance = np.maximum((products**2).sum(axis=1) - coef**2 / n_rows, 0)
+    variance = np.maximum((products**2).sum(axis=1) - coef**2 / total_weight, 0)
     signal = np.maximum((coef**2 - variance).mean(axis=0), 0.0)
     shrinkage = np.divide(
         signal,
@@ -155,6 +167,8 @@ def _fit_shrunken(columns, residual, n_rows):
         out=np.zeros_like(variance),
         where=signal + variance > 0,
     )
+    # A column that is not used has the coefficient 0. The identity keeps the system
+    # solvable.
     triangle = np.where(is_used, triangle, np.eye(columns.shape[2]))
     return np.linalg.solve(triangle, (shrinkage * coef)[..., None])[..., 0]
 
@@ -203,8 +217,10 @@ def range_of(quality):
     """
     low = quality.min(axis=0)
     high = quality.max(axis=0)
+    # Infinite if no choice has outcomes that vary.
     narrowest = float(real_widths(low, high).min())
     widest = min(float((high - low).max()), _MOST_RATIO * narrowest)
+    # None: all outcomes of each choice are equal, and nothing is rounded.
     unit = None
     if widest > 0:
         unit = float(2.0 ** (np.ceil(np.log2(widest)) - _BITS_OF_RANGE))
@@ -212,7 +228,17 @@ def range_of(quality):
 
 
 def real_widths(low, high):
-    """Return the widths of ranges, infinite where a width is rounding."""
+    """Return the widths of ranges, infinite where a width is only rounding.
+
+    Parameters
+    ----------
+    low, high : ndarray of shape (n_choices,)
+
+    Returns
+    -------
+    ndarray of shape (n_choices,)
+        Infinite widths are never the narrowest, and map every number to one point.
+    """
     width = high - low
     largest = np.maximum(np.abs(low), np.abs(high))
     return np.where(width > _ROUNDING * largest, width, np.inf)
@@ -242,9 +268,11 @@ def sizes_of(quality):
     spread = quality.std(axis=0)
     width = high - low
     narrowest = real_widths(low, high).min()
+    # False for all choices if none varies: `narrowest` is then infinite.
     has_tail = (width > _MOST_RATIO * narrowest) & (width > _TAIL * spread)
     sizes = np.ones(len(low))
     if has_tail.any():
         ratio = spread[has_tail] / spread[width == narrowest].max()
+        # At least 1: a tail is made smaller, never larger.
         sizes[has_tail] = 2.0 ** np.maximum(np.round(np.log2(ratio)), 0)
     return sizes

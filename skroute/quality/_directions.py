@@ -4,15 +4,15 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.decomposition import TruncatedSVD
 
-# Smallest share of a direction that is due to other rows. It is 0 if only one row has
-# the direction.
+# Smallest share of a direction that is due to other rows. The true share is 0 if only
+# one row has the direction, and nothing can be divided by 0.
 _LEAST_REST = 1e-12
-# Rows that estimate a mean over all rows. Bounds the time.
+# Rows that `_squares_along_rests` samples. Bounds the time.
 _SAMPLED_ROWS = 50
 
 
 def fit_directions(rows, n_directions, seed):
-    """Return the leading right singular vectors of rows.
+    """Return the leading right singular vectors of a table of rows.
 
     Parameters
     ----------
@@ -34,7 +34,17 @@ def fit_directions(rows, n_directions, seed):
 
 
 def along(rows, directions):
-    """Return coordinates of rows along directions, (n_rows, n_directions)."""
+    """Return the coordinates of rows along directions: their matrix product.
+
+    Parameters
+    ----------
+    rows : {ndarray, sparse array} of shape (n_rows, n_columns)
+    directions : ndarray of shape (n_columns, n_directions)
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_directions), dtype=float64
+    """
     coordinates = rows @ directions
     if issparse(coordinates):
         coordinates = coordinates.toarray()
@@ -94,10 +104,11 @@ def along_directions_of_others(rows, directions, rows_as_new=None):
 
 
 def _squares_along_rests(rows, coordinates, rests):
-    """Return the mean sum of squares of the other rows along the rest of a row.
+    """Return mean squares of the other rows along the part of a row off the directions.
 
-    The rest of a row is its part that is orthogonal to the directions. The mean is over
-    some rows, weighted by the squared lengths of their rests.
+    The rest of a row is its part that is orthogonal to the directions. The squares of
+    the other rows along it are added up. The result is the mean of such sums over some
+    rows, weighted by the squared lengths of their rests.
 
     Parameters
     ----------
@@ -116,17 +127,30 @@ def _squares_along_rests(rows, coordinates, rests):
     products = rows @ rows[::step].T
     if issparse(products):
         products = products.toarray()
+    # Sums of squares of all rows along a sampled row, which has two parts. That along
+    # its directions is taken off, and so is that of the row itself along its rest.
     squares = (coordinates**2).sum(axis=0)
     along_rows = (products**2).sum(axis=0)
     along_directions = (coordinates[::step] ** 2) @ squares
     of_others = along_rows - along_directions - rests[::step] ** 2
     total = rests[::step].sum()
+    # The sampled rows lie within the directions. Rounding may give less than 0.
     if total <= 0:
         return 0.0
     return max(float(of_others.sum() / total), 0.0)
 
 
 def _products_of_rows(first, second):
-    """Return the inner product of each row with the same row of another table."""
+    """Return the inner product of each row with the same row of another table.
+
+    Parameters
+    ----------
+    first, second : {ndarray, sparse array} of shape (n_rows, n_columns)
+        Both dense or both sparse.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), dtype=float64
+    """
     products = first.multiply(second) if issparse(first) else first * second
     return np.asarray(products.sum(axis=1), dtype=np.float64).ravel()

@@ -42,16 +42,19 @@ from skroute.utils._random import seed_of
 from skroute.utils._tensors import on_host
 from skroute.utils._typing import ArrayLike, NDArray
 
-# A column of strings with at most this many different values is one of categories.
+# A column of strings with at most this many different values is one of categories. Each
+# value becomes one column of numbers.
 _MOST_CATEGORIES = 50
 # Characters at the start of a text whose sequences are counted. All its words are
-# counted.
+# counted. Bounds the time of a long text.
 _CHARACTERS = 500
-# Columns that words and sequences are hashed to.
+# Columns that words are hashed to, and as many for sequences of characters. With this
+# number, two frequent words seldom share a column.
 _HASHED_COLUMNS = 2**17
-# Words and sequences that are kept of a column of texts.
+# Words and sequences that are kept of a column of texts. Bounds time and memory.
 _MOST_WORDS = 10_000
-# A direction needs this many rows at least.
+# Rows for each direction, at least. A direction of fewer rows would describe single
+# rows.
 _ROWS_OF_DIRECTION = 5
 # Largest number of columns of sparse rows that are made dense. As many as the linear
 # member of QualityRegressor takes. A dense table of more columns, of words, would not
@@ -198,13 +201,24 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def _fit_rows(self, X):
-        """Learn the encodings of the columns, and return an array of numbers."""
+        """Learn the encodings of the columns, and return an array of numbers.
+
+        Parameters
+        ----------
+        X : as in `fit`
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_outputs), dtype=float64
+            Each row as a new row would be.
+        """
         vars(self).pop("kinds_", None)
         vars(self).pop("feature_names_in_", None)
         X = _checked_rows(X)
         # One seed for all columns.
         seed = seed_of(self.random_state)
         if issparse(X):
+            # One encoder takes all sparse columns together.
             columns = [X]
             self.n_features_in_ = X.shape[1]
             n_components = _most_directions(self.n_components, n_rows=X.shape[0])
@@ -359,9 +373,17 @@ def few_columns_dense(X):
 
 
 def _are_texts(cells):
-    """Return True if cells of one dimension are texts.
+    """Return True if a sequence of cells is one of texts.
 
     They are if one of them is a text, or if all are missing.
+
+    Parameters
+    ----------
+    cells : series or array-like of shape (n_rows,)
+
+    Returns
+    -------
+    bool
     """
     cells = cells_of(cells)
     if any(is_text(cell) for cell in cells):
@@ -370,7 +392,7 @@ def _are_texts(cells):
 
 
 def _most_directions(n_components, n_rows):
-    """Return the number of directions that some rows are reduced to."""
+    """Return the number of directions for some rows, at most one for five rows."""
     return min(n_components, max(1, n_rows // _ROWS_OF_DIRECTION))
 
 
@@ -389,11 +411,11 @@ class _ColumnEncoder(ABC):
 
     @abstractmethod
     def transform(self, column):
-        """Return a column of other rows as numbers."""
+        """Return a column of other rows as numbers, by the learned encoding."""
 
     @abstractmethod
     def names_out(self, name, width):
-        """Return the names of the outputs.
+        """Return the names of the columns of numbers that a column is encoded as.
 
         Parameters
         ----------
@@ -416,13 +438,13 @@ class _SparseRows(_ColumnEncoder):
         self.seed = seed
 
     def fit_transform(self, column):
-        """Learn the directions, and return each row along those of the other rows."""
+        """Learn the directions, and return the coordinates of each row as a new one."""
         rows = csr_array(column)
         self.directions = fit_directions(rows, self.n_components, self.seed)
         return along_directions_of_others(rows, self.directions)
 
     def transform(self, column):
-        """Return other rows along the directions."""
+        """Return the coordinates of other rows along the learned directions."""
         return along(csr_array(column), self.directions)
 
     def names_out(self, name, width):
@@ -475,13 +497,21 @@ class _Column(_ColumnEncoder):
             )
 
     def _cells(self, column):
-        """Return the cells as strings or numbers, of shape (n_rows, 1).
+        """Return the cells of a column as strings or numbers, of shape (n_rows, 1).
 
         A missing string is empty, a missing number is NaN.
+
+        Parameters
+        ----------
+        column : series or ndarray of shape (n_rows,)
+
+        Returns
+        -------
+        ndarray of shape (n_rows, 1), dtype=object or float64
         """
         if self.reader.kind == CATEGORY:
             texts = texts_of(column)
-            texts[[text is None for text in texts]] = ""
+            texts[[text is None for text in texts]] = ""  # None: a missing cell
             return texts[:, None]
         numbers = self.reader.read(column)
         if np.isinf(numbers).any():
@@ -580,19 +610,21 @@ class _HashedTexts:
         return counts
 
     def fit_transform(self, column):
-        """Learn the words and the directions, and return each text as a new one."""
+        """Learn words and directions; return coordinates of each text as a new one."""
         counts = self._counts(column)
         n_texts = len(column)
+        # Number of texts with each hashed word. (2 * _HASHED_COLUMNS,)
         texts_with = np.bincount(counts.indices, minlength=counts.shape[1])
         most_frequent = np.argsort(-texts_with, kind="stable")[:_MOST_WORDS]
         is_repeated = texts_with[most_frequent] > 1
         self.used = np.sort(most_frequent[is_repeated])
         self.rarity = _rarity(texts_with[self.used], n_texts=n_texts)
+        # One output of 0 if the texts have hardly a word in common.
         self.directions = None
         if len(self.used) < 2:
             return np.zeros((n_texts, 1))
         n_components = min(self.n_components, len(self.used) - 1)
-        counts = counts[:, self.used]
+        counts = counts[:, self.used]  # (n_texts, n_used)
         rows = _weighted_rows(counts, self.rarity)
         directions = fit_directions(rows, n_components, self.seed)
         self.directions = directions.astype(np.float32)
@@ -607,18 +639,43 @@ class _HashedTexts:
     def transform(self, column):
         """Return other texts along the directions."""
         if self.directions is None:
+            # The texts of `fit` had hardly a word in common.
             return np.zeros((len(column), 1))
         counts = self._counts(column)[:, self.used]
         return along(_weighted_rows(counts, self.rarity), self.directions)
 
 
 def _weighted_rows(counts, rarity):
-    """Return counts times the weights of their columns, in rows of length 1."""
+    """Return counts times the weights of their columns, in rows of length 1.
+
+    Parameters
+    ----------
+    counts : csr matrix of shape (n_texts, n_words)
+    rarity : ndarray of shape (n_words,)
+
+    Returns
+    -------
+    csr matrix of shape (n_texts, n_words)
+        The Euclidean length of a row is 1, or 0 if it has no word.
+    """
     return normalize(counts.multiply(rarity).tocsr(), copy=False)
 
 
 def _rarity(texts_with, n_texts):
-    """Return weights of words that fall with the number of texts that have them."""
+    """Return weights of words that fall with the number of texts that have them.
+
+    It is the inverse document frequency of scikit-learn, with smoothing.
+
+    Parameters
+    ----------
+    texts_with : ndarray of int of shape (n_words,)
+        Number of texts that have each word.
+    n_texts : int
+
+    Returns
+    -------
+    ndarray of shape (n_words,), dtype=float32
+    """
     return (np.log((1 + n_texts) / (1 + texts_with)) + 1).astype(np.float32)
 
 
@@ -648,7 +705,7 @@ class _EmbeddedTexts:
         self.name = name
         self.n_components = n_components
         self.seed = seed
-        self.width = None
+        self.width = None  # set by the first texts
 
     def _vectors(self, texts):
         """Return the numbers of each text. The encoder gets different texts only.
@@ -669,6 +726,7 @@ class _EmbeddedTexts:
             vectors = self.encoder(different)
         if not issparse(vectors):
             vectors = np.asarray(on_host(vectors), dtype=np.float64)
+        # The first texts determine the width. Later texts must have it, too.
         width = vectors.shape[-1] if self.width is None else self.width
         if vectors.shape != (len(different), width):
             raise ValueError(
@@ -685,11 +743,12 @@ class _EmbeddedTexts:
         return vectors[position_of_text]
 
     def fit_transform(self, column):
-        """Learn the directions, and return each text as a new one."""
+        """Learn the directions, and return the numbers of each text as a new one."""
         texts = column[:, 0]
         if hasattr(self.encoder, "transform"):
             self.encoder = clone(self.encoder).fit(texts)
         vectors = self._vectors(texts)
+        # None: the numbers of the encoder are few enough, and stay as they are.
         self.directions = None
         if self.n_components >= self.width:
             return _dense(vectors)

@@ -9,12 +9,13 @@ from skroute.quality._row_means import mean_of
 from skroute.utils._tolerances import TIE
 
 # Budgets at which decisions are compared: 0 is the cost of the cheapest choice, 1 that
-# of the choice of best mean quality.
+# of the choice of best mean quality. At 0 all rows take the cheapest choice, and no
+# estimate matters.
 SHARES = np.array([0.1, 0.25, 0.5, 0.75, 1.0])
 
 
 def supposed_costs(quality):
-    """Return evenly spaced costs that rise with the mean quality of the choices."""
+    """Return costs 1, 2, ... of choices, in the order of their mean quality."""
     order = np.argsort(quality.mean(axis=0), kind="stable")
     costs = np.empty(quality.shape[1])
     costs[order] = np.arange(1, len(costs) + 1)
@@ -22,7 +23,7 @@ def supposed_costs(quality):
 
 
 def cost_of_choices(costs, quality):
-    """Return one cost for each choice.
+    """Return one cost for each choice: a mean over rows, or a supposed one.
 
     Parameters
     ----------
@@ -65,12 +66,13 @@ def gain_over_mix(estimate, quality, costs, weight=None):
     """
     path = assignment_path(estimate, costs, weight=weight)
     hull = _hull_of_means(mean_of(quality, weight), costs)
+    # Gain of each row, summed over the budgets.
     total = np.zeros(len(quality))
     for budget in _compared_budgets(costs, hull):
         decisions = _decide(path.rule(budget), estimate, costs)
         total += decisions.quality(quality)
         spent = decisions.mean_cost(costs, weight)
-        total -= _quality_of_mix(quality, hull, costs, spent)
+        total -= _quality_of_mix(quality, hull=hull, costs=costs, spent=spent)
     return total / len(SHARES)
 
 
@@ -84,7 +86,7 @@ class _Decisions(NamedTuple):
     more_expensive : ndarray of shape (n_rows,), dtype=intp
         Choice of each row if ties take the more expensive choice.
     share : float
-        Share of the second.
+        Share of the tied rows that take the more expensive choice.
     """
 
     cheaper: np.ndarray
@@ -92,7 +94,7 @@ class _Decisions(NamedTuple):
     share: float
 
     def quality(self, quality):
-        """Return the expected quality of each row."""
+        """Return the expected quality of each row, from (n_rows, n_choices)."""
         rows = np.arange(len(quality))
         expected = (1 - self.share) * quality[rows, self.cheaper]
         return expected + self.share * quality[rows, self.more_expensive]
@@ -104,7 +106,7 @@ class _Decisions(NamedTuple):
 
 
 def _decide(rule, estimate, costs):
-    """Return the decisions at the dual price of a budget.
+    """Return the choices of rows at the dual price of a budget.
 
     Parameters
     ----------
@@ -117,6 +119,7 @@ def _decide(rule, estimate, costs):
     _Decisions
     """
     cheaper = choose_at_price(estimate, costs, rule.price)
+    # Without a share for tied rows, all of them take the cheaper choice.
     more_expensive = cheaper
     if rule.share:
         # A negative tolerance breaks ties towards the more expensive choice.
@@ -130,6 +133,16 @@ def _compared_budgets(costs, hull):
     They lie between the cheapest cost and that of the best choice, the last one of the
     hull. If the best choice is the cheapest one, they lie between the extremes of the
     costs.
+
+    Parameters
+    ----------
+    costs : ndarray of shape (n_choices,)
+    hull : list of int
+        Choices by rising cost, see :func:`_hull_of_means`.
+
+    Returns
+    -------
+    ndarray of shape (n_budgets,)
     """
     low = costs.min()
     high = costs[hull[-1]]

@@ -28,7 +28,7 @@ def chebyshev(columns, queries, out):
     for first in range(0, n_rows, _BLOCK):
         last = min(first + _BLOCK, n_rows)
         for query in range(len(queries)):
-            largest = out[query, first:last]
+            largest = out[query, first:last]  # a view: results are written to `out`
             largest[:] = 0.0
             for feature in range(len(columns)):
                 values = columns[feature, first:last]

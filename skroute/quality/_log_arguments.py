@@ -33,10 +33,13 @@ def read_choice(choice, names, n_rows):
             f"choice must name one choice for each of the {n_rows} rows, got shape "
             f"{choice.shape}."
         )
+    # Kinds of dtypes in numpy: i and u are whole numbers, with and without sign.
     if choice.dtype.kind in "iu":
         return _read_column_numbers(choice, names)
-    is_text = choice.dtype.kind in "OUST"
-    if not is_text or not all(isinstance(name, str) for name in choice.tolist()):
+    # O are objects, U texts of one width, T texts of any width. S are bytes: they pass
+    # here, and the next line refuses them, because no bytes are of class `str`.
+    may_be_text = choice.dtype.kind in "OUST"
+    if not may_be_text or not all(isinstance(name, str) for name in choice.tolist()):
         raise ValueError(
             "choice must be names of choices or whole numbers of columns, got an array "
             f"of {choice.dtype}."
@@ -45,11 +48,27 @@ def read_choice(choice, names, n_rows):
 
 
 def _read_column_numbers(choice, names):
-    """Return the positions, and the names with one for each further column."""
+    """Read choices that are numbers of columns: return positions and all names.
+
+    Parameters
+    ----------
+    choice : ndarray of int of shape (n_rows,)
+        Numbers of columns.
+    names : list of str
+        Names of the first columns. May be empty: then all names are made up.
+
+    Returns
+    -------
+    positions : ndarray of shape (n_rows,), dtype=int64
+    names : list of str
+        As `names`, then ``"choice<number>"`` for each column up to the largest number.
+    """
     smallest = int(choice.min())
     largest = int(choice.max())
     if smallest < 0:
         raise ValueError(f"choice must have numbers from 0 up, got {smallest!r}.")
+    # A column that no row chose and that has no name is possible. But a number as large
+    # as the number of rows is probably an identifier, and would make as many choices.
     if largest >= max(len(names), len(choice)):
         raise ValueError(
             f"choice has the column number {largest!r}, but there are not as many "
@@ -60,7 +79,19 @@ def _read_column_numbers(choice, names):
 
 
 def _read_names(choice, names):
-    """Return the positions of names, and all names, the new ones sorted."""
+    """Read choices that are names: return positions, and all names, new ones sorted.
+
+    Parameters
+    ----------
+    choice : ndarray of str of shape (n_rows,)
+    names : list of str
+
+    Returns
+    -------
+    positions : ndarray of shape (n_rows,), dtype=int64
+    names : list of str
+        As `names`, then those of `choice` that are not among them.
+    """
     labels, label_of_row = np.unique(choice.astype(str), return_inverse=True)
     labels = labels.tolist()
     new_names = [label for label in labels if label not in names]
@@ -70,7 +101,18 @@ def _read_names(choice, names):
 
 
 def read_propensity(propensity, n_rows):
-    """Return the propensities of logged choices, or raise an error."""
+    """Return the propensities of logged choices, or raise an error.
+
+    Parameters
+    ----------
+    propensity : array-like of shape (n_rows,)
+        Numbers above 0, up to 1.
+    n_rows : int
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), dtype=float64
+    """
     propensity = check_numbers(propensity, "propensity", shape=(n_rows,), high=1.0)
     if not (propensity > 0).all():
         raise ValueError(
@@ -89,9 +131,9 @@ def read_values(values, name, n_rows, *, least=-np.inf, allow_nan=False):
         Name of the argument, for messages.
     n_rows : int
     least : float, default=-inf
-        Smallest number that is allowed.
+        Smallest number that is allowed. With -inf there is no smallest one.
     allow_nan : bool, default=False
-        Whether some of the values may be unknown, which is NaN.
+        Whether values may be NaN, which means unknown. At least one must be a number.
 
     Returns
     -------

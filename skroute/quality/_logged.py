@@ -20,17 +20,20 @@ from skroute.utils._validation import relative_weights
 # Weight of the choices' shares in the log, which are mixed into estimated propensities.
 # It bounds them away from 0.
 _FLOOR = 0.02
-# Trees of each forest.
+# Trees of each forest. Bounds the time of a fit.
 _N_TREES = 40
-# Iterations of logistic regression.
+# Largest number of iterations of logistic regression. Bounds the time of a fit.
 _MOST_ITERATIONS = 300
-# Rows that are added to the count of each choice, so that no share is 0.
+# Rows that are added to the count of each choice, so that no share is 0. A half is the
+# prior of Jeffreys for a share.
 _ADDED_ROWS = 0.5
-# Features that a split of a forest of cells compares, as a share of all.
+# Features that a split of a forest of cells compares, as a share of all. With half of
+# them, trees differ, and most splits can still use the indicator of the choice.
 _SPLIT_FEATURES = 0.5
 # Cells that a forest is fitted on. More are drawn at random. Bounds the time of a fit.
 _MOST_CELLS = 200_000
-# Folds of the estimates that fill unknown cells for a user's estimator.
+# Folds of the estimates that fill unknown cells for a user's estimator. Few, because
+# each fit of the estimator fills them, and cross-validation has many fits.
 _FOLDS_OF_FILLING = 3
 
 
@@ -70,6 +73,7 @@ def folds_of_log(n_rows, cv=5):
     list of (ndarray of int, ndarray of int)
         For each fold the rows outside of it and its rows.
     """
+    # One row has no other rows to learn from.
     if n_rows < 2:
         raise ValueError(
             f"X must have at least two rows to learn from some of them, got {n_rows}."
@@ -78,7 +82,7 @@ def folds_of_log(n_rows, cv=5):
     return list(splitter.split(np.empty(n_rows)))
 
 
-# Propensities -------------------------------------------------------------------------
+# Estimates of propensities ------------------------------------------------------------
 
 
 def estimate_propensities(rows, choice, n_choices, folds):
@@ -94,16 +98,19 @@ def estimate_propensities(rows, choice, n_choices, folds):
     choice : ndarray of shape (n_rows,), dtype=int64
     n_choices : int
     folds : list of (ndarray of int, ndarray of int)
+        For each fold the rows outside of it and its rows.
 
     Returns
     -------
     ndarray of shape (n_rows,)
-        Propensities of the choices that were made.
+        Propensities of the choices that were made, all above 0.
     """
     linear = make_pipeline(
         StandardScaler(with_mean=not sparse.issparse(rows)),
         LogisticRegression(max_iter=_MOST_ITERATIONS),
     )
+    # Leaves of a hundredth of the rows: a propensity is a share of the rows of a leaf,
+    # and one of few rows would be noise.
     min_samples_leaf = int(np.clip(len(choice) // 100, 5, 50))
     forest = ExtraTreesClassifier(
         _N_TREES, min_samples_leaf=min_samples_leaf, random_state=0
@@ -118,11 +125,12 @@ def estimate_propensities(rows, choice, n_choices, folds):
         by_forest[test] = fallback
         by_linear[test] = fallback
         if len(np.unique(choice[train])) == 1:
+            # A classifier needs two classes. The shares stay the estimate.
             continue
         by_forest[test] = _modelled_propensities(
             forest, rows, choice, train=train, test=test, fallback=fallback
         )
-        # Logistic regression takes no missing values.
+        # Logistic regression takes no missing values: the sum is then NaN.
         if not np.isnan(rows.sum()):
             by_linear[test] = _modelled_propensities(
                 linear, rows, choice, train=train, test=test, fallback=fallback
@@ -158,7 +166,8 @@ def _modelled_propensities(model, rows, choice, *, train, test, fallback):
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(rows[train], choice[train])
     probability = model.predict_proba(rows[test])
-    # Choices that the rows of `train` never made have the probability 0.
+    # Choices that the rows of `train` never made have the probability 0. Choices beyond
+    # the largest one of the log are not needed.
     n_columns = choice.max() + 1
     table = np.zeros((len(test), n_columns))
     table[:, model.classes_] = probability
@@ -167,11 +176,11 @@ def _modelled_propensities(model, rows, choice, *, train, test, fallback):
 
 
 def _log_loss(propensity):
-    """Return the mean log loss of the choices that were made."""
+    """Return the mean log loss, from the propensities of the choices that were made."""
     return -np.log(propensity).mean()
 
 
-# Unknown cells ------------------------------------------------------------------------
+# Estimates of unknown cells of a table ------------------------------------------------
 
 
 class CellForest:
@@ -228,6 +237,7 @@ class CellForest:
         target = (values - self.mean_[choice_of_cell]) / self.unit_[choice_of_cell]
         self.forest_ = ExtraTreesRegressor(
             _N_TREES,
+            # Leaves of half a percent of the cells, within bounds.
             min_samples_leaf=int(np.clip(len(values) // 200, 3, 50)),
             max_features=_SPLIT_FEATURES,
             random_state=0,
@@ -236,7 +246,12 @@ class CellForest:
         return self
 
     def predict(self, rows):
-        """Return estimates of all choices, of shape (n_rows, n_choices)."""
+        """Return estimates of all choices, of shape (n_rows, n_choices).
+
+        Parameters
+        ----------
+        rows : {ndarray, csr matrix} of shape (n_rows, n_features)
+        """
         n_rows = rows.shape[0]
         n_choices = len(self.mean_)
         row_of_cell = np.repeat(np.arange(n_rows), n_choices)
@@ -250,7 +265,17 @@ class CellForest:
 
 
 def _known_cells(table):
-    """Return the rows and the choices of known cells, at most `_MOST_CELLS`."""
+    """Return the rows and the choices of known cells of a table, not too many.
+
+    Parameters
+    ----------
+    table : ndarray of shape (n_rows, n_choices)
+        NaN where a value is not known.
+
+    Returns
+    -------
+    row_of_cell, choice_of_cell : ndarray of shape (n_cells,), dtype=intp
+    """
     row_of_cell, choice_of_cell = np.nonzero(~np.isnan(table))
     n_cells = len(row_of_cell)
     if n_cells > _MOST_CELLS:
@@ -311,8 +336,10 @@ def estimate_cells(rows, table, folds, *, ratio=False, row_weight=None):
     table : ndarray of shape (n_rows, n_choices)
         NaN where a value is not known.
     folds : list of (ndarray of int, ndarray of int)
+        For each fold the rows outside of it and its rows.
     ratio : bool, default=False
-        As in `CellForest`.
+        Whether the forest estimates the ratio of values to the mean of their choice, as
+        suits costs. If False, it estimates the difference from this mean.
     row_weight : ndarray of shape (n_rows,), default=None
         Weights of the rows. None weights all alike.
 
@@ -356,7 +383,7 @@ class KnownCellsRegressor(RegressorMixin, BaseEstimator):
         self.ratio = ratio
 
     def fit(self, X, y, sample_weight=None, **fit_params):
-        """Fit on rows and on a table with unknown cells.
+        """Fit on rows and on a table of outcomes, of which most may be unknown (NaN).
 
         Parameters
         ----------
@@ -374,8 +401,9 @@ class KnownCellsRegressor(RegressorMixin, BaseEstimator):
         self
         """
         table = y.reshape(len(y), -1)
-        self.encoder_ = None
+        self.encoder_ = None  # X has numbers only
         if needs_encoding(X):
+            # `as_numbers` would encode it as well, but not keep the encoder.
             self.encoder_ = FrameEncoder()
             rows = self.encoder_.fit_transform(X)
         else:
@@ -409,7 +437,20 @@ class KnownCellsRegressor(RegressorMixin, BaseEstimator):
 
 
 def _filled(table, rows, row_weight):
-    """Return a table with out-of-fold estimates of its unknown cells."""
+    """Return a table with out-of-fold estimates in place of its unknown cells.
+
+    Parameters
+    ----------
+    table : ndarray of shape (n_rows, n_choices)
+        NaN where a value is not known. It is not changed.
+    rows : {ndarray, csr matrix} of shape (n_rows, n_features)
+    row_weight : ndarray of shape (n_rows,), or None
+        Weights of the rows. None weights all alike.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_choices)
+    """
     is_unknown = np.isnan(table)
     if not is_unknown.any():
         return table

@@ -26,38 +26,42 @@ _MOST_ROWS = 10_000
 _MOST_CANDIDATES = 40
 # Largest number of columns of the ridge regression. Bounds the time of a fit.
 _MOST_COLUMNS = 1000
-# Trees that are fitted without each fold.
+# Trees that are fitted without each fold. Bounds the time of a fit.
 _TREES = 24
-# Trees that are kept for new rows, those of all folds together.
+# Trees that are kept for new rows, those of all folds together. Bounds the time of a
+# prediction.
 _KEPT_TREES = 60
-# Steps of boosting.
+# Steps of boosting. With `_RATE`, they remove nearly all of a residual that trees can
+# estimate: 0.9**60 of it is left, 0.2 %.
 _STEPS = 60
-# Learning rate of boosting.
+# Learning rate of boosting, the default of scikit-learn.
 _RATE = 0.1
-# Share of the rows that each step of boosting is fitted on.
+# Share of the rows that each step of boosting is fitted on. Other rows for each step
+# make the steps less alike, which lowers the variance of their sum.
 _SUBSAMPLE = 0.7
-# Depth of the trees of boosting.
+# Depth of the trees of boosting: interactions of at most four features.
 _BOOSTED_DEPTH = 4
-# Largest number of cluster centres.
+# Largest number of cluster centres. Bounds the time of a fit and of a prediction.
 _CENTRES = 200
-# Rows that are drawn for each centre.
+# Rows that are drawn for each centre. Bounds the time of a fit.
 _ROWS_OF_CENTRE = 20
 # Rows whose distances determine the width of similarities. Bounds the time of a fit.
 _ROWS_OF_WIDTH = 300
-# Ridge penalties that are compared, relative to the mean squared singular value.
+# Ridge penalties that are compared, relative to the mean squared singular value: three
+# in each power of ten, from almost no shrinkage to almost complete shrinkage.
 _PENALTIES = np.geomspace(1e-4, 1e3, 22)
 # A squared singular value below this share of the largest one is rounding.
 _LEAST_SQUARE = 1e-10
 # Rows of the members are in single precision.
 _READ_RULE = ReadRule(dtype="float32")
-# Output of a tree whose leaves have one number for each output.
+# In place of the output that a tree adds to: its leaves have a number for each output.
 _ALL_OUTPUTS = -1
-# Feature of a leaf in packed trees.
+# In place of the feature of a node of packed trees: the node is a leaf.
 _LEAF = -1
 
 
 def weigh_outputs(values, level, difference, sizes=1.0):
-    """Weigh the mean over outputs, and the differences from this mean.
+    """Multiply the mean over outputs, and the differences from it, by two weights.
 
     Parameters
     ----------
@@ -96,7 +100,7 @@ class Member(ABC):
 
     @abstractmethod
     def to_arrays(self) -> dict:
-        """Return the numbers and arrays that `from_arrays` takes, by name."""
+        """Return the member as plain numbers and arrays by name, for `from_arrays`."""
 
     @classmethod
     @abstractmethod
@@ -115,15 +119,28 @@ class SummedTrees(Member):
 
     def __init__(self, forest):
         self.forest = forest
-        # Kept here because each look-up counts in the time of a single row.
+        # Copies of the forest's attributes, since each look-up counts in the time of a
+        # prediction for a single row.
         self._n_trees = forest.n_members
         self._n_outputs = forest.n_outputs
         self._all_outputs = np.arange(forest.n_outputs)
 
     @classmethod
     def from_tree(cls, regressor, weight):
-        """Return a fitted tree of scikit-learn, with leaves times `weight`."""
+        """Return a fitted tree of scikit-learn, with leaves times `weight`.
+
+        Parameters
+        ----------
+        regressor : ExtraTreeRegressor
+        weight : float
+
+        Returns
+        -------
+        SummedTrees
+            With one tree.
+        """
         tree = regressor.tree_
+        # scikit-learn has a last axis of length 1, for classes. (n_nodes, n_outputs)
         value = (weight * tree.value[:, :, 0]).astype(np.float32)
         builder = ForestBuilder()
         builder.add_tree(
@@ -143,16 +160,24 @@ class SummedTrees(Member):
 
     @classmethod
     def sum_of(cls, members):
-        """Return the sum of several members of this class."""
+        """Return one forest that has the trees of several members."""
         forest = members[0].forest
         trees = joined([member.forest.trees for member in members])
         return cls(replace(forest, trees=trees))
 
     def first_trees(self, n_folds):
-        """Return as many trees as one fold adds to the forest of all folds.
+        """Return the first trees of a fold, as many as the forest for new rows keeps.
 
-        They have the outputs of a forest of full size: leaves are multiplied by the
-        ratio of the numbers of trees.
+        Leaves are multiplied by the ratio of the numbers of trees. The sum of the fewer
+        trees thus estimates the same deviations as the sum of all of them.
+
+        Parameters
+        ----------
+        n_folds : int
+
+        Returns
+        -------
+        SummedTrees
         """
         trees_of_fold = -(-_KEPT_TREES // n_folds)  # rounded up
         n_trees = min(trees_of_fold, self.forest.n_members)
@@ -165,6 +190,8 @@ class SummedTrees(Member):
         rows = read_only(rows)
         n_rows = len(rows)
         n_trees = self._n_trees
+        # `walk` adds the leaves of the trees to `out`, in place. Ranges of rows and of
+        # trees have a first and an end: here all rows, and all trees.
         out = np.zeros((n_rows, self._n_outputs))
         walk, layout = walk_of(self.forest, n_rows, 0, n_trees)
         walk(rows, 0, n_rows, layout, 0, n_trees, self._all_outputs, out)
@@ -185,14 +212,23 @@ class SummedTrees(Member):
 
     @classmethod
     def from_arrays(cls, arrays):
-        """Return the trees of these arrays, or raise a ValueError for damaged ones."""
+        """Return the trees of packed arrays, or raise a ValueError for damaged ones."""
         return cls(_unpacked_forest(_PackedTrees(**arrays)))
 
 
 def _in_single_precision(threshold):
     """Return thresholds rounded down to float32.
 
-    A float32 row is at most the result if and only if it is at most the threshold.
+    A float32 number is at most the result if and only if it is at most the threshold.
+    So rows take the same branches.
+
+    Parameters
+    ----------
+    threshold : ndarray of shape (n_nodes,), dtype=float64
+
+    Returns
+    -------
+    ndarray of shape (n_nodes,), dtype=float32
     """
     rounded = threshold.astype(np.float32)
     below = np.nextafter(rounded, np.float32(-np.inf))
@@ -257,6 +293,7 @@ class Similarities:
         """Return similarities of rows to the centres, (n_rows, n_centres)."""
         X = rows.astype(np.float64) / self.width
         half_squares_of_rows = (X**2).sum(axis=1)[:, None] / 2
+        # -distance**2 / 2, multiplied out. It is above 0 by rounding only.
         exponent = X @ self.centres - self.half_squares - half_squares_of_rows
         return np.exp(np.minimum(exponent, 0))
 
@@ -277,7 +314,7 @@ class Landmarks(Member):
     offset: np.ndarray
 
     def predict(self, rows):
-        """Return the function of the similarities, (n_rows, n_outputs)."""
+        """Return the linear function of similarities of rows, (n_rows, n_outputs)."""
         return self.similarities.to(rows) @ self.coef + self.offset
 
     def weighted(self, level, difference, sizes=1.0):
@@ -307,7 +344,7 @@ def _values_of_fields(record):
     return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
-# Fits ---------------------------------------------------------------------------------
+# Functions that fit the members -------------------------------------------------------
 
 
 def _random_tree(rows, outcomes, rng, n_used, *, weight, min_samples_leaf, max_depth):
@@ -350,8 +387,25 @@ def _random_tree(rows, outcomes, rng, n_used, *, weight, min_samples_leaf, max_d
 
 
 def fit_trees(rows, deviations, seed, weight=None):
-    """Fit extremely randomised trees, with leaves of a thousandth of the rows."""
+    """Fit extremely randomised trees. The member is their mean.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, n_features), dtype=float32
+        Standardised rows in C order.
+    deviations : ndarray of shape (n_rows, n_outputs)
+        Outcomes less their mean.
+    seed : int
+    weight : ndarray of shape (n_rows,), default=None
+        Weights of the rows. None weights all alike.
+
+    Returns
+    -------
+    SummedTrees
+    """
     rng = np.random.RandomState(seed)
+    # Leaves of a thousandth of the rows: small ones are noisy, but the mean over the
+    # trees is not.
     min_samples_leaf = int(np.clip(len(rows) // 1000, 5, 100))
     trees = []
     for _ in range(_TREES):
@@ -369,8 +423,24 @@ def fit_trees(rows, deviations, seed, weight=None):
 
 
 def fit_boosted(rows, deviations, seed, weight=None):
-    """Fit gradient boosting of shallow trees on random subsamples."""
+    """Fit gradient boosting of shallow trees on random subsamples.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, n_features), dtype=float32
+        Standardised rows in C order.
+    deviations : ndarray of shape (n_rows, n_outputs)
+        Outcomes less their mean.
+    seed : int
+    weight : ndarray of shape (n_rows,), default=None
+        Weights of the rows. None weights all alike.
+
+    Returns
+    -------
+    SummedTrees
+    """
     rng = np.random.RandomState(seed)
+    # Leaves of a fiftieth of the rows, so that a step does not fit noise.
     min_samples_leaf = int(np.clip(len(rows) // 50, 5, 50))
     residual = deviations.copy()
     trees = []
@@ -395,8 +465,23 @@ def fit_linear(rows, deviations, seed, weight=None):
 
     If the rows have many columns, those of the largest covariances with the deviations
     are used.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, n_features), dtype=float32
+        Standardised rows in C order.
+    deviations : ndarray of shape (n_rows, n_outputs)
+        Outcomes less their mean.
+    seed : int
+        Not used: the fit is not random.
+    weight : ndarray of shape (n_rows,), default=None
+        Weights of the rows. None weights all alike.
+
+    Returns
+    -------
+    Linear
     """
-    columns = None
+    columns = None  # all
     X = rows
     if rows.shape[1] > _MOST_COLUMNS:
         target = deviations
@@ -415,11 +500,27 @@ def fit_landmarks(rows, deviations, seed, weight=None):
 
     The centres are means of rows that are drawn at random, around some of the drawn
     rows.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, n_features), dtype=float32
+        Standardised rows in C order.
+    deviations : ndarray of shape (n_rows, n_outputs)
+        Outcomes less their mean.
+    seed : int
+    weight : ndarray of shape (n_rows,), default=None
+        Weights of the rows. None weights all alike.
+
+    Returns
+    -------
+    Landmarks
     """
     rng = np.random.RandomState(seed)
     drawn = rng.permutation(len(rows))[: _ROWS_OF_CENTRE * _CENTRES]
     drawn_rows = rows[drawn].astype(np.float64)
     width = _typical_distance(drawn_rows[:_ROWS_OF_WIDTH])
+    # At least four rows for each centre: with more centres than that, the regression on
+    # them would have nearly as many columns as rows.
     n_centres = max(1, min(_CENTRES, len(rows) // 4))
     centres = _cluster_centres(drawn_rows, n_centres)
     centres /= width
@@ -432,19 +533,22 @@ def fit_landmarks(rows, deviations, seed, weight=None):
 def _cluster_centres(rows, n_centres):
     """Return the means of the rows that are nearest to each of the first rows.
 
+    This is one step of k-means that starts with the first rows.
+
     Parameters
     ----------
     rows : ndarray of shape (n_rows, n_features)
     n_centres : int
-        Number of first rows. Equal ones give one centre.
+        Number of first rows. Equal rows give one centre.
 
     Returns
     -------
     ndarray of shape (at most n_centres, n_features)
     """
     first_rows = np.unique(rows[:n_centres], axis=0)
-    # The nearest one by squared distance, less the squared length of the row, which is
-    # the same for all first rows.
+    # Minus half the squared distance, plus half the squared length of the row. The
+    # latter is the same for all first rows, so the largest number is that of the
+    # nearest one.
     closeness = rows @ first_rows.T - (first_rows**2).sum(axis=1) / 2
     cluster_of_row = closeness.argmax(axis=1)
     clusters = np.unique(cluster_of_row)
@@ -454,7 +558,18 @@ def _cluster_centres(rows, n_centres):
 
 
 def _typical_distance(rows):
-    """Return the root of half the median squared distance, or 1 for equal rows."""
+    """Return the root of half the median squared distance, or 1 for equal rows.
+
+    Distances are those of rows in the first half to rows in the second half.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, n_features)
+
+    Returns
+    -------
+    float
+    """
     first, second = np.array_split(rows, 2)
     squared_distances = cdist(first, second, "sqeuclidean")
     positive = squared_distances[squared_distances > 0]
@@ -464,7 +579,7 @@ def _typical_distance(rows):
 
 
 def shared_ridge(X, Y, weight=None):
-    """Fit a ridge regression of several outputs, shrunk on their common factors.
+    """Fit a ridge regression of several outputs, rotated to their common factors.
 
     The outputs are rotated to their principal components. Each component gets the
     penalty of least generalised cross-validation. So the common part of the choices,
@@ -483,13 +598,13 @@ def shared_ridge(X, Y, weight=None):
     offset : ndarray of shape (n_outputs,)
     """
     if weight is None:
-        n_rows = len(X)
+        total_weight = len(X)
         x_mean = X.mean(axis=0)
         y_mean = Y.mean(axis=0)
         x_centred = X - x_mean
         y_centred = Y - y_mean
     else:
-        n_rows = weight.sum()
+        total_weight = weight.sum()
         x_mean = np.average(X, axis=0, weights=weight)
         y_mean = np.average(Y, axis=0, weights=weight)
         # Weighted least squares are those of rows times the root of their weights.
@@ -498,15 +613,19 @@ def shared_ridge(X, Y, weight=None):
         y_centred = root * (Y - y_mean)
     _, rotation = np.linalg.eigh(y_centred.T @ y_centred)
     components = y_centred @ rotation
-    rotated = _cross_validated_ridge(x_centred, components, n_rows)
+    rotated = _cross_validated_ridge(x_centred, components, total_weight)
     if rotated is None:
+        # The columns do not vary: the estimate is the mean.
         return np.zeros((X.shape[1], Y.shape[1])), y_mean
     coef = rotated @ rotation.T
     return coef, y_mean - x_mean @ coef
 
 
-def _cross_validated_ridge(X, Y, n_rows):
+def _cross_validated_ridge(X, Y, total_weight):
     """Fit a ridge regression of each output, with a cross-validated penalty.
+
+    The penalty of an output has the least generalised cross-validation: the residual
+    sum of squares over the squared residual degrees of freedom.
 
     Parameters
     ----------
@@ -514,7 +633,7 @@ def _cross_validated_ridge(X, Y, n_rows):
         Centred columns.
     Y : ndarray of shape (n_rows, n_outputs)
         Centred outputs.
-    n_rows : float
+    total_weight : float
         Number of rows, or the sum of their weights.
 
     Returns
@@ -531,16 +650,19 @@ def _cross_validated_ridge(X, Y, n_rows):
     products = basis.T @ (X.T @ Y)  # (n_kept, n_outputs)
     # (n_penalties, n_kept)
     shrinkage = squares / (squares + _PENALTIES[:, None] * squares.mean())
-    freedom = np.minimum(shrinkage.sum(axis=1), n_rows - 2)
+    # Degrees of freedom of the fit. The mean is one more, and at least one is left for
+    # the residual.
+    freedom = np.minimum(shrinkage.sum(axis=1), total_weight - 2)
     explained = ((2 * shrinkage - shrinkage**2) / squares) @ products**2
     residual = np.maximum((Y**2).sum(axis=0) - explained, 0)
-    rest = np.maximum(n_rows - 1 - freedom, 1)
+    rest = np.maximum(total_weight - 1 - freedom, 1)  # residual degrees of freedom
     # (n_penalties, n_outputs)
     cross_validation = residual / rest[:, None] ** 2
     best_penalty = cross_validation.argmin(axis=0)
     return basis @ (products * (shrinkage / squares)[best_penalty].T)
 
 
+# Functions that fit the members, by the names of the parameter `family`.
 MEMBERS = {
     "trees": fit_trees,
     "boosted": fit_boosted,
@@ -549,8 +671,9 @@ MEMBERS = {
 }
 
 
-# Plain arrays -------------------------------------------------------------------------
+# Members as plain arrays, for files ---------------------------------------------------
 
+# Classes of members, by the names that `pack` returns.
 _CLASSES = {"SummedTrees": SummedTrees, "Linear": Linear, "Landmarks": Landmarks}
 
 
@@ -601,12 +724,23 @@ class _PackedTrees(NamedTuple):
 
 
 def _packed_trees(forest):
-    """Return the arrays of a forest, with leaves in half precision."""
+    """Return the arrays of a forest, with leaves in half precision.
+
+    Parameters
+    ----------
+    forest : skroute.forests.Forest
+
+    Returns
+    -------
+    _PackedTrees
+    """
     trees = forest.trees
     nodes = trees.nodes
+    # A leaf is its own child.
     is_leaf = nodes["child"] == np.arange(len(nodes))
     feature = np.where(is_leaf, _LEAF, nodes["feature"] & FEATURE_MASK)
     feature_dtype = np.int32
+    # Files are smaller with 16 bits, where these hold all features.
     if feature.max(initial=0) < 2**15:
         feature_dtype = np.int16
     values = trees.values[is_leaf]
@@ -628,13 +762,25 @@ def _packed_trees(forest):
 
 
 def _unpacked_forest(packed):
-    """Return the forest of packed trees, or raise a ValueError for damaged ones."""
+    """Return the forest of packed trees, or raise a ValueError for damaged ones.
+
+    Parameters
+    ----------
+    packed : _PackedTrees
+
+    Returns
+    -------
+    skroute.forests.Forest
+        It shares arrays with `packed`.
+    """
     n_nodes = len(packed.child)
     n_trees = len(packed.roots)
     n_outputs = len(packed.unit)
     is_leaf = packed.feature == _LEAF
     nodes = np.empty(n_nodes, dtype=NODE)
     nodes["threshold"] = packed.threshold
+    # The number of the feature, and the flag that missing numbers go right. Rows of
+    # members have none. Inner nodes only: leaves have the feature 0.
     inner_feature = packed.feature.astype(np.int32) | MISSING_RIGHT
     nodes["feature"] = np.where(is_leaf, 0, inner_feature)
     nodes["child"] = packed.child
@@ -646,7 +792,9 @@ def _unpacked_forest(packed):
         roots=packed.roots,
         depths=packed.depths,
         outputs=np.full(n_trees, _ALL_OUTPUTS, dtype=np.int32),
+        # Each tree is a member of its own.
         member_start=np.arange(n_trees + 1, dtype=np.int32),
+        # No split is by categories.
         cat_words=np.zeros(0, dtype=np.uint32),
         cat_start=np.zeros(1, dtype=np.int32),
     )

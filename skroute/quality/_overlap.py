@@ -8,24 +8,29 @@ from scipy.stats import sem
 from skroute.utils._tolerances import LIMIT_ROOM
 from skroute.utils._typing import NDArray
 
-# A policy may need a choice that was never logged on fewer rows than this.
+# A policy may need a choice that was never logged on fewer rows than this: they hardly
+# change a mean.
 _MOST_ROWS_WITHOUT = 10
-# The same as a share of all rows. The larger of the two bounds holds.
+# A policy may need a choice that was never logged on less than this share of the rows.
+# It, or the number of rows above, is the bound: the larger of the two.
 _MOST_SHARE_WITHOUT = 0.02
 # Expected number of agreeing rows for which none at all is beyond chance: exp(-7) is
 # one in a thousand.
 _EXPECTED_ROWS = 7.0
-# Smallest effective number of agreeing rows that an estimate needs.
+# Smallest effective number of agreeing rows that an estimate needs. Means of fewer rows
+# have no useful standard error.
 _LEAST_EFFECTIVE_SIZE = 10
-# Weights of a log have a mean of 1 if the log could make all choices of the policy.
-# This share of it may be missing.
+# The weights of a log have a mean of 1 if the log could make all choices of the policy.
+# The mean may be below 1 by this.
 _MISSING_SHARE = 0.1
-# The same in standard errors of the mean weight. The larger of the two bounds holds.
+# The mean weight may be below 1 by this number of its standard errors. Weights have
+# long tails: two or three standard errors would often be exceeded by chance. The larger
+# of this bound and `_MISSING_SHARE` holds.
 _MISSING_ERRORS = 5.0
 
 
 class Agreement(NamedTuple):
-    """Rows on which a log made the choices that a policy makes.
+    """Counts and weights of rows on which a log made the choices of a policy.
 
     Attributes
     ----------
@@ -86,7 +91,7 @@ def never_matched(needed, matched, made, n_rows):
 
 
 def lack_of_overlap(agreement, names):
-    """Return why a log cannot measure a policy, or None if it can.
+    """Return the reason why a log cannot measure a policy, or None if it can.
 
     This is the only test of overlap. Fits of logs and off-policy curves make it.
 
@@ -101,6 +106,7 @@ def lack_of_overlap(agreement, names):
     str or None
         The end of a sentence that begins with the policy's budget.
     """
+    # Each test returns a message, or None if it finds no lack of overlap.
     reason = _choice_without_match(agreement, names)
     if reason is None:
         reason = _missing_weight(agreement.weight)
@@ -124,7 +130,7 @@ def _choice_without_match(agreement, names):
 
 
 def _missing_weight(weight):
-    """Return a message if the mean weight is below 1 beyond chance, else None."""
+    """Return a message if the mean weight is below 1 by more than chance, else None."""
     missing_share = 1 - weight.mean()
     if missing_share > max(_MISSING_SHARE, _MISSING_ERRORS * sem(weight)):
         return (
@@ -137,7 +143,7 @@ def _missing_weight(weight):
 
 
 def _few_effective_rows(weight):
-    """Return a message if too few rows stand for all others, else None."""
+    """Return a message if few rows of large weight stand for all others, else None."""
     n_rows = len(weight)
     n_agreed = np.count_nonzero(weight)
     size = effective_size(weight)
@@ -175,6 +181,7 @@ def beyond_range(estimates, qualities, name):
     high = np.nanmax(qualities)
     room = LIMIT_ROOM * max(abs(low), abs(high))
     estimates = np.ravel(estimates)
+    # An estimate of NaN is neither below nor above.
     outside = estimates[(estimates < low - room) | (estimates > high + room)]
     if not len(outside):
         return None

@@ -56,9 +56,10 @@ from skroute.utils._validation import (
 
 # Rows that are estimated at once. Bounds the memory.
 _BLOCK = 4096
-# With fewer rows than this, members are not compared: the means are the estimate.
+# With fewer rows than this, members are not compared: the means are the estimate. Each
+# of five folds would have fewer than four rows.
 _FEWEST_ROWS = 20
-# Largest outcome. The sum of the squares of a table must not overflow.
+# Largest absolute outcome. The sum of the squares of a table must not overflow.
 _LARGEST = 1e30
 # Largest standardised feature. Squared distances of rows must not overflow in single
 # precision.
@@ -116,7 +117,18 @@ class _Problem(NamedTuple):
     names: list[str]
 
     def taken(self, rows):
-        """Return the problem of some rows. Folds without any of them are left out."""
+        """Return the problem with some of the rows. Folds without any are left out.
+
+        Parameters
+        ----------
+        rows : ndarray of int
+            Rows of a problem with weights.
+
+        Returns
+        -------
+        _Problem
+            Folds have the positions of their rows among `rows`.
+        """
         folds = self.folds
         if folds is not None:
             folds = folds_among(folds, rows, len(self.X))
@@ -436,7 +448,20 @@ class QualityRegressor(
     def _validate_and_fit(
         self, X, y, folds, costs, n_jobs, sample_weight, with_by_fold
     ):
-        """Check the arguments of `cross_fit`, fit, and return `CrossEstimates`."""
+        """Check the arguments of `cross_fit`, fit, and return `CrossEstimates`.
+
+        Parameters
+        ----------
+        X, y, folds, costs, n_jobs, sample_weight
+            As in `cross_fit`.
+        with_by_fold : bool
+            Whether to compute `CrossEstimates.by_fold`.
+
+        Returns
+        -------
+        CrossEstimates
+        """
+        # The argument of `cross_fit` only matters if the parameter is None.
         self._threads = n_jobs if self.n_jobs is None else self.n_jobs
         self._seed = seed_of(self.random_state)
         names = check_family(self.family)
@@ -494,6 +519,7 @@ class QualityRegressor(
         weight = problem.weight
         fitted_rows = np.flatnonzero(weight)
         if len(fitted_rows) == len(weight):
+            # All rows have weight.
             problem = problem._replace(weight=none_if_equal(weight))
             return self._cross_fit(problem, with_by_fold)
         fitted_estimates = self._cross_fit(problem.taken(fitted_rows), with_by_fold)
@@ -512,10 +538,10 @@ class QualityRegressor(
                 )
             by_fold = np.tile(as_new, (len(has_fitted_rows), 1, 1))
             by_fold[np.ix_(has_fitted_rows, fitted_rows)] = fitted_estimates.by_fold
-        return CrossEstimates(estimate, estimate_as_new, by_fold)
+        return CrossEstimates(estimate, as_new=estimate_as_new, by_fold=by_fold)
 
     def _cross_fit(self, problem, with_by_fold):
-        """Fit on all rows of a problem, and return `CrossEstimates` of them.
+        """Fit means or a family on all rows of a problem, and return `CrossEstimates`.
 
         Parameters
         ----------
@@ -529,7 +555,7 @@ class QualityRegressor(
         CrossEstimates
         """
         largest = np.abs(problem.quality).max()
-        # NaN is refused as well.
+        # The comparison is False for NaN, which is refused as well.
         if not largest <= _LARGEST:
             raise ValueError(
                 f"y must have entries of at most {_LARGEST:g} in size, got "
@@ -539,10 +565,11 @@ class QualityRegressor(
         if problem.folds is None and n_rows >= _FEWEST_ROWS:
             splitter = KFold(self.cv, shuffle=True, random_state=self._seed)
             problem = problem._replace(folds=list(splitter.split(problem.X)))
+        # The results of a fit without members. `_fit_family` replaces them.
         self.compared_ = []
-        self._terms = []
-        self._curves = None
-        self._errors = None
+        self._terms = []  # weighted members: the estimate is the mean plus their sum
+        self._curves = None  # CorrectionCurves, or None: estimates are not corrected
+        self._errors = None  # ErrorCurves, or None: standard errors are not estimated
         # Estimates stay in the range of the outcomes.
         self._limits = range_of(problem.quality)
         self._centre, self._spread = _scale(problem.X, problem.weight)
@@ -554,41 +581,67 @@ class QualityRegressor(
         """Fit the mean of each choice alone, and return `CrossEstimates`.
 
         Without folds, the estimate of a row is its own outcome.
+
+        Parameters
+        ----------
+        problem : _Problem
+        with_by_fold : bool
+            Whether to compute `CrossEstimates.by_fold`.
+
+        Returns
+        -------
+        CrossEstimates
         """
         quality = problem.quality
         n_rows = len(quality)
         mean = mean_of(quality, problem.weight)
         if self.standard_errors:
+            # One row has no spread.
             spread = np.full(mean.shape, np.nan)
             if n_rows > 1:
                 spread = quality.std(axis=0, ddof=1)
-            # One bin for each choice.
+            # Curves of one bin for each choice: the standard error of its mean.
             self._errors = ErrorCurves(
                 estimate=mean[:, None], error=(spread / n_rows**0.5)[:, None]
             )
-        self._limits = OutcomeRange(mean, mean, unit=None)
+        # A range of one point: each estimate is the mean to the last digit.
+        self._limits = OutcomeRange(low=mean, high=mean, unit=None)
         estimate = quality.copy()
         means_by_fold = []
-        for train, test in problem.folds or ():
+        folds = problem.folds or []  # None: few rows, and the user gave no folds
+        for train, test in folds:
             mean_without_fold = mean_of(
                 quality[train], weights_of_rows(problem.weight, train)
             )
             estimate[test] = mean_without_fold
             means_by_fold.append(mean_without_fold)
-        by_fold = None
+        by_fold = None  # not needed
         if with_by_fold:
             by_fold = np.empty((len(means_by_fold), *quality.shape))
             for number, mean_without_fold in enumerate(means_by_fold):
                 by_fold[number] = mean_without_fold
         self.mean_ = mean
-        return CrossEstimates(estimate, np.tile(mean, (n_rows, 1)), by_fold)
+        as_new = np.tile(mean, (n_rows, 1))
+        return CrossEstimates(estimate, as_new=as_new, by_fold=by_fold)
 
     def _fit_family(self, problem, with_by_fold):
-        """Fit, compare and stack the members, and return `CrossEstimates`."""
+        """Fit, compare and stack the members of the family; return `CrossEstimates`.
+
+        Parameters
+        ----------
+        problem : _Problem
+            With at least two folds.
+        with_by_fold : bool
+            Whether to compute `CrossEstimates.by_fold`.
+
+        Returns
+        -------
+        CrossEstimates
+        """
         mean = mean_of(problem.quality, problem.weight)
         costs = cost_of_choices(problem.costs, problem.quality)
-        # Squared errors are added up over choices, so outcomes are divided by their
-        # sizes.
+        # Squared errors are added up over choices. So outcomes are divided by sizes,
+        # and all results are multiplied by them again.
         sizes = sizes_of(problem.quality)
         table = _TrainingTable(
             rows=self._standardised(problem.X),
@@ -623,16 +676,29 @@ class QualityRegressor(
         if combination.curves is not None:
             self._curves = combination.curves.scaled(sizes)
         if not self._terms:
-            self._limits = OutcomeRange(mean, mean, unit=None)
+            # No member has weight. A range of one point: each estimate is the mean to
+            # the last digit.
+            self._limits = OutcomeRange(low=mean, high=mean, unit=None)
         self.mean_ = mean
         as_new = combination.estimate(fold_fits.deviations) * sizes
         by_fold = None
         if with_by_fold:
             by_fold = selection.estimates_by_fold(fold_fits.deviations) * sizes
-        return CrossEstimates(selection.estimate * sizes, as_new, by_fold)
+        return CrossEstimates(
+            estimate=selection.estimate * sizes, as_new=as_new, by_fold=by_fold
+        )
 
     def _standardised(self, X):
-        """Return standardised rows in single precision, clipped to what it can hold."""
+        """Return standardised rows in single precision, clipped to what it can hold.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_features), dtype=float32
+        """
         with np.errstate(over="ignore"):
             rows = (X - self._centre) / self._spread
         # np.clip takes twice the time for a single row.
@@ -655,8 +721,10 @@ class QualityRegressor(
         jobs = []
         for position, name in enumerate(names):
             for number, (train, test) in enumerate(table.folds):
+                # A seed for each fold. The seed itself is that of the last fits.
                 seed = (self._seed + number + 1) % N_SEEDS
-                jobs.append(_FoldJob(position, name, train, test, seed))
+                job = _FoldJob(position, name, train=train, test=test, seed=seed)
+                jobs.append(job)
         fits = self._in_threads(delayed(_fit_without_fold)(job, table) for job in jobs)
         fold_fits = _FoldFits(
             deviations=np.empty((len(names), *table.quality.shape)),
@@ -668,11 +736,11 @@ class QualityRegressor(
         return fold_fits
 
     def _in_threads(self, jobs):
-        """Return the results of delayed calls, in their order."""
+        """Run delayed calls in threads, and return their results in order."""
         return Parallel(n_jobs=self._threads, require="sharedmem")(jobs)
 
     def _fit_terms(self, fold_fits, *, weights, table, deviations, sizes):
-        """Return weighted members for new rows.
+        """Fit the members that have weight for new rows, and return them weighted.
 
         The estimate is the mean plus the sum of their predictions.
 
@@ -717,7 +785,8 @@ class QualityRegressor(
                     terms.append(term)
         if forests:
             terms.append(SummedTrees.sum_of(forests))
-        # So leaves are rounded as in a member that is read from a file.
+        # A file has the leaves in half precision. With the same rounding here, an
+        # estimator predicts the same before and after it is written to a file.
         return [unpack(*pack(term)) for term in terms]
 
     def _simulate_errors(self, names, selection, table):
@@ -802,7 +871,16 @@ class QualityRegressor(
         return _in_shape_of_y(tables, self._is_single)
 
     def _plain_rows(self, X):
-        """Return rows of numbers as an array, with means for missing numbers."""
+        """Return rows of numbers as an array, with means for missing numbers.
+
+        Parameters
+        ----------
+        X : data frame, {array-like, sparse matrix} of shape (n_rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_features)
+        """
         X = few_columns_dense(indexable_rows(X))
         if not holds_missing(X):
             return whole_rows(X, self, dtype=[np.float64, np.float32])
@@ -813,12 +891,12 @@ class QualityRegressor(
         return np.where(np.isnan(rows), self._centre, rows)
 
     def _estimates_of(self, numbers):
-        """Return the estimates of all choices.
+        """Return the estimates of all choices for rows of numbers.
 
         Parameters
         ----------
         numbers : ndarray of shape (n_rows, n_features)
-            Rows as numbers, not standardised.
+            Rows as numbers, not yet standardised.
 
         Returns
         -------
@@ -836,8 +914,9 @@ class QualityRegressor(
         return self._limits.limit(estimate)
 
     def __getstate__(self):
-        # Plain arrays, because a skops file lists the types of this package that it
-        # would build.
+        """Return the state as plain tuples, dicts and arrays."""
+        # A skops file asks its reader to trust each class that it contains. So members
+        # and records are stored as tuples, dicts and arrays, which need no trust.
         state = dict(super().__getstate__())
         if "_terms" in state:
             state["_terms"] = [pack(term) for term in state["_terms"]]
@@ -848,6 +927,7 @@ class QualityRegressor(
         return state
 
     def __setstate__(self, state):
+        """Set a state that `__getstate__` has returned: build members and records."""
         state = dict(state)
         if "_terms" in state:
             state["_terms"] = [unpack(*packed) for packed in state["_terms"]]
@@ -892,7 +972,7 @@ def _fit_without_fold(job, table):
 
 
 def _fit_for_new_rows(name, members_of_folds, *, table, deviations, seed):
-    """Return members whose mean estimates new rows.
+    """Fit one member for new rows, or collect its forests without each fold.
 
     The forests of the folds are kept, since together they were fitted on all rows. Any
     other member is fitted again, on all rows.
@@ -919,7 +999,7 @@ def _fit_for_new_rows(name, members_of_folds, *, table, deviations, seed):
 
 
 def _in_shape_of_y(tables, is_single):
-    """Return a tuple of tables, or the table if there is one.
+    """Return tables in the shape of `y`: a tuple, or the table if there is one.
 
     Parameters
     ----------
@@ -933,7 +1013,17 @@ def _in_shape_of_y(tables, is_single):
 
 
 def check_family(family):
-    """Return the names of members, or raise a ValueError for an unknown one."""
+    """Return the names of members, or raise a ValueError for an invalid list.
+
+    Parameters
+    ----------
+    family : list of str, or None
+        None: all members.
+
+    Returns
+    -------
+    list of str
+    """
     names = list(MEMBERS if family is None else family)
     unknown = [
         name for name in names if not isinstance(name, str) or name not in MEMBERS
@@ -947,7 +1037,20 @@ def check_family(family):
 
 
 def _scale(X, weight=None):
-    """Return mean and standard deviation of each feature, 1 if it does not vary."""
+    """Return the mean and the standard deviation of each feature.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_rows, n_features)
+    weight : ndarray of shape (n_rows,), default=None
+        Weights of the rows. None weights all alike.
+
+    Returns
+    -------
+    mean : ndarray of shape (n_features,)
+    spread : ndarray of shape (n_features,)
+        1 for a feature that does not vary beyond rounding.
+    """
     # Divided by the largest number first, so that squares do not overflow.
     largest = np.abs(X).max(axis=0).astype(np.float64)
     unit = np.where(largest > 0, largest, 1.0)

@@ -21,7 +21,8 @@ from skroute.quality._members import weigh_outputs
 from skroute.quality._row_means import beyond_noise, mean_of, weights_of_rows
 from skroute.utils._statistics import standard_error
 
-# Ridge penalty on the weights, relative to the mean square of the members.
+# Ridge penalty on the weights, relative to the mean square of the members. Small: it
+# shares weight between members that are almost equal, and hardly shrinks a sum.
 _PENALTY = 0.02
 # Largest weight. Where estimates hardly vary, least squares would multiply their
 # rounding.
@@ -30,11 +31,11 @@ _LARGEST_WEIGHT = 2.0
 _STACK = "stack"
 
 
-# Weights of members -------------------------------------------------------------------
+# Fits of the weights of members -------------------------------------------------------
 
 
 class MemberWeights(NamedTuple):
-    """Weights of the members in the estimate.
+    """Weights of the members of a family in a stacked estimate.
 
     Attributes
     ----------
@@ -49,15 +50,15 @@ class MemberWeights(NamedTuple):
 
     @classmethod
     def zeros(cls, n_members):
-        """Return weights of zero."""
+        """Return weights of zero for all members."""
         return cls(np.zeros(n_members), np.zeros(n_members))
 
     def used_members(self):
-        """Return the positions of the members that have a weight."""
+        """Return the positions of the members with a weight above 0, (n_used,)."""
         return np.flatnonzero((self.difference != 0) | (self.level != 0))
 
     def taken(self, members):
-        """Return the weights of some members."""
+        """Return the weights of some members, by their positions."""
         return MemberWeights(self.difference[members], self.level[members])
 
     def weigh(self, deviations):
@@ -77,7 +78,7 @@ class MemberWeights(NamedTuple):
 
 
 def stacked_weights(deviations, outcome_deviations, members, row_weight=None):
-    """Fit weights of at least zero by least squares, for differences and for the level.
+    """Fit non-negative weights of members by ridge regression on out-of-fold rows.
 
     Parameters
     ----------
@@ -94,7 +95,7 @@ def stacked_weights(deviations, outcome_deviations, members, row_weight=None):
     -------
     MemberWeights
     """
-    used = deviations[members]
+    used = deviations[members]  # (n_used, n_rows, n_choices)
     if row_weight is not None:
         root = np.sqrt(row_weight)[:, None]
         used = root * used
@@ -103,6 +104,7 @@ def stacked_weights(deviations, outcome_deviations, members, row_weight=None):
     outcome_level = outcome_deviations.mean(axis=1)
     difference = (used - level[..., None]).reshape(len(used), -1)
     outcome_difference = (outcome_deviations - outcome_level[:, None]).ravel()
+    # The arrays of the record are filled in place.
     weights = MemberWeights.zeros(len(deviations))
     weights.difference[members] = _non_negative_ridge(difference, outcome_difference)
     weights.level[members] = _non_negative_ridge(level, outcome_level)
@@ -110,7 +112,7 @@ def stacked_weights(deviations, outcome_deviations, members, row_weight=None):
 
 
 def _non_negative_ridge(columns, target):
-    """Return the coefficients of a ridge regression with coefficients from 0 to 2.
+    """Return the coefficients of a ridge regression, from 0 to `_LARGEST_WEIGHT`.
 
     Parameters
     ----------
@@ -123,6 +125,7 @@ def _non_negative_ridge(columns, target):
     """
     n_columns = len(columns)
     mean_square = (columns**2).sum() / n_columns
+    # Members whose estimates do not vary have no weight.
     if mean_square <= 0:
         return np.zeros(n_columns)
     gram = columns @ columns.T / mean_square + _PENALTY * np.eye(n_columns)
@@ -133,7 +136,7 @@ def _non_negative_ridge(columns, target):
     return np.minimum(coef, _LARGEST_WEIGHT)
 
 
-# Selection of weights -----------------------------------------------------------------
+# Selection of a candidate: members, weights and curves --------------------------------
 
 
 class Compared(NamedTuple):
@@ -171,7 +174,7 @@ class Combination(NamedTuple):
     weights : MemberWeights
         All are zero if the means are the estimate.
     curves : CorrectionCurves or None
-        Corrections of the weighted sum. None: it is not corrected.
+        Calibration curves. None: the weighted sum is the estimate.
     limits : OutcomeRange
         Range and unit of the estimates.
     """
@@ -182,7 +185,7 @@ class Combination(NamedTuple):
     limits: OutcomeRange
 
     def estimate(self, deviations):
-        """Return the estimates of rows.
+        """Return the estimates of rows from the deviations that the members estimate.
 
         Parameters
         ----------
@@ -193,6 +196,7 @@ class Combination(NamedTuple):
         ndarray of shape (n_rows, n_choices)
         """
         if not len(self.weights.used_members()):
+            # No member has weight: all rows get the means.
             return np.tile(self.mean, (deviations.shape[1], 1))
         estimate = self.mean + self.weights.weigh(deviations)
         if self.curves is not None:
@@ -259,7 +263,7 @@ class Candidate(NamedTuple):
     gain: np.ndarray
 
     def mean_gain(self, rows, weight):
-        """Return the mean gain of some rows, weighted by `weight`."""
+        """Return the mean gain over the random mix on some rows, which have weights."""
         return mean_of(self.gain[rows], weight)
 
     def squared_error(self, quality, rows, weight):
@@ -271,7 +275,7 @@ class Candidate(NamedTuple):
 
 
 class _Split(NamedTuple):
-    """One fold.
+    """The rows inside and outside of one fold.
 
     Attributes
     ----------
@@ -382,14 +386,22 @@ def choose_weights(
     Selection
     """
     table = _Table(
-        deviations, outcome_deviations, quality, row_weight, range_of(quality)
+        deviations=deviations,
+        outcome_deviations=outcome_deviations,
+        quality=quality,
+        weight=row_weight,
+        limits=range_of(quality),
     )
     splits = _splits_of(folds, len(quality))
     all_members = list(range(len(names)))
     # For each name the candidate as it is, and the corrected one.
-    candidates = {_STACK: _candidates(all_members, table, splits, costs, sizes)}
+    candidates = {
+        _STACK: _candidates(all_members, table, splits, costs=costs, sizes=sizes)
+    }
     for member, name in enumerate(names):
-        candidates[name] = _candidates([member], table, splits, costs, sizes)
+        candidates[name] = _candidates(
+            [member], table, splits, costs=costs, sizes=sizes
+        )
     by_fold = []
     estimate = np.empty(quality.shape)
     for split in splits:
@@ -398,7 +410,7 @@ def choose_weights(
         by_fold.append(combination)
     combination = _select(candidates, table, slice(None))
     compared = _compare(candidates, table, combination.weights)
-    return Selection(combination, by_fold, estimate, compared)
+    return Selection(combination, by_fold=by_fold, estimate=estimate, compared=compared)
 
 
 def _splits_of(folds, n_rows):
@@ -417,8 +429,9 @@ def _candidates(members, table, splits, costs, sizes):
     members : list of int
     table : _Table
     splits : list of _Split
-    costs, sizes
-        As in :func:`choose_weights`.
+    costs : ndarray of shape (n_choices,)
+    sizes : ndarray of shape (n_choices,) or float
+        Divisors of the outcomes. Decisions are those of the outcomes times `sizes`.
 
     Returns
     -------
@@ -432,6 +445,7 @@ def _candidates(members, table, splits, costs, sizes):
     for rows, rest in splits:
         curves = table.fit_curves(deviation, rest)
         corrected[rows] = curves.apply(table.mean(rest) + deviation[rows])
+    # The means of the other folds, which the deviations are measured from.
     means = table.quality - table.outcome_deviations
     plain = means + deviation
 
@@ -441,19 +455,28 @@ def _candidates(members, table, splits, costs, sizes):
         gain = gain_over_mix(
             estimate * sizes, table.quality * sizes, costs=costs, weight=table.weight
         )
-        candidates.append(Candidate(members, is_corrected, deviation, estimate, gain))
+        candidate = Candidate(
+            members,
+            is_corrected=is_corrected,
+            deviation=deviation,
+            estimate=estimate,
+            gain=gain,
+        )
+        candidates.append(candidate)
     return candidates
 
 
 def _select(candidates, table, rows):
-    """Return the combination that some rows select, fitted on these rows.
+    """Select the best candidate on some rows, and fit its weights on these rows.
 
     Parameters
     ----------
     candidates : dict of list of Candidate
-        Candidates of the stack and of each member.
+        By the name of the stack and of each member: the candidate without calibration,
+        then the one with it.
     table : _Table
     rows : ndarray of int or slice
+        The rows that select.
 
     Returns
     -------
@@ -461,19 +484,31 @@ def _select(candidates, table, rows):
     """
     best = _best_candidate(candidates, table, rows)
     if best is None:
+        # The means are the estimate: no member has weight.
         weights = MemberWeights.zeros(len(table.deviations))
-        return Combination(table.mean(rows), weights, None, table.limits)
+        return Combination(table.mean(rows), weights, curves=None, limits=table.limits)
     weights = table.fit_weights(best.members, rows)
-    curves = None
+    curves = None  # not corrected
     if best.is_corrected and len(weights.used_members()):
         curves = table.fit_curves(best.deviation, rows)
-    return Combination(table.mean(rows), weights, curves, table.limits)
+    return Combination(table.mean(rows), weights, curves, limits=table.limits)
 
 
 def _best_candidate(candidates, table, rows):
     """Return the best candidate on some rows, or None if it is worse than a random mix.
 
     A member is better than the stack only if its lead is beyond noise.
+
+    Parameters
+    ----------
+    candidates : dict of list of Candidate
+        By the name of the stack and of each member: without and with calibration.
+    table : _Table
+    rows : ndarray of int or slice
+
+    Returns
+    -------
+    Candidate or None
     """
     weight = weights_of_rows(table.weight, rows)
     best = _most_accurate(candidates[_STACK], table, rows)
@@ -485,13 +520,25 @@ def _best_candidate(candidates, table, rows):
                 ahead.append(candidate)
     if ahead:
         best = max(ahead, key=lambda candidate: candidate.mean_gain(rows, weight))
+    # Gains are measured from the random mix.
     if best.mean_gain(rows, weight) < 0:
         return None
     return best
 
 
 def _most_accurate(candidates, table, rows):
-    """Return the candidate of the smallest squared error on some rows."""
+    """Return the candidate of the smallest squared error on some rows.
+
+    Parameters
+    ----------
+    candidates : list of Candidate
+    table : _Table
+    rows : ndarray of int or slice
+
+    Returns
+    -------
+    Candidate
+    """
     weight = weights_of_rows(table.weight, rows)
     return min(
         candidates,
@@ -500,11 +547,12 @@ def _most_accurate(candidates, table, rows):
 
 
 def _compare(candidates, table, weights):
-    """Return the results of the stack and of each member.
+    """Return out-of-fold gains and weights of the stack and of each member.
 
     Parameters
     ----------
     candidates : dict of list of Candidate
+        By the name of the stack and of each member: without and with calibration.
     table : _Table
     weights : MemberWeights
         Those of the combination that all rows select.
@@ -515,6 +563,7 @@ def _compare(candidates, table, weights):
     """
     compared = []
     for name, pair in candidates.items():
+        # The two candidates have the same members. The more accurate one counts.
         members = pair[0].members
         gain = _most_accurate(pair, table, rows=slice(None)).gain
         compared.append(

@@ -12,9 +12,10 @@ _ERROR_FACTOR = 1.15
 # The truth varies more than its estimate. Upper bound of the factor that corrects for
 # it.
 _MOST_INFLATION = 2.0
-# Smallest number of rows of a bin.
+# Smallest number of rows of a bin. The mean of 100 squared errors has a relative error
+# of about 15 %.
 _ROWS_OF_BIN = 100
-# Largest number of bins.
+# Largest number of bins. Errors change slowly with the estimate.
 _MOST_BINS = 10
 
 
@@ -33,7 +34,7 @@ class ErrorCurves(NamedTuple):
     error: np.ndarray
 
     def standard_errors(self, estimate):
-        """Return standard errors of estimates, both (n_rows, n_choices)."""
+        """Return the standard error of each estimate; both are (n_rows, n_choices)."""
         errors = np.empty(estimate.shape)
         for choice in range(estimate.shape[1]):
             errors[:, choice] = np.interp(
@@ -42,7 +43,7 @@ class ErrorCurves(NamedTuple):
         return errors
 
     def scaled(self, sizes):
-        """Return the curves of estimates times `sizes`, of shape (n_choices,)."""
+        """Return the curves for estimates times `sizes`, an array of (n_choices,)."""
         return ErrorCurves(
             estimate=self.estimate * sizes[:, None], error=self.error * sizes[:, None]
         )
@@ -85,9 +86,7 @@ def error_curves(estimate, error, spread):
     error : ndarray of shape (n_rows, n_choices)
         Their differences from the simulated truth.
     spread : ndarray of shape (n_choices,)
-        Standard deviation of the simulated truth. The variance of the real truth is
-        larger, by about the mean squared error. Estimates miss about half as much of
-        that, in proportion.
+        Standard deviation of the simulated truth. 0 if it does not vary.
 
     Returns
     -------
@@ -96,12 +95,16 @@ def error_curves(estimate, error, spread):
     n_rows, n_choices = estimate.shape
     squares = (_ERROR_FACTOR * error) ** 2
     mean_squares = squares.mean(axis=0)
+    # The real truth varies more than the simulated one. Its variance is larger by about
+    # the mean squared error. This share of the variance is missed by the simulation.
     missed = np.divide(
         mean_squares, spread**2, out=np.zeros_like(mean_squares), where=spread > 0
     )
+    # About half of the missed variance is an error of the estimates.
     inflation = np.minimum(np.sqrt(1 + missed / 2), _MOST_INFLATION)
     n_bins = int(np.clip(n_rows // _ROWS_OF_BIN, 1, _MOST_BINS))
     order = estimate.argsort(axis=0, kind="stable")
+    # The arrays are filled in the loop, choice by choice.
     curves = ErrorCurves(np.empty((n_choices, n_bins)), np.empty((n_choices, n_bins)))
     for choice in range(n_choices):
         bins = np.array_split(order[:, choice], n_bins)

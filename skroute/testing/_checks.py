@@ -96,13 +96,18 @@ def check_decision_estimator(
 
 
 def fit_on_rows(estimator):
-    """Return a copy that is fitted on the rows of the checks, from a cache."""
+    """Return a copy of an estimator that is fitted on the rows of the checks.
+
+    Estimators with the same parameters are fitted once. Each call returns another copy
+    of the fitted estimator.
+    """
     return pickle.loads(_pickle_of_fitted(pickle.dumps(clone(estimator))))
 
 
+# Bounds the memory: more pickles than one estimator has checks.
 @functools.lru_cache(maxsize=64)
 def _pickle_of_fitted(pickled):
-    """Return the pickle of an estimator after `fit`."""
+    """Fit a pickled estimator on the rows of the checks, and return its pickle."""
     estimator = pickle.loads(pickled)
     X, labels, _, _ = make_rows()
     return pickle.dumps(estimator.fit(X, make_target(estimator, labels)))
@@ -110,23 +115,23 @@ def _pickle_of_fitted(pickled):
 
 def middle_budget(estimator):
     """Return a budget halfway between the cheapest plan and the unlimited one."""
-    X_new = make_rows()[2]
+    X_new = make_rows().X_new
     least = estimator.min_budget_
     most = estimator.predict_cost(X_new, budget=np.inf).mean()
     return float((least + max(most, least)) / 2)
 
 
 def assert_same_decisions(first, second):
-    """Compare answers, choices and costs of two passes, to the last bit."""
+    """Compare answers, choices and costs of two `Routed`, to the last bit."""
     assert_array_equal(first.y_pred, second.y_pred)
     assert_array_equal(first.route, second.route)
     assert_array_equal(first.cost, second.cost)
 
 
 def check_calls_are_views_of_one_pass(estimator):
-    """`predict`, `route` and `predict_cost` are parts of `predict_routed`."""
+    """Check that `predict`, `route` and `predict_cost` are parts of one pass."""
     fitted = fit_on_rows(estimator)
-    X_new = make_rows()[2]
+    X_new = make_rows().X_new
     choices = fitted.choices_
     assert isinstance(choices, list)
     assert all(isinstance(name, str) for name in choices)
@@ -148,7 +153,7 @@ def check_calls_are_views_of_one_pass(estimator):
 def check_probabilities_sum_to_one(estimator):
     """Check that `predict_proba` has a column per class, and rows that sum to 1."""
     fitted = fit_on_rows(estimator)
-    X_new = make_rows()[2]
+    X_new = make_rows().X_new
     if hasattr(fitted, "predict_proba"):
         proba = fitted.predict_proba(X_new)
         assert proba.shape == (len(X_new), len(fitted.classes_))
@@ -158,7 +163,7 @@ def check_probabilities_sum_to_one(estimator):
 def check_plan_and_answer(estimator):
     """Check that a plan has routes and costs, and gives the answers of `predict`."""
     fitted = fit_on_rows(estimator)
-    X_new = make_rows()[2]
+    X_new = make_rows().X_new
     plan = fitted.plan(X_new, fitted.make_call(np.inf))
     assert isinstance(plan, Plan)
     routed = fitted.predict_routed(X_new, budget=np.inf)
@@ -168,9 +173,9 @@ def check_plan_and_answer(estimator):
 
 
 def check_single_choices(estimator):
-    """Each single choice answers every row at a cost of its own."""
+    """Check that each single choice answers every row at a cost of its own."""
     fitted = fit_on_rows(estimator)
-    X_new = make_rows()[2]
+    X_new = make_rows().X_new
     for name in fitted.single_choices_:
         plan = fitted.plan_single(X_new, name)
         assert plan.route.shape == plan.cost.shape == (len(X_new),)
@@ -183,7 +188,7 @@ def check_single_choices(estimator):
 def check_signatures_are_true(estimator):
     """Check that signatures are true: other keywords are refused by name."""
     fitted = fit_on_rows(estimator)
-    X_new = make_rows()[2]
+    X_new = make_rows().X_new
     declared = [parameter.name for parameter in fitted.call_parameters]
     for name in ("predict_routed", "route", "predict_cost", "predict"):
         method = getattr(fitted, name)
@@ -209,7 +214,10 @@ def check_smallest_budget(estimator):
     cost = fitted.predict_cost(X_new, budget=least)
     # If costs differ between rows, the mean over these rows is one of a sample.
     sampling_error = cost.std() / np.sqrt(len(cost))
+    # Three standard errors: a right estimator fails once in about a thousand data sets,
+    # and the rows here are always the same.
     assert cost.mean() <= least * (1 + 1e-9) + 3 * sampling_error
+    # No budget is below 0.
     if least > 0:
         for method in (fitted.predict, fitted.route, fitted.predict_cost):
             with assert_raises_regex(ValueError, "smallest feasible budget is"):
@@ -221,8 +229,8 @@ def check_smallest_budget(estimator):
 
 
 def check_unlimited_budget(estimator):
-    """None and infinity are unlimited, in the constructor and in a call."""
-    X_new = make_rows()[2]
+    """Check that None and infinity are unlimited, set before or in a call."""
+    X_new = make_rows().X_new
     unlimited = fit_on_rows(clone(estimator).set_params(budget=np.inf))
     expected = unlimited.predict_routed(X_new)
     assert_same_decisions(expected, unlimited.predict_routed(X_new, budget=np.inf))
@@ -234,24 +242,26 @@ def check_unlimited_budget(estimator):
 def check_larger_budgets_spend_no_less(estimator):
     """Check that the mean cost never falls with the budget."""
     fitted = fit_on_rows(estimator)
-    X_new = make_rows()[2]
+    X_new = make_rows().X_new
     least = fitted.min_budget_
+    # The cost of the unlimited plan, from that half-way to it.
     most = 2 * middle_budget(fitted) - least
     costs = []
     for budget in [*np.linspace(least, most, 5), np.inf]:
         costs.append(fitted.predict_cost(X_new, budget=budget).mean())
+    # Up to the rounding of means.
     assert (np.diff(costs) >= -1e-9 * max(costs)).all(), costs
 
 
 def check_rows_are_decided_alone(estimator):
-    """Neither the other rows of a call nor their order change a decision.
+    """Check that the other rows of a call, and their order, change no decision.
 
     An estimator with ``policy="batch"`` decides the rows of a call together.
     """
     if getattr(estimator, "policy", "online") != "online":
         return
     fitted = fit_on_rows(estimator)
-    X_new = make_rows()[2]
+    X_new = make_rows().X_new
     budget = middle_budget(fitted)
     whole = fitted.predict_routed(X_new, budget=budget)
     order = np.random.default_rng(0).permutation(len(X_new))
@@ -265,7 +275,7 @@ def check_rows_are_decided_alone(estimator):
 def check_deciding_changes_nothing(estimator):
     """Check that calls do not change a fitted estimator."""
     fitted = fit_on_rows(estimator)
-    X_new = make_rows()[2]
+    X_new = make_rows().X_new
     budget = middle_budget(fitted)
     before = fitted.predict_routed(X_new, budget=budget)
     for other in (np.inf, fitted.min_budget_, None):
@@ -276,13 +286,13 @@ def check_deciding_changes_nothing(estimator):
 def check_parameters_act_at_the_next_fit(estimator):
     """Check that a parameter set after `fit` acts at the next `fit` or is refused."""
     fitted = fit_on_rows(estimator)
-    X_new = make_rows()[2]
+    X_new = make_rows().X_new
     expected = fitted.predict_routed(X_new)
     for name, value in fitted.get_params(deep=False).items():
         constraints = fitted._parameter_constraints.get(name, [])
         other = another_value(value, constraints)
         if name in ACT_AT_ONCE | WITHOUT_EFFECT or other is None:
-            continue
+            continue  # None: no other value is known
         fitted.set_params(**{name: other})
         try:
             decided = fitted.predict_routed(X_new)
@@ -295,7 +305,21 @@ def check_parameters_act_at_the_next_fit(estimator):
 
 
 def another_value(value, constraints):
-    """Return another value that `fit` would take, or None if none is simple."""
+    """Return another value of a parameter that `fit` would take, or None.
+
+    Parameters
+    ----------
+    value : object
+        Value of the parameter.
+
+    constraints : list
+        Its entry in ``_parameter_constraints``.
+
+    Returns
+    -------
+    object or None
+        None if the value is not a text with options, a boolean or a number.
+    """
     if isinstance(value, str):
         options = []
         for constraint in constraints:
@@ -308,6 +332,7 @@ def another_value(value, constraints):
     if isinstance(value, int):
         return value + 1
     if isinstance(value, float):
+        # Shares stay between 0 and 1, and positive numbers positive.
         return value / 2 + 0.1
     return None
 
@@ -315,7 +340,7 @@ def another_value(value, constraints):
 def check_budget_acts_at_once(estimator):
     """Check that a budget set after `fit` decides like one set before."""
     fitted = fit_on_rows(estimator)
-    X_new = make_rows()[2]
+    X_new = make_rows().X_new
     budget = middle_budget(fitted)
     refitted = fit_on_rows(clone(estimator).set_params(budget=budget))
     decided = fitted.set_params(budget=budget).predict_routed(X_new)
@@ -327,8 +352,9 @@ def check_unit_of_costs(estimator):
     costs = estimator.get_params(deep=False).get("costs")
     if costs is None or isinstance(costs, str):
         return
-    X_new = make_rows()[2]
+    X_new = make_rows().X_new
     expected = fit_on_rows(estimator).predict_routed(X_new)
+    # Powers of two, so that products are exact.
     for unit in (2.0**-40, 2.0**30):
         if isinstance(costs, dict):
             change = {"costs": {name: unit * cost for name, cost in costs.items()}}
@@ -345,14 +371,15 @@ def check_unit_of_costs(estimator):
 
 
 def check_masked_entries_are_refused(estimator):
-    """Check that masked entries are refused."""
+    """Check that `fit` and `predict` refuse masked entries."""
     X, labels, X_new, _ = make_rows()
     y = make_target(estimator, labels)
-    some = np.arange(len(X)) % 7 == 0
+    is_masked = np.arange(len(X)) % 7 == 0  # some rows
     masked_rows = np.ma.masked_array(
-        X, np.repeat(some[:, np.newaxis], X.shape[1], axis=1)
+        X, np.repeat(is_masked[:, np.newaxis], X.shape[1], axis=1)
     )
-    masked_target = np.ma.masked_where(np.broadcast_to(some, y.T.shape).T, y)
+    # The target may be a table, of which whole rows are masked.
+    masked_target = np.ma.masked_where(np.broadcast_to(is_masked, y.T.shape).T, y)
     for bad_rows, bad_target in ((masked_rows, y), (X, masked_target)):
         model = clone(estimator)
         with assert_raises_regex(ValueError, "must have no missing values"):
@@ -366,9 +393,10 @@ def check_masked_entries_are_refused(estimator):
 
 
 def check_failed_fit_leaves_nothing_fitted(estimator):
-    """After a failed `fit`, also a second one, the estimator is not fitted."""
+    """Check that an estimator is not fitted after a failed `fit`, even a second."""
     X, labels, X_new, _ = make_rows()
     fitted = fit_on_rows(estimator)
+    # Ten rows, and a target for all of them.
     with assert_raises_regex((TypeError, ValueError), ""):
         fitted.fit(X[:10], make_target(estimator, labels))
     with assert_raises_regex(NotFittedError, ""):
@@ -378,11 +406,12 @@ def check_failed_fit_leaves_nothing_fitted(estimator):
 def check_pickles(estimator):
     """Check that a pickle decides like the fitted estimator."""
     fitted = fit_on_rows(estimator)
-    X_new = make_rows()[2]
+    X_new = make_rows().X_new
     loaded = pickle.loads(pickle.dumps(fitted))
     assert_same_decisions(fitted.predict_routed(X_new), loaded.predict_routed(X_new))
 
 
+# All checks, in the order in which they are yielded.
 CHECKS = [
     check_calls_are_views_of_one_pass,
     check_probabilities_sum_to_one,

@@ -1,6 +1,7 @@
 """Rows and targets on which decision estimators are checked."""
 
 import functools
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
@@ -10,11 +11,41 @@ from sklearn.datasets import make_classification
 LABELS = np.array(["ant", "bee", "hornet"])
 
 
+class CheckRows(NamedTuple):
+    """Rows and labels on which estimators are checked.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n_rows, n_features)
+        Rows to fit.
+    labels : ndarray of str of shape (n_rows,)
+    X_new : ndarray of shape (n_new_rows, n_features)
+        Rows to decide.
+    labels_new : ndarray of str of shape (n_new_rows,)
+    """
+
+    X: np.ndarray
+    labels: np.ndarray
+    X_new: np.ndarray
+    labels_new: np.ndarray
+
+
 @functools.cache
 def make_rows(n_samples=240, seed=0):
     """Return rows of three classes and their labels, half to fit and half to decide.
 
     Features are continuous, so that no two rows are equal.
+
+    Parameters
+    ----------
+    n_samples : int, default=240
+        Number of all rows.
+    seed : int, default=0
+
+    Returns
+    -------
+    CheckRows
+        The same arrays in each call. They must not be changed.
     """
     X, label = make_classification(
         n_samples,
@@ -26,7 +57,7 @@ def make_rows(n_samples=240, seed=0):
     )
     y = LABELS[label]
     half = n_samples // 2
-    return X[:half], y[:half], X[half:], y[half:]
+    return CheckRows(X=X[:half], labels=y[:half], X_new=X[half:], labels_new=y[half:])
 
 
 def make_target(estimator, labels):
@@ -34,11 +65,22 @@ def make_target(estimator, labels):
 
     An estimator that is neither a classifier nor a regressor routes between choices by
     a table of their quality, with one column for each of its `costs`.
+
+    Parameters
+    ----------
+    estimator : estimator
+    labels : ndarray of str of shape (n_rows,)
+
+    Returns
+    -------
+    ndarray of shape (n_rows,) or (n_rows, n_choices)
     """
     if is_regressor(estimator):
+        # Positive numbers: 0.5, 1.5 and 2.5.
         return np.searchsorted(LABELS, labels) + 0.5
     if is_classifier(estimator) or not hasattr(estimator, "costs"):
         return labels
     n_choices = 1 if estimator.costs is None else len(estimator.costs)
+    # Each choice is good for the rows of one class, more or less.
     size = np.random.default_rng(0).uniform(0.5, 1, (len(labels), n_choices))
     return (labels[:, np.newaxis] == LABELS[:n_choices]) * size

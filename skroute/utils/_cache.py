@@ -14,7 +14,7 @@ _ATTRIBUTE = "_call_cache"
 
 
 class CallCache:
-    """Values that were computed for the rows of a sweep.
+    """Values that a sweep over budgets has computed for its rows.
 
     All methods of one cache are called for the same rows.
 
@@ -30,6 +30,7 @@ class CallCache:
     """
 
     def __init__(self, row_counts=None):
+        # Not a copy: the counts of the other cache grow with the calls of this one.
         self.row_counts = {} if row_counts is None else row_counts
         # From a key to a value, and to an object whose id is part of the key.
         self._values = {}
@@ -41,7 +42,7 @@ class CallCache:
         self.row_counts[name] = self.row_counts.get(name, 0) + n_rows
 
     def get_or_compute(self, key, compute, keep_alive=None):
-        """Return the value of a key: that of the first ``compute()``.
+        """Return the stored value of a key. It is computed at the first call.
 
         Parameters
         ----------
@@ -50,7 +51,11 @@ class CallCache:
             Without arguments. Called if the key is new.
         keep_alive : object, default=None
             Object whose ``id`` is part of the key. The cache holds a reference to it,
-            so that no other object gets this id.
+            so that no other object gets this id. None: the key has no id.
+
+        Returns
+        -------
+        object
         """
         if key not in self._values:
             self._values[key] = compute(), keep_alive
@@ -70,16 +75,22 @@ class CallCache:
         compute : callable
             ``compute(new_rows)`` returns an array with an entry for each row. It is
             called with the positions of the rows that have no value, if there are any.
+
+        Returns
+        -------
+        ndarray of shape (n_selected_rows, ...)
+            A copy, in the order of `rows`.
         """
         if key in self._row_values:
             values, is_computed = self._row_values[key]
         else:
-            values = None
+            values = None  # the dtype is not known before the first values
             is_computed = np.zeros(n_rows, dtype=bool)
         new_rows = rows[~is_computed[rows]]
         if len(new_rows):
             new_values = np.asarray(compute(new_rows))
             if values is None:
+                # Entries of rows that are not computed are never read.
                 values = np.empty(
                     (n_rows, *new_values.shape[1:]), dtype=new_values.dtype
                 )
@@ -107,6 +118,7 @@ class _NoCache(CallCache):
         return compute(rows)
 
 
+# In place of a cache outside of a sweep: it computes each value again.
 NO_CACHE = _NoCache()
 
 

@@ -38,7 +38,7 @@ try:
 except ImportError:  # scikit-learn 1.7 and 1.8 have no callbacks.
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Stand-in that takes no callbacks."""
+        """Stand-in for scikit-learn's mixin of callbacks, which takes none."""
 
 
 # Private names that classes of skroute inherit from a base class of scikit-learn, or
@@ -86,14 +86,24 @@ class HistogramBoosting(NamedTuple):
 
 
 def histogram_boosting_of(model):
-    """Return the fitted parts of a histogram-based gradient boosting model."""
+    """Return the fitted parts of a HistGradientBoosting model of scikit-learn."""
     return HistogramBoosting(
         model._predictors, model._baseline_prediction, model._preprocessor
     )
 
 
 def first_scores(model, X):
-    """Return the scores of a gradient boosting model before its first tree."""
+    """Return the scores of a gradient boosting model before its first tree.
+
+    Parameters
+    ----------
+    model : GradientBoostingClassifier or GradientBoostingRegressor
+    X : ndarray of shape (n_rows, n_features)
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_outputs)
+    """
     return model._raw_predict_init(X)
 
 
@@ -129,10 +139,14 @@ def will_have(estimator, method):
         return True
     if not hasattr(type(estimator), method):
         return False
+    # The class has the method, but this object hides it. The last step of a pipeline,
+    # or the estimator inside of a search, decides.
     steps = getattr(estimator, "steps", None)
     inner = steps[-1][1] if steps else getattr(estimator, "estimator", None)
     if inner is not None:
         return will_have(inner, method)
+    # With `predict`, the object has its inner estimator already, and that one lacks the
+    # method.
     return not hasattr(estimator, "predict")
 
 
@@ -169,7 +183,7 @@ class FitTask:
         self.y = y
 
     def __enter__(self):
-        """Report the begin of the step."""
+        """Report the begin of the step to callbacks."""
         if self.context is not None:
             self.context.call_on_fit_task_begin(
                 estimator=self.estimator, X=self.X, y=self.y
@@ -177,14 +191,14 @@ class FitTask:
         return self
 
     def __exit__(self, kind, error, traceback):
-        """Report the end of the step, unless it failed."""
+        """Report the end of the step to callbacks, unless it failed."""
         if kind is None and self.context is not None:
             self.context.call_on_fit_task_end(
                 estimator=self.estimator, X=self.X, y=self.y
             )
 
     def step(self, name, n_steps=0):
-        """Return a step within this one.
+        """Return a new step of the fit within this step.
 
         Steps of a parallel loop are created before the loop, since a worker must not
         change the estimator.
@@ -208,8 +222,21 @@ class FitTask:
 
 
 def fit_task(estimator, name, X, y):
-    """Return the outermost step of a fit."""
-    context = None
+    """Return the outermost step of a fit, which reports to callbacks.
+
+    Parameters
+    ----------
+    estimator : estimator
+    name : str
+        Description of the step.
+    X, y : object
+        Rows and targets, which callbacks get.
+
+    Returns
+    -------
+    FitTask
+    """
+    context = None  # scikit-learn 1.7 and 1.8 have no callbacks
     if hasattr(estimator, "_init_callback_context"):
         context = estimator._init_callback_context(task_name=name, max_subtasks=None)
     return FitTask(estimator, context, X, y)

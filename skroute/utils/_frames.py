@@ -17,7 +17,7 @@ DATE = "date"
 CATEGORY = "category"
 
 
-# Containers ---------------------------------------------------------------------------
+# Containers of rows: frames, arrays, lists --------------------------------------------
 
 
 def is_arrow(X):
@@ -26,7 +26,17 @@ def is_arrow(X):
 
 
 def column_keys(X):
-    """Return the keys of the columns of a data frame or Arrow table, or else None."""
+    """Return the keys of the columns of a data frame or Arrow table, or else None.
+
+    Parameters
+    ----------
+    X : object
+
+    Returns
+    -------
+    list or None
+        None: `X` has no named columns.
+    """
     if not (hasattr(X, "columns") and hasattr(X, "__getitem__")):
         return None
     if is_arrow(X):
@@ -75,6 +85,7 @@ def as_rows(X):
         return X
     if hasattr(X, "to_numpy"):
         return _array_of_series(X)
+    # Other containers that can be indexed stay as they are.
     if (
         hasattr(X, "shape")
         and hasattr(X, "__getitem__")
@@ -89,8 +100,18 @@ def array_of(values):
     """Return values as an array. Texts next to other values become objects.
 
     NumPy alone would turn numbers and NaN into texts if they stand next to a text.
+
+    Parameters
+    ----------
+    values : array-like
+
+    Returns
+    -------
+    ndarray
     """
     array = np.asarray(values)
+    # Kinds of dtypes: U is text, S is bytes. Values with a dtype were an array before,
+    # whose cells are all texts.
     if array.dtype.kind in "US" and not hasattr(values, "dtype"):
         cells = np.array(values, dtype=object)
         if not all(map(is_text, cells.flat)):
@@ -101,10 +122,11 @@ def array_of(values):
 def _array_of_series(series):
     """Return a series as an array. Missing values among objects become None."""
     array = np.asarray(series)
+    # Kind O: Python objects.
     return cells_of(series) if array.dtype.kind == "O" else array
 
 
-# Cells --------------------------------------------------------------------------------
+# Single cells, and columns as cells ---------------------------------------------------
 
 
 def with_dense_columns(X):
@@ -133,12 +155,23 @@ def is_missing(cell):
         or type(cell).__name__ in ("NAType", "NaTType")
     ):
         return True
+    # NaN and numpy's NaT are the only values that differ from themselves.
     kinds = (float, np.floating, np.datetime64, np.timedelta64)
     return isinstance(cell, kinds) and bool(cell != cell)
 
 
 def cells_of(column):
-    """Return a column as an array of Python objects. Missing cells are None."""
+    """Return a column as an array of Python objects. Missing cells are None.
+
+    Parameters
+    ----------
+    column : series, array or sequence of n_rows cells
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), dtype=object
+    """
+    # Arrow's own cells are wrapped. `to_pylist` unwraps them.
     cells = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
     return np.fromiter(map(_cell, cells), dtype=object, count=len(cells))
 
@@ -148,7 +181,7 @@ def _cell(cell):
     if is_missing(cell):
         return None
     if isinstance(cell, (np.datetime64, np.timedelta64)):
-        # `item` turns those finer than microseconds into whole numbers.
+        # In microseconds, because `item` turns a finer one into a whole number.
         cell = cell.astype(f"{cell.dtype.kind}8[us]")
     return cell.item() if isinstance(cell, np.generic) else cell
 
@@ -170,7 +203,20 @@ def texts_of(column):
 
 
 def _text(cell):
-    """Return one cell as a text, None if it is missing."""
+    """Return one cell as a text, None if it is missing.
+
+    True becomes "1" and 2.0 becomes "2", as whole numbers do: in an array of numbers,
+    True is stored as 1, and 2 as 2.0. One category must not have two texts.
+
+    Parameters
+    ----------
+    cell : object
+        From `cells_of`: None if it is missing.
+
+    Returns
+    -------
+    str or None
+    """
     if cell is None or isinstance(cell, str):
         return cell
     if isinstance(cell, bytes):
@@ -184,14 +230,25 @@ def numbers_of(column, lenient=False):
     """Return a column as float64, or None if a cell is not a number.
 
     Missing cells are NaN. A text is not a number, even if it consists of digits: "007"
-    and "7" are two article numbers. If `lenient`, cells that are not numbers become
-    NaN.
+    and "7" are two article numbers.
+
+    Parameters
+    ----------
+    column : series, array or sequence of n_rows cells
+    lenient : bool, default=False
+        If True, cells that are not numbers become NaN, and None is never returned.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), dtype=float64, or None
     """
     if not np.ma.isMaskedArray(column):
         array = np.asarray(column)
+        # Kinds of dtypes: booleans, whole numbers with and without sign, floats.
         if array.dtype.kind in "biuf":
             return array.astype(np.float64)
     numbers = [_number(cell) for cell in cells_of(column)]
+    # None: the cell is not a number.
     if None not in numbers:
         return np.array(numbers, dtype=np.float64)
     if not lenient:
@@ -220,7 +277,17 @@ def type_of(column):
 
 
 def kind_of_type(dtype):
-    """Return the kind of a column with this dtype, or None if the cells decide."""
+    """Return the kind of a column by its dtype, or None if its cells decide.
+
+    Parameters
+    ----------
+    dtype : dtype of pandas, polars, Arrow or NumPy, or None
+
+    Returns
+    -------
+    {CATEGORY, DATE} or None
+    """
+    # Names of dtypes start alike in all libraries: "category", "Categorical", ...
     name = str(dtype).lower()
     if name.startswith(("categor", "enum", "dictionary")):
         return CATEGORY
@@ -232,7 +299,14 @@ def kind_of_type(dtype):
 def dates_of(column):
     """Return a column of dates as seconds since 1970, or None if a cell is not a date.
 
-    Missing cells are NaN.
+    Parameters
+    ----------
+    column : series, array or sequence of n_rows cells
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), dtype=float64, or None
+        Missing cells are NaN.
     """
     cells = cells_of(column)
     if not all(cell is None or isinstance(cell, date) for cell in cells):
@@ -242,14 +316,17 @@ def dates_of(column):
 
 
 def _universal(moment):
-    """Return a date without a time zone: the same moment in universal time."""
+    """Return a date without a time zone: the same moment in universal time.
+
+    A date that has no time zone is returned as it is, and so is None, a missing one.
+    """
     offset = moment.utcoffset() if isinstance(moment, datetime) else None
     if offset is None:
         return moment
     return (moment - offset).replace(tzinfo=None)
 
 
-# Columns ------------------------------------------------------------------------------
+# Columns of frames and arrays ---------------------------------------------------------
 
 
 class ColumnReader(NamedTuple):
@@ -275,7 +352,7 @@ class ColumnReader(NamedTuple):
 
     @classmethod
     def fit(cls, column, name):
-        """Return the reader for the cells of `fit`.
+        """Find the kind of a column by its cells in `fit`, and return its reader.
 
         Texts are categories, also those that consist of digits. A pandas, polars or
         Arrow category is a category, also if its cells are numbers.
@@ -283,6 +360,7 @@ class ColumnReader(NamedTuple):
         kind = kind_of_type(type_of(column))
         if kind is None:
             cells = [cell for cell in cells_of(column) if cell is not None]
+            # A column of missing cells alone is one of numbers.
             if numbers_of(column) is not None:
                 return cls(name, NUMBER, all_missing=not cells)
             if all(isinstance(cell, date) for cell in cells):
@@ -297,11 +375,21 @@ class ColumnReader(NamedTuple):
                 )
         if kind == DATE:
             return cls(name, kind)
-        texts = sorted(set(texts_of(column)) - {None})
+        texts = sorted(set(texts_of(column)) - {None})  # None: missing cells
         return cls(name, kind, codes={text: code for code, text in enumerate(texts)})
 
     def read(self, column):
-        """Return cells as float64. Missing cells and unknown categories are NaN."""
+        """Return a column as float64. Missing cells and unknown categories are NaN.
+
+        Parameters
+        ----------
+        column : series, array or sequence of n_rows cells
+
+        Returns
+        -------
+        ndarray of shape (n_rows,), dtype=float64
+            Numbers, seconds since 1970, or codes of categories.
+        """
         if self.kind == CATEGORY:
             codes = [self.codes.get(text, np.nan) for text in texts_of(column)]
             return np.array(codes, dtype=np.float64)
@@ -309,6 +397,7 @@ class ColumnReader(NamedTuple):
             numbers = dates_of(column)
         else:
             numbers = numbers_of(column, self.all_missing)
+        # None: some cell is of another kind.
         if numbers is None:
             # The message does not show the cell, which may be private.
             raise ValueError(
@@ -328,7 +417,19 @@ class ColumnReader(NamedTuple):
 
 
 def names_and_columns(X):
-    """Return the names of the columns, or None, and a list of the columns."""
+    """Return the names of the columns of rows, and the columns.
+
+    Parameters
+    ----------
+    X : data frame, Arrow table, array-like or sparse matrix of n_rows rows
+
+    Returns
+    -------
+    names : list or None
+        None for rows without named columns.
+    columns : list of series or ndarray of shape (n_rows,)
+        Rows of one dimension are one column.
+    """
     names = column_keys(X)
     if names is None:
         if len(getattr(X, "shape", ())) == 1:
@@ -355,27 +456,49 @@ def _columns_of_frame(X):
 
 
 def needs_encoding(X):
-    """Return True if rows have texts, categories or dates, which regressors refuse."""
+    """Return True if rows have texts, categories or dates, which regressors refuse.
+
+    Parameters
+    ----------
+    X : data frame, array-like or sparse matrix of n_rows rows
+
+    Returns
+    -------
+    bool
+        False for rows that are not made of single cells, such as images.
+    """
     if hasattr(X, "tocsr"):
-        return False
+        return False  # sparse matrices have numbers only
     if is_frame(X):
         return not all(map(_plain_numbers, _columns_of_frame(X)))
     rows = _cells_of_rows(X)
     if rows is None:
-        return False
+        return False  # not made of single cells
     return not all(map(_plain_numbers, names_and_columns(rows)[1]))
 
 
 def _cells_of_rows(X):
-    """Return rows of single cells as an array, or None for any other rows."""
+    """Return rows whose entries are single values as an array, or None for others.
+
+    Parameters
+    ----------
+    X : object
+
+    Returns
+    -------
+    ndarray of one or two dimensions, or None
+    """
     try:
         X = as_rows(X)
         array = np.asarray(X)
     except Exception:
+        # Rows of the user's own kind, which only the user's models can read.
         return None
     if array.ndim not in (1, 2):
         return None
+    # Kind O: Python objects, whose types are checked below.
     if array.dtype.kind != "O":
+        # Booleans, whole numbers, floats, texts, bytes, texts of any width, dates.
         return array if array.dtype.kind in "biufUSTM" else None
     cells = (Number, str, bytes, date, np.generic)
     if all(isinstance(cell, cells) or is_missing(cell) for cell in array.flat):
@@ -394,10 +517,12 @@ def holds_missing(X):
         return bool(np.isnan(X.tocsr().data).any())
     rows = as_rows(X)
     array = np.asarray(rows)
+    # Kinds of dtypes: f are floats, O are objects. Others cannot be missing.
     if array.dtype.kind == "f":
         return bool(np.isnan(array).any())
     if array.dtype.kind != "O" or array.ndim != 2:
         return False
+    # None for a column with cells that are not numbers: the encoder reads it.
     numbers = [numbers_of(column) for column in names_and_columns(rows)[1]]
     return any(
         column is not None and bool(np.isnan(column).any()) for column in numbers

@@ -8,7 +8,19 @@ from skroute.utils._frames import column_keys, is_arrow
 
 
 def by_label(values):
-    """Return a series whose labels are names as a dict. Other values are returned."""
+    """Return a series whose labels are names as a dict.
+
+    Anything else is returned as it is: other containers, a series whose labels are not
+    all texts, and one with a label twice.
+
+    Parameters
+    ----------
+    values : object
+
+    Returns
+    -------
+    dict or object
+    """
     if not hasattr(values, "iloc") or values.ndim != 1 or not len(values):
         return values
     has_names = all(isinstance(label, str) for label in values.index)
@@ -18,7 +30,7 @@ def by_label(values):
 
 
 def part_of(frame, columns):
-    """Return some columns of a data frame or Arrow table, by their keys."""
+    """Return some columns of a data frame or Arrow table, by a list of their keys."""
     return frame.select(columns) if is_arrow(frame) else frame[columns]
 
 
@@ -40,7 +52,7 @@ def in_order(table, names, name=None):
     """
     columns = column_keys(table)
     if columns is None:
-        return table
+        return table  # columns have no names
     names = list(names)
     key_of_name = {str(column): column for column in columns}
     if sorted(key_of_name) == sorted(names):
@@ -92,7 +104,7 @@ def check_rows_match(**tables):
     ------
     ValueError
     """
-    labelled = {}
+    labelled = {}  # from a name to the index of its table
     for name, table in _with_labels(tables):
         for first, index in labelled.items():
             if not _is_reordered(table.index, index):
@@ -106,7 +118,18 @@ def check_rows_match(**tables):
 
 
 def _with_labels(tables):
-    """Yield names and tables whose rows have labels, also those inside mappings."""
+    """Yield names and tables whose rows have labels, also those inside mappings.
+
+    Parameters
+    ----------
+    tables : dict of str to object
+        Tables or mappings of tables, by the names of the arguments.
+
+    Yields
+    ------
+    name : str
+    table : series or data frame of pandas
+    """
     for name, table in tables.items():
         inner = {}
         if isinstance(table, Mapping):

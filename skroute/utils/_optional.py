@@ -7,12 +7,25 @@ _EXTRAS = {"skorch": "torch", "matplotlib": "plot", "vl_convert": "report"}
 
 
 def import_optional(module, caller):
-    """Import an optional module. The ImportError names the `caller` and the extra."""
+    """Import an optional module, or raise an ImportError that says how to install it.
+
+    Parameters
+    ----------
+    module : str
+        Full name of the module, such as ``"matplotlib.pyplot"``.
+    caller : str
+        Name of what needs the module, for the message.
+
+    Returns
+    -------
+    module
+    """
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         package = module.split(".")[0]
         if error.name is None or error.name.split(".")[0] != package:
+            # The package is installed, but lacks a module that it imports itself.
             raise
         raise ImportError(
             f"{caller} needs {package}, which is not installed: pip install "

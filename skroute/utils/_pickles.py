@@ -16,11 +16,13 @@ class VersionedPickleMixin:
     """
 
     def __getstate__(self):
+        """Return the state with the version of skroute."""
         return super().__getstate__() | {_VERSION: skroute.__version__}
 
     def __setstate__(self, state):
+        """Set the state of a pickle, and compare its version with this one."""
         state = dict(state)
-        written_by = state.pop(_VERSION, None)
+        written_by = state.pop(_VERSION, None)  # None: written before 0.1.0
         name = type(self).__name__
         if written_by is None:
             raise ValueError(

@@ -17,8 +17,8 @@ from skroute.utils._compat import _safe_indexing, num_samples
 from skroute.utils._frames import as_rows, cells_of, is_arrow, is_frame
 from skroute.utils._tensors import on_host, torch_of
 
-# Values that are hashed at a time: they fit into a processor's cache, and X is never
-# copied as a whole.
+# Values that are hashed at a time, 256 kB: they fit into a processor's cache, and X is
+# never copied as a whole.
 _BLOCK = 1 << 15
 
 # The golden ratio minus 1. Its multiples modulo 1 are spread evenly over [0, 1).
@@ -38,7 +38,7 @@ _SECOND_FACTOR = np.uint64(0x94D049BB133111EB)
 _NAN = np.uint64(0x7FF8000000000000)
 
 
-# Draws --------------------------------------------------------------------------------
+# Random numbers that are drawn by keys ------------------------------------------------
 
 
 def row_uniforms(X, n_columns, random_state=0, request_id=None):
@@ -53,6 +53,7 @@ def row_uniforms(X, n_columns, random_state=0, request_id=None):
     n_columns : int
         Numbers for each row.
     random_state : int, default=0
+        Another number gives other draws.
     request_id : array-like of shape (n_rows,), default=None
         Ids that are hashed in place of the rows.
 
@@ -62,6 +63,7 @@ def row_uniforms(X, n_columns, random_state=0, request_id=None):
     """
     keys = row_keys(_hashed_source(X, request_id))
     keys = _mixed(keys + _n_equal_before(keys) * _COLUMN_STEP)
+    # Each pair of a column and a `random_state` has a number of its own, from 1.
     columns = np.arange(n_columns, dtype=np.uint64) + np.uint64(
         1 + random_state * n_columns
     )
@@ -72,29 +74,71 @@ def tie_draws(X, request_id=None):
     """Return a function that gives rows of `X`, by position, a uniform number each.
 
     The numbers divide ties. Those of equal rows of one call are spread evenly.
+
+    Parameters
+    ----------
+    X : indexable of n_rows rows
+    request_id : array-like of shape (n_rows,), default=None
+        Ids that are hashed in place of the rows.
+
+    Returns
+    -------
+    callable
+        ``draw(rows)`` takes positions, and returns numbers in [0, 1) of shape
+        (n_selected_rows,).
     """
     return partial(_tie_draws_at, _hashed_source(X, request_id))
 
 
 def _tie_draws_at(source, rows):
-    """Return a uniform number for each of some rows of a source."""
+    """Return a uniform number in [0, 1) for each of some rows of a source.
+
+    Parameters
+    ----------
+    source : indexable of n_rows rows
+    rows : ndarray of int
+        Positions of the rows.
+    """
     keys = row_keys(_safe_indexing(source, rows))
     first = _uniform(_mixed(keys * _STEP + _COLUMN_STEP))
     return _spread_evenly(first, keys)
 
 
 def even_draws(keys):
-    """Return a number in [0, 1) for each key, spread evenly for equal keys."""
+    """Return a number in [0, 1) for each key, spread evenly for equal keys.
+
+    Parameters
+    ----------
+    keys : ndarray of shape (n_rows,), dtype=uint64
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), dtype=float64
+    """
     return _spread_evenly(_uniform(keys), keys)
 
 
 def _spread_evenly(first, keys):
-    """Return `first` plus a golden-ratio step for each equal key before, modulo 1."""
+    """Add a golden-ratio step to each number for each equal key before it, modulo 1.
+
+    Parameters
+    ----------
+    first : ndarray of shape (n_rows,)
+        Number in [0, 1) of each row, equal for equal keys.
+    keys : ndarray of shape (n_rows,), dtype=uint64
+    """
     return (first + GOLDEN * _n_equal_before(keys)) % 1.0
 
 
 def _hashed_source(X, request_id):
-    """Return the rows to hash: those of X, or the ids as rows of one column."""
+    """Return the rows to hash: those of X, or the ids as rows of one column.
+
+    Parameters
+    ----------
+    X : indexable of n_rows rows
+    request_id : array-like of shape (n_rows,), or None
+        None: the rows themselves are hashed.
+    """
     if request_id is None:
         return X
     ids = np.asarray(request_id)
@@ -111,7 +155,16 @@ def _hashed_source(X, request_id):
 
 
 def _n_equal_before(keys):
-    """Return for each key the number of equal keys before it, as ndarray of uint64."""
+    """Return for each key the number of equal keys before it.
+
+    Parameters
+    ----------
+    keys : ndarray of shape (n_rows,), dtype=uint64
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), dtype=uint64
+    """
     if not len(keys):
         return np.empty(0, dtype=np.uint64)
     order = np.argsort(keys, kind="stable")
@@ -124,11 +177,11 @@ def _n_equal_before(keys):
     return n_before
 
 
-# Keys ---------------------------------------------------------------------------------
+# Keys: hashes of rows -----------------------------------------------------------------
 
 
 def feature_keys(values):
-    """Return a key for each row of a table of floats, equal for equal rows.
+    """Return a hash key of each row of a table of floats, equal for equal rows.
 
     The columns are hashed one after another. Gates draw by these keys, since their
     tables are always dense.
@@ -142,6 +195,7 @@ def feature_keys(values):
     -------
     ndarray of shape (n_rows,), dtype=uint64
     """
+    # Shifts and factors of the finaliser of splitmix64, for each column.
     keys = np.full(len(values), _STEP, dtype=np.uint64)
     for bits in np.ascontiguousarray(_float_bits(values)).T:
         keys = (keys ^ bits) * _FIRST_FACTOR
@@ -151,7 +205,7 @@ def feature_keys(values):
 
 
 def row_keys(X):
-    """Return a key for each row, equal for rows with equal values.
+    """Return a hash key of each row, equal for rows with equal values.
 
     Numbers are compared as float64, 0 equals -0, and missing values are alike. Other
     values are compared by their text. A key is a sum over the columns, so that zeros of
@@ -166,6 +220,7 @@ def row_keys(X):
     ndarray of shape (n_rows,), dtype=uint64
     """
     skorch_helper = sys.modules.get("skorch.helper")
+    # None: skorch is not loaded, so that X is not from it.
     if skorch_helper is not None and isinstance(X, skorch_helper.SliceDataset):
         return _keys_of_unread(X)
     if hasattr(X, "tocsr"):
@@ -179,27 +234,46 @@ def row_keys(X):
 
 
 def _keys_of_unread(dataset):
-    """Return keys of the rows of a data set by their positions. Rows are not read."""
+    """Return keys of the rows of a data set by their positions. Rows are not read.
+
+    Parameters
+    ----------
+    dataset : skorch.helper.SliceDataset
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), dtype=uint64
+    """
     positions = dataset.indices_
-    if dataset.indices is None:
+    if dataset.indices is None:  # all rows
         positions = np.arange(num_samples(dataset))
     return _mixed(np.asarray(positions, dtype=np.uint64) + _STEP)
 
 
 def _keys_of_sparse(matrix):
-    """Return keys of the rows of a CSR matrix."""
+    """Return a hash key of each row of a CSR matrix."""
     terms = (
         _terms(_float_bits(matrix.data))
         * _column_weights(matrix.shape[1])[matrix.indices]
     )
-    # Running sums overflow, modulo 2**64, and their differences are right. Rows may be
-    # empty.
+    # The sum of a row is the difference of two running sums. These overflow, modulo
+    # 2**64, and their differences are still right. A row without cells has the sum 0.
     sums = np.append(np.uint64(0), np.cumsum(terms, dtype=np.uint64))
     return sums[matrix.indptr[1:]] - sums[matrix.indptr[:-1]]
 
 
 def _keys_of_numbers(values):
-    """Return keys of the rows of a table of numbers, which may be a tensor."""
+    """Return a hash key of each row of a table of numbers, which may be a tensor.
+
+    Parameters
+    ----------
+    values : ndarray or tensor of shape (n_rows, n_columns)
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), dtype=uint64
+        Sums of products, modulo 2**64.
+    """
     n_rows, n_columns = values.shape
     weights = _column_weights(n_columns)
     step = max(1, _BLOCK // max(1, n_columns))
@@ -211,7 +285,7 @@ def _keys_of_numbers(values):
 
 
 def _keys_of_objects(values):
-    """Return keys of the rows of a table of any values."""
+    """Return a hash key of each row of a table of any values."""
     keys = np.zeros(len(values), dtype=np.uint64)
     for column, weight in zip(values.T, _column_weights(values.shape[1])):
         keys += _terms(_object_bits(column.tolist())) * weight
@@ -219,7 +293,7 @@ def _keys_of_objects(values):
 
 
 def _as_array(X):
-    """Return rows as an array, of objects unless they are rows of numbers."""
+    """Return rows as an array for hashing: of numbers, or else of objects."""
     if is_arrow(X) and is_frame(X):
         return np.column_stack([cells_of(column) for column in X.columns])
     if hasattr(X, "to_numpy"):
@@ -227,36 +301,55 @@ def _as_array(X):
     try:
         values = np.asarray(as_rows(X))
     except ValueError:
+        # Rows of different lengths. The empty array has not as many rows as X.
         values = np.empty(0)
     if hasattr(X, "__array__") or len(values) == num_samples(X):
         return values
+    # Each row is one object.
     values = np.empty(num_samples(X), dtype=object)
     values[:] = list(X)
     return values
 
 
-# Bits ---------------------------------------------------------------------------------
+# Bits of values, from which keys are made ---------------------------------------------
 
 
 def _uniform(keys):
-    """Return the upper 53 bits of each key as a number in [0, 1)."""
+    """Return the upper 53 bits of each key as a number in [0, 1).
+
+    A float has 53 significant bits.
+    """
     return (keys >> np.uint64(11)).astype(np.float64) / 2.0**53
 
 
 def _mixed(x):
-    """Return the finaliser of splitmix64, whose outputs look unrelated."""
+    """Return the finaliser of splitmix64: keys whose bits look unrelated to those of x.
+
+    The shifts are those of the published generator.
+
+    Parameters
+    ----------
+    x : ndarray of uint64
+
+    Returns
+    -------
+    ndarray of uint64, of the shape of `x`
+    """
     x = (x ^ (x >> np.uint64(30))) * _FIRST_FACTOR
     x = (x ^ (x >> np.uint64(27))) * _SECOND_FACTOR
     return x ^ (x >> np.uint64(31))
 
 
 def _column_weights(n_columns):
-    """Return an odd number for each column."""
+    """Return an odd number for each column, (n_columns,), as ndarray of uint64.
+
+    Multiplication by an odd number loses no bit, modulo 2**64.
+    """
     return _mixed(np.arange(1, n_columns + 1, dtype=np.uint64) * _STEP) | np.uint64(1)
 
 
 def _terms(bits):
-    """Return bits spread over all places, so that sums differ. 0 stays 0."""
+    """Mix the bits of each number, so that sums of columns differ. 0 stays 0."""
     bits = bits ^ (bits >> np.uint64(32))
     bits *= _FIRST_FACTOR
     bits ^= bits >> np.uint64(29)
@@ -271,13 +364,18 @@ def _float_bits(values):
     values = np.array(values, dtype=np.float64)
     # -0 + 0 is 0.
     values += 0.0
-    bits = values.view(np.uint64)
+    bits = values.view(np.uint64)  # of the copy above
     bits[np.isnan(values)] = _NAN
     return bits
 
 
 def _object_bits(column):
-    """Return the bits of each of a list of any values."""
+    """Return the bits of each value of a list, as ndarray of uint64.
+
+    Parameters
+    ----------
+    column : list of n_rows values of any type
+    """
     if all(kind in (int, float, bool) for kind in set(map(type, column))):
         return _float_bits(column)
     return np.array([_bits_of(value) for value in column], dtype=np.uint64)
@@ -289,6 +387,7 @@ def _bits_of(value):
         return _float_bits([float(value)])[0]
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return _NAN
+    # Texts with a lone half of a surrogate pair are hashed as well.
     text = (
         value if isinstance(value, bytes) else str(value).encode(errors="surrogatepass")
     )

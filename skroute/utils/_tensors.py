@@ -39,7 +39,17 @@ def on_host(array):
 
 
 def _is_a(X, module, name):
-    """Return True if `X` is an instance of a class whose module is loaded."""
+    """Return True if `X` is an instance of a class, and the class is loaded.
+
+    Parameters
+    ----------
+    X : object
+    module : str
+        Full name of the module of the class. It is not imported.
+    name : str
+        Name of the class.
+    """
+    # Without the module, the default is an empty tuple of classes: no `X` is of one.
     return isinstance(X, getattr(sys.modules.get(module), name, ()))
 
 

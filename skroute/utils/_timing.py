@@ -10,8 +10,10 @@ from skroute.utils._compat import _safe_indexing, num_samples
 # Seconds. A name of its own, so that tests can replace it.
 _clock = time.perf_counter
 
-# Calls that are timed, and rows of a call, at most.
+# Calls that are timed. The median of five ignores two calls that were interrupted.
 _N_CALLS = 5
+
+# Rows of a timed call, at most. Bounds the time of a measurement.
 _MAX_ROWS = 1000
 
 
@@ -34,7 +36,7 @@ def synchronize_device():
 
 
 def timed(call, *arguments):
-    """Return the seconds that a call takes, those of devices included."""
+    """Return the seconds that ``call(*arguments)`` takes, also on accelerators."""
     synchronize_device()
     start = _clock()
     call(*arguments)

@@ -20,8 +20,8 @@ _PROBABILITY_ROOM = 0.01
 _LARGEST_COUNT = 16
 # Relative room for the rounding of weights that were multiplied or divided by a number.
 _WEIGHT_ROOM = 1e-9
-# Significant bits of a weight that is not a count. Rounding in another unit is far
-# below them.
+# Significant bits of a weight that is not a count: those of single precision. Rounding
+# in another unit is far below them.
 _WEIGHT_BITS = 24
 # Bytes of a number in double precision. Shorter numbers may lose the sum of a row to
 # rounding.
@@ -38,7 +38,19 @@ _INNER = ("skroute", "sklearn", "joblib")
 
 
 def read_only(array, dtype=None):
-    """Return a read-only view of an array in C order, one type for compiled code."""
+    """Return a read-only view in C order, so that compiled code sees one array type.
+
+    Parameters
+    ----------
+    array : array-like
+        Copied only if it is not in C order, or has another dtype.
+    dtype : dtype, default=None
+        None: the dtype stays.
+
+    Returns
+    -------
+    ndarray
+    """
     array = np.ascontiguousarray(array, dtype).view()
     array.setflags(write=False)
     return array
@@ -46,6 +58,7 @@ def read_only(array, dtype=None):
 
 def is_amount(value):
     """Return True if a value is a finite number of at least 0."""
+    # True and False are of class Real, but not meant as amounts.
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
         return False
     # numpy compares the largest float as an overflow with smaller types, and a whole
@@ -66,7 +79,8 @@ def check_numbers(
     shape : tuple of (int or None), default=None
         Required shape. None in it is any length. ``()`` is a single number.
     low, high : float
-        The range, ends included. Infinity is always refused.
+        The range, ends included. By default it has no ends. An infinite entry is always
+        refused.
     allow_nan : bool, default=False
         If True, entries may be missing.
 
@@ -164,6 +178,14 @@ def floats_of(values):
     """Return values as a float64 array, or None if one of them is not a number.
 
     Missing values of pandas are NaN. Texts are not numbers, also those of digits.
+
+    Parameters
+    ----------
+    values : array-like, series, data frame, tensor or float
+
+    Returns
+    -------
+    ndarray of float64, or None
     """
     try:
         cells = np.asarray(on_host(values))
@@ -179,18 +201,27 @@ def floats_of(values):
 
 def _any_text(cells):
     """Return True if a cell of an array is a text."""
+    # Kinds of dtypes: O are objects, U texts, S bytes, T texts of any width.
     if cells.dtype.kind == "O":
         return any(map(is_text, cells.flat))
     return cells.dtype.kind in "UST"
 
 
 def check_weights(params, n_samples):
-    """Raise an error if `sample_weight` does not have one entry per row.
+    """Raise an error if `sample_weight` among metadata has not one entry per row.
 
     It is called before rows are left out. Later, weights of other rows could have the
     right length by chance.
+
+    Parameters
+    ----------
+    params : dict
+        Metadata of a fit. Without ``"sample_weight"`` nothing is checked.
+    n_samples : int
+        Number of rows.
     """
     weight = params.get("sample_weight")
+    # A number is the weight of every row.
     if not hasattr(weight, "__len__"):
         return
     n_weights = num_samples(weight)
@@ -248,16 +279,26 @@ def relative_weights(weight):
     positive = shares[shares > 0]
     multiples = shares / positive.min()
     counts = np.rint(multiples)
-    off = np.abs(multiples - counts)
-    if counts.max() <= _LARGEST_COUNT and (off <= _WEIGHT_ROOM * counts).all():
+    rounding = np.abs(multiples - counts)
+    if counts.max() <= _LARGEST_COUNT and (rounding <= _WEIGHT_ROOM * counts).all():
         return counts
+    # Not counts: the mean becomes 1, and each weight keeps `_WEIGHT_BITS` bits.
     mantissa, exponent = np.frexp(shares / positive.mean())
     rounded = np.rint(np.ldexp(mantissa, _WEIGHT_BITS))
     return np.ldexp(rounded, exponent - _WEIGHT_BITS)
 
 
 def none_if_equal(weight):
-    """Return weights, or None if all rows have the same weight."""
+    """Return weights, or None if all rows have the same weight.
+
+    Parameters
+    ----------
+    weight : ndarray of shape (n_rows,)
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), or None
+    """
     return None if np.ptp(weight) == 0 else weight
 
 
@@ -276,9 +317,9 @@ def folds_among(folds, rows, n_rows):
     Returns
     -------
     list of (ndarray of int, ndarray of int)
-        Without folds whose test rows have all left.
+        Without folds of which no test row stays.
     """
-    # -1 is a row that has left.
+    # -1: the row does not stay.
     new_position = np.full(n_rows, -1)
     new_position[rows] = np.arange(len(rows))
     new_folds = []
@@ -288,6 +329,7 @@ def folds_among(folds, rows, n_rows):
         new_test = new_position[test]
         new_test = new_test[new_test >= 0]
         if not len(new_test):
+            # There is no row that this fold would test.
             continue
         if not len(new_train):
             raise ValueError(
@@ -302,7 +344,16 @@ def folds_among(folds, rows, n_rows):
 def refuse_source(X, reader=None):
     """Return X, or raise a TypeError if X is a source of features (`LazyFeatures`).
 
-    The message names the fitted `reader`, or `fit` if `reader` is None.
+    Parameters
+    ----------
+    X : object
+    reader : estimator, default=None
+        The fitted estimator that the message names. None: the message names `fit`.
+
+    Returns
+    -------
+    object
+        `X` itself.
     """
     if hasattr(X, "acquisition_log_"):
         name = "fit" if reader is None else type(reader).__name__
@@ -335,6 +386,7 @@ def whole_rows(X, reader, reset=False, dtype=np.float64, **others):
     ndarray or sparse matrix of shape (n_rows, n_columns)
     """
     refuse_masked(X=X, **others)
+    # The usual case, which needs no other check than that of finite numbers.
     is_plain = (
         type(X) is np.ndarray and X.ndim == 2 and X.dtype == np.float64 and len(X)
     )
@@ -398,6 +450,8 @@ def missing_entries(values):
         cells = np.array(values, dtype=object)
     else:
         cells = np.asarray(on_host(values))
+    # Kinds of dtypes: floats, complex numbers, differences of dates, and dates have NaN
+    # or NaT. Only objects (O) and texts of any width (T) can be missing otherwise.
     if cells.dtype.kind in "fcmM":
         return np.isnan(cells)
     if cells.dtype.kind not in "OT":
@@ -485,6 +539,7 @@ def check_probabilities(
     """
     low = -_PROBABILITY_ROOM
     high = 1 + _PROBABILITY_ROOM
+    # Masks of rows. A comparison with NaN is False, so that NaN is wrong.
     is_outside = ~((proba >= low) & (proba <= high)).all(axis=1)
     is_wrong = is_outside
     if total is not None:
@@ -492,6 +547,7 @@ def check_probabilities(
         is_wrong = is_outside | ~(np.abs(sums - total) <= _PROBABILITY_ROOM)
     if not is_wrong.any():
         return proba
+    # The first numbers of the first wrong row, for messages.
     first = [float(f"{value:.3g}") for value in proba[is_wrong][0][:5]]
     is_short = proba.dtype.kind == "f" and proba.dtype.itemsize < _DOUBLE_BYTES
     may_be_rounded = proven or np.mean(~is_wrong) >= _LEAST_SUMMING
@@ -517,9 +573,18 @@ def check_probabilities(
 def with_sum_one(proba):
     """Return probabilities divided by the sum of their row.
 
-    A row whose sum is 0 gets equal probabilities.
+    A row whose sum is 0 gets equal probabilities. Negative numbers become 0 first.
 
     Rows whose sum is 1 up to the rounding of single precision stay as they are.
+
+    Parameters
+    ----------
+    proba : ndarray of shape (n_rows, n_classes)
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_classes)
+        `proba` itself if all rows stay as they are.
     """
     sums = proba.sum(axis=1, dtype=np.float64)
     is_wrong = (np.abs(sums - 1) > _SUM_ROOM) | (proba < 0).any(axis=1)
@@ -545,7 +610,21 @@ def check_text_names(names, parameter):
 
 
 def check_known_labels(y, classes, name="y"):
-    """Refuse labels that are not among `classes`, such as numbers among texts."""
+    """Refuse labels that are not among `classes`, such as numbers among texts.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_rows,)
+    classes : array-like of shape (n_classes,)
+        Labels that `fit` has seen.
+    name : str, default="y"
+        Name of the argument.
+
+    Raises
+    ------
+    ValueError
+    """
+    # A dict for its fast look-up. Its values are not used.
     known = dict.fromkeys(np.asarray(classes).tolist())
     unknown = [
         label for label in np.unique(np.asarray(y)).tolist() if label not in known
@@ -561,9 +640,9 @@ def check_known_labels(y, classes, name="y"):
 
 def check_some_known(y, classes):
     """Refuse labels of another type than `classes`: all answers would be wrong."""
-    # numpy reads True and False as 1 and 0.
-    foreign = y.dtype.kind == "b" and len(classes) > 2
-    if foreign or not np.isin(y.astype(object), classes.astype(object)).any():
+    # numpy reads True and False as 1 and 0, which are among many classes by chance.
+    is_foreign = y.dtype.kind == "b" and len(classes) > 2
+    if is_foreign or not np.isin(y.astype(object), classes.astype(object)).any():
         raise ValueError(
             f"No label in y, of dtype {y.dtype}, is one of classes_, of dtype "
             f"{classes.dtype}: no answer could be right."
@@ -571,7 +650,18 @@ def check_some_known(y, classes):
 
 
 def holds_texts(labels):
-    """Return True if labels are texts, by the first label that is not missing."""
+    """Return True if labels are texts, by the first label that is not missing.
+
+    Parameters
+    ----------
+    labels : ndarray
+
+    Returns
+    -------
+    bool
+        True as well if all labels are missing.
+    """
+    # Kinds of dtypes: O are objects, U texts, S bytes, T texts of any width.
     if labels.dtype.kind != "O":
         return labels.dtype.kind in "UST"
     for label in labels:
@@ -581,9 +671,15 @@ def holds_texts(labels):
 
 
 def warn(message, category=UserWarning):
-    """Warn about the first line outside of skroute, scikit-learn and joblib."""
-    frame = sys._getframe(1)
-    level = 2
+    """Warn, and point to the first line outside of skroute, scikit-learn and joblib.
+
+    Parameters
+    ----------
+    message : str
+    category : class of warnings, default=UserWarning
+    """
+    frame = sys._getframe(1)  # the caller
+    level = 2  # `stacklevel` of the caller of this function
     while frame.f_back is not None:
         package = frame.f_globals["__name__"].partition(".")[0]
         if package not in _INNER:

@@ -1,4 +1,4 @@
-"""How a missing data set is fetched: nothing here leaves the machine."""
+"""Downloads of a missing data set. All servers are on this machine."""
 
 import re
 import socketserver
@@ -45,7 +45,7 @@ def origin(tmp_path):
 
 
 def answer(body=b"", *, status="200 OK", length=None):
-    """What a server says: the body, announced with its length or another one."""
+    """Return the answer of a server: the body, with its length or another one."""
     length = len(body) if length is None else length
     return f"HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n".encode() + body
 
@@ -160,10 +160,10 @@ class TestLoadOrFetch:
         more = dump_npz({"x": np.array([1, 2, 3]), "y": np.arange(2)})
         # Cut anywhere, changed anywhere, replaced: never returned, never another error.
         damaged = [good[:cut] for cut in range(0, len(good), 16)]
-        damaged += [
-            good[:at] + bytes([good[at] ^ 255]) + good[at + 1 :]
-            for at in range(0, len(good), 5)
-        ]
+        for position in range(0, len(good), 5):
+            changed = bytearray(good)
+            changed[position] ^= 255
+            damaged.append(bytes(changed))
         for bad in [*damaged, tampered, more, b"text", b""]:
             path.write_bytes(bad)
             try:

@@ -1,4 +1,4 @@
-"""What the fetchers return; raw files to arrays, by hand; the addresses of every set."""
+"""Results of the fetchers, conversion of raw files, and the addresses of every set."""
 
 import json
 

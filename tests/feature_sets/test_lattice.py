@@ -57,13 +57,15 @@ def coefficients(rng, k):
     return rng.uniform(size=(k, 3)) * [100, 100, 1]
 
 
-def assert_guarantee(rng, quality, coef, found, alpha):
-    """Of all sets within a budget none is better than 1 + alpha times the one chosen."""
+def assert_guarantee(rng, quality, coef, expansion, alpha):
+    """Assert that no set within a budget is better than 1 + alpha times the chosen one."""
     k = len(coef)
     costs = given_costs(list(coef), list("abcdefgh")[:k])
-    kept = undominated(found.quality, indicator(found.masks, k) @ costs.coef)
-    masks, of_kept = found.masks[kept], found.quality[kept]
-    assert (np.diff(of_kept) >= 0).all()
+    set_coef = indicator(expansion.masks, k) @ costs.coef
+    front = undominated(expansion.quality, set_coef)
+    masks = expansion.masks[front]
+    front_quality = expansion.quality[front]
+    assert (np.diff(front_quality) >= 0).all()
     sizes = np.where(
         rng.integers(2, size=10), rng.integers(30, size=10), rng.uniform(0, 500, 10)
     )
@@ -71,8 +73,8 @@ def assert_guarantee(rng, quality, coef, found, alpha):
         budget = np.concatenate(
             [rng.choice(cost, 3), rng.uniform(0, 1.1 * cost.max(), 3)]
         )
-        among = np.broadcast_to(cost[masks], (6, len(masks)))
-        chosen = masks[best_affordable(among, of_kept, budget)]
+        front_cost = np.broadcast_to(cost[masks], (6, len(masks)))
+        chosen = masks[best_affordable(front_cost, front_quality, budget)]
         best = np.where(cost <= budget[:, None], quality, -1).max(axis=1)
         assert (cost[chosen] <= budget * (1 + 1e-12)).all()
         assert ((1 + alpha) * quality[chosen] >= best).all()
@@ -166,9 +168,9 @@ def test_few_sets_are_trained_where_one_feature_says_most(seed, case):
 
 def test_violations_name_the_worst_subset():
     quality = np.random.default_rng(0).uniform(size=512)
-    found = monotonicity_violations(np.arange(512), quality, 0.3)
-    assert [drop for *_, drop in found] == sorted(
-        (drop for *_, drop in found), reverse=True
-    )
-    beaten = np.flatnonzero(subset_max(quality) - quality > 0.3)
-    assert {superset for _, superset, _ in found} == set(beaten.tolist())
+    violations = monotonicity_violations(np.arange(512), quality, 0.3)
+    drops = [drop for _, _, drop in violations]
+    assert drops == sorted(drops, reverse=True)
+    is_beaten = subset_max(quality) - quality > 0.3
+    supersets = {superset for _, superset, _ in violations}
+    assert supersets == set(np.flatnonzero(is_beaten).tolist())

@@ -227,8 +227,9 @@ def test_each_column_is_an_extractor_by_default(table):
     model = PolyDomSelector(GaussianNB(), alpha=0.3, monotonicity_tol=0.05, cv=2)
     unnamed = clone(model).fit(X, y)
     model.fit(frame, y)
-    for one, names in ((model, "abcdef"), (unnamed, [f"x{j}" for j in range(6)])):
-        assert set(" + ".join(one.choices_).split(" + ")) <= {"(none)", *names}
+    for fitted, names in ((model, "abcdef"), (unnamed, [f"x{j}" for j in range(6)])):
+        extractors = set(" + ".join(fitted.choices_).split(" + "))
+        assert extractors <= {"(none)", *names}
     assert (model.predict_cost(frame, budget=2) <= 2).all()
     n_columns = model.candidates_[np.argmax(model.quality_)].sum()
     assert_array_equal(model.predict_cost(frame), n_columns)
@@ -684,7 +685,7 @@ def test_refused_budgets_and_sizes(fitted, items):
 
 
 def test_raw_frames_behind_a_column_transformer():
-    """Each set's model selects its columns by their type, whatever is there."""
+    """The model of each set selects those columns of the set that have a type."""
     frame, y = hospital(150)
     frame = frame[["ward", "hb", "finding"]]
     encode = make_column_transformer(

@@ -1,4 +1,4 @@
-"""Which sets are kept and chosen, greedy sequences, any-time walks, costs: as functions."""
+"""Functions of feature sets: undominated sets, greedy sequences, any-time walks, costs."""
 
 import numpy as np
 import pytest

@@ -38,7 +38,7 @@ def free_port():
 
 @functools.cache
 def redis_url():
-    """Where this process's own server is; started at the first call."""
+    """Return the address of this process's own server, which the first call starts."""
     import redis
 
     folder = tempfile.TemporaryDirectory()

@@ -45,7 +45,7 @@ ONE = Offer(0, "a", 1.0, 0.0, 1.0)
 
 
 class Money:
-    """What a purse should say, in exact fractions."""
+    """The expected books of a purse, in exact fractions."""
 
     def __init__(self, total, n_expected, period):
         self.terms = Fraction(total), n_expected, period
@@ -321,7 +321,8 @@ class Machine(RuleBasedStateMachine):
             assert books.n_committed == money.counts["committed"]
             assert books.n_refunded == money.counts["refunded"]
             pending = [self.made[n].offer for n in self.of("open")]
-            assert books.pending == sum(one.deciding + one.cost for one in pending)
+            expected = sum(offer.deciding + offer.cost for offer in pending)
+            assert books.pending == expected
         books = self.ledger.books("tenant")
         counts = self.money["tenant"].counts
         assert (books.n_started, books.n_rejected) == (
@@ -329,14 +330,15 @@ class Machine(RuleBasedStateMachine):
             counts["rejected"],
         )
         assert books.n_expected == self.money["tenant"].n_expected
-        found = {one.number: one for one in self.ledger.unsettled("tenant")}
-        assert sorted(found) == sorted(self.of("open") + self.of("expired"))
-        for number, one in found.items():
-            assert (
-                one.state == self.states[number]
-                and one.offer == self.made[number].offer
-            )
-            assert one.ledger == self.made[number].ledger and one.purses == self.purses
+        unsettled = self.ledger.unsettled("tenant")
+        numbers = [reservation.number for reservation in unsettled]
+        assert sorted(numbers) == sorted(self.of("open") + self.of("expired"))
+        for reservation in unsettled:
+            made = self.made[reservation.number]
+            assert reservation.state == self.states[reservation.number]
+            assert reservation.offer == made.offer
+            assert reservation.ledger == made.ledger
+            assert reservation.purses == self.purses
 
 
 class InMemory(Machine):
@@ -387,7 +389,7 @@ TestRedis = needs_redis(InRedis.TestCase)
 
 
 def outcome(function, *arguments, **more):
-    """What a call returns, or what it says."""
+    """Return the result of a call, or the class and the text of its error."""
     try:
         return function(*arguments, **more)
     except (ValueError, BudgetExhaustedError) as error:
@@ -594,10 +596,10 @@ def made_ledger(kind, folder):
 
 
 def state_of(ledger):
-    """All that the books and the reservations say."""
+    """Return the books of two purses, and the unsettled reservations of one purse."""
     books = [ledger.books(name) for name in ("tenant", "all")]
-    # An interrupt may use up a number.
-    unsettled = [one[2:] for one in ledger.unsettled("tenant")]
+    # Without ledger and number, since an interrupt may use up a number.
+    unsettled = [reservation[2:] for reservation in ledger.unsettled("tenant")]
     return books, unsettled
 
 

@@ -64,13 +64,16 @@ def test_every_ledger_decides_as_the_one_in_memory(ledger, n_expected):
     shared = ROUTER.stream(1000.0, n_expected, ledger=ledger)
     rng = np.random.default_rng(2)
     for value in VALUES:
-        one, other = alone.reserve(value), shared.reserve(value)
-        assert one[2:] == other[2:]
+        ticket = alone.reserve(value)
+        shared_ticket = shared.reserve(value)
+        assert ticket[2:] == shared_ticket[2:]
         if rng.random() < 0.1:
-            alone.refund(one), shared.refund(other)
+            alone.refund(ticket)
+            shared.refund(shared_ticket)
         else:
-            cost = one.cost * rng.integers(0, 5) / 4
-            alone.commit(one, cost), shared.commit(other, cost)
+            cost = ticket.cost * rng.integers(0, 5) / 4
+            alone.commit(ticket, cost)
+            shared.commit(shared_ticket, cost)
     assert alone.books() == shared.books()
     assert alone.status() == shared.status()
 
@@ -228,25 +231,29 @@ def test_calls_that_wait_for_each_other_have_their_own_answers(ledger):
         go.set()
     assert isinstance(failing.exception(), ZeroDivisionError)
     assert "There is no purse 'none'" in str(unknown.exception())
-    made = [one.result() for one in [first, *others] if one.exception() is None]
-    assert len({one.number for one in made}) == 3
-    exhausted = [
-        one for one in others if isinstance(one.exception(), BudgetExhaustedError)
-    ]
-    assert len(exhausted) == 2 and ledger.unsettled("a") == sorted(
-        made, key=lambda one: one.number
-    )
+    made = []
+    n_exhausted = 0
+    for future in [first, *others]:
+        error = future.exception()
+        if error is None:
+            made.append(future.result())
+        else:
+            n_exhausted += isinstance(error, BudgetExhaustedError)
+    made.sort(key=lambda reservation: reservation.number)
+    assert len({reservation.number for reservation in made}) == 3
+    assert n_exhausted == 2
+    assert ledger.unsettled("a") == made
     assert ledger.books("a")[:8] == (3.0, 0.0, 3.0, 3.0, None, 3, 0, 3)
 
 
 def decided(stream, n=400):
-    """Choices of a stream, each refunded."""
-    found = []
+    """Return the tickets of `n` requests, each of them refunded."""
+    tickets = []
     for value in VALUES[:n]:
         ticket = stream.reserve(value)
         stream.refund(ticket)
-        found.append(ticket)
-    return found
+        tickets.append(ticket)
+    return tickets
 
 
 @pytest.mark.parametrize("factor", [0.2, 3.0, 8.0])
@@ -316,7 +323,7 @@ def test_names_are_a_list_of_which_one_is_left(ledger):
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.int8, int])
 def test_amounts_of_money_may_be_of_any_type_of_number(kind, ledger):
-    """A bill out of a frame in single precision: the largest float is an overflow beside it."""
+    """A bill from a frame in single precision: there, the largest float overflows."""
     stream = ROUTER.stream(kind(100), ledger=ledger, max_costs=[kind(9)] * 3)
     stream.commit(stream.reserve([0, 0, 1]), kind(3))
     stream.top_up(kind(2))
@@ -451,7 +458,7 @@ for thread in threads: thread.join()
 @pytest.mark.parametrize("kind", SHARED_KINDS)
 @pytest.mark.slow
 def test_killed_workers_lose_no_money(kind, tmp_path):
-    """What the providers count is booked, but for calls that a kill cut off: these are named."""
+    """All costs of providers are booked, except calls that a kill ended, which are listed."""
     total = 1300.0
     ledger = make_ledger(kind, tmp_path)
     stream = ROUTER.stream(total, max_costs=[1.5, 3.0, 7.5], ledger=ledger)

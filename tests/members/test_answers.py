@@ -308,8 +308,8 @@ def test_gates_buyers_and_promises_give_own_answers(kind):
     promise = CertifiedRouter(
         FrozenEstimator(router), max_loss=0.9, random_state=0
     ).fit(X, y)
-    own = router.named_estimators_.own.predict(X_new)
-    assert_array_equal(promise.predict(X_new), own)
+    member_answers = router.named_estimators_.own.predict(X_new)
+    assert_array_equal(promise.predict(X_new), member_answers)
 
 
 # Single precision -------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def test_answers_before_fit_and_the_same_after(model):
     assert model.fit(X, Y) is model
     np.testing.assert_array_equal(model.predict(X), before)
     assert not get_tags(model).requires_fit
-    # Whatever the batch.
+    # The other rows of a batch have no effect.
     np.testing.assert_array_equal(model.predict(X[::-1]), before[::-1])
     np.testing.assert_array_equal(
         np.concatenate([model.predict(x[None]) for x in X]), before

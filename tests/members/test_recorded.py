@@ -117,7 +117,7 @@ def test_frames_are_read_by_the_names_of_their_columns(library):
     np.testing.assert_array_equal(model.predict_scores(rows), [[0.1, 0.9], [0.8, 0.2]])
     model = RecordedClassifier(named, classes=["cat", "dog"])
     np.testing.assert_array_equal(model.predict(rows), [[1, 0], [0, 1]])
-    # Names of columns that are no labels say nothing of them.
+    # Names of columns that are not labels have no effect.
     model = RecordedClassifier(scores=scores.to_numpy(), classes=["dog", "cat"])
     scores.columns = ["x", "y"]
     other = RecordedClassifier(scores=scores, classes=["dog", "cat"])
@@ -254,23 +254,24 @@ def test_embedding_is_the_cheap_members_scores():
 def test_a_log_with_missing_answers_or_ids_is_refused_in_words(kind, absent):
     """They ended in errors of numpy and pandas, or in "nan, which is not in [0.0, nan]"."""
     if kind == "numbers" and absent is not np.nan:
-        given = pd.Series([3, 1, None, 2], dtype="Int64")
+        values = pd.Series([3, 1, None, 2], dtype="Int64")
+    elif kind == "numbers":
+        values = [1.0, 2.0, absent, 3.0]
     elif kind in ("string", "category"):
-        given = pd.Series(["b", "a", absent, "c"], dtype=kind)
+        values = pd.Series(["b", "a", absent, "c"], dtype=kind)
+    elif kind == "object":
+        values = np.array(["b", "a", absent, "c"], dtype=object)
+    elif kind == "masked":
+        values = np.ma.masked_equal([3, 1, 0, 2], 0)
+    elif absent is np.nan:
+        values = [0.0, 1.0, np.nan, 2.0]
     else:
-        given = (
-            [1.0, 2.0, absent, 3.0] if kind == "numbers" else ["b", "a", absent, "c"]
-        )
-        given = np.array(given, dtype=object) if kind == "object" else given
-    if kind == "list" and absent is np.nan:
-        given = [0.0, 1.0, np.nan, 2.0]
-    if kind == "masked":
-        given = np.ma.masked_equal([3, 1, 0, 2], 0)
+        values = ["b", "a", absent, "c"]
     message = r"{} must (not be missing, as in 1 of 4 rows \(the first is row 2\)|.* 1 are masked)"
     with pytest.raises(ValueError, match=message.format("predictions")):
-        RecordedClassifier(given, ids=list("wxyz")).predict([["w"]])
+        RecordedClassifier(values, ids=list("wxyz")).predict([["w"]])
     with pytest.raises(ValueError, match=message.format("ids")):
-        RecordedClassifier([1, 2, 3, 4], ids=given).predict([["w"]])
+        RecordedClassifier([1, 2, 3, 4], ids=values).predict([["w"]])
 
 
 def test_rows_are_read_by_one_column():

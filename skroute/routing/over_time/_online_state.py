@@ -196,7 +196,11 @@ class Beliefs:
             self._learn_noise(choice, surprise**2 / spread)
 
     def _learn_noise(self, choice, squared):
-        """Update the noise and the usual level of a choice by a squared surprise."""
+        """Update the noise of a choice, and the mean of its levels, by an outcome.
+
+        `squared` is the square of the outcome less its estimate, over its variance for
+        a noise of one. The mean of levels (`usual`) is what a level returns to.
+        """
         n_before = int(self.n_told[choice])
         self.n_told[choice] = n_before + 1
         level = self.mean[choice, QUALITY, 0]

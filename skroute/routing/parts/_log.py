@@ -828,6 +828,7 @@ def overlap_of(log, choices):
     weight = log.known_quality.weight
     n_rows = len(weight)
     agreement = log.known_quality.agreement(choices)
+    # NaN for a choice that the policy never makes.
     mean_weight = np.full(len(log.names), np.nan)
     np.divide(
         choices.totals(weight),
@@ -837,7 +838,7 @@ def overlap_of(log, choices):
     )
     sizes = []
     largest_weights = []
-    never = []
+    never = []  # choices that the log never made where the policy makes them
     for position, name in enumerate(log.names):
         weights = weight[weight[:, position] > 0, position]
         sizes.append(effective_size(weights))
@@ -852,6 +853,7 @@ def overlap_of(log, choices):
             never.append(name)
     return Overlap(
         choices=list(log.names),
+        # The field is a count for each choice. The variable `n_rows` is that of all.
         n_rows=agreement.made,
         effective_sample_size=np.array(sizes),
         max_weight=np.array(largest_weights),

@@ -982,6 +982,7 @@ class Policy:
         n_kinds = self.kind.max() + 1
         # The last row stays NaN. It is that of rows without a kind (-1).
         value_of_kind = np.full((n_kinds + 1, table.shape[1]), np.nan)
+        # Of several copies among `rows`, the last one counts.
         value_of_kind[self.kind[frequent]] = table[frequent]
         copies = value_of_kind[self.kind]
         return np.where(np.isnan(copies), table, copies)

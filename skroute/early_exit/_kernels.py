@@ -1071,7 +1071,7 @@ def _saved_above(rows, bad, to_go, prices):
 
 @njit(cache=True, nogil=True)
 def settle(values, bad, lo, hi, prices, to_go):
-    """Replace the cost of the rows that leave at a position by the price of their errors.
+    """Replace the cost of rows that leave at a position by the price of their errors.
 
     Parameters
     ----------

@@ -11,7 +11,6 @@ from skroute.utils._cache import NO_CACHE
 from skroute.utils._compat import _safe_indexing, check_response_method, num_samples
 from skroute.utils._validation import check_probabilities
 
-
 # Score of a vote of two classes: a vote for the second class is a probability of 1,
 # which is this far from even chances. A vote for the first class has the negative.
 HALF_VOTE = 0.5

@@ -113,8 +113,8 @@ class ForestEngine(Engine):
         walk = Walk(scores, n_evaluated, answers)
         # `_walk_part` writes the results of its rows into the arrays of `walk`.
         if n_rows < _FEWEST_ROWS:
-            # So few rows are not divided among threads: for one row, the division takes
-            # a notable part of the time.
+            # Few rows are not divided among threads: for one row, the division takes a
+            # notable part of the time.
             self._walk_part(X, thresholds, walk, 0, n_rows)
         else:
             in_parts(partial(self._walk_part, X, thresholds, walk), n_rows, n_jobs)

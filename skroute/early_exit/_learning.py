@@ -44,8 +44,8 @@ COMPARED_ON = 1 / 3
 FEWEST_TO_COMPARE = 100
 
 # Number of prices of a wrong answer. Thresholds are learned for each, before
-# calibration chooses among them. With so many, thresholds of neighbouring prices differ
-# by about a tenth in disagreement.
+# calibration chooses among them. With 40 prices, thresholds of neighbouring prices
+# differ by about a tenth in disagreement.
 N_POLICIES = 40
 # Prices of a wrong answer for thresholds on partial sums, in evaluations of the full
 # ensemble. At the first price hardly a row is wrong. At the last one, an error is worth
@@ -659,7 +659,7 @@ def _choose(n_wrong, n_rows, alpha, promise, labels):
     """
     shares = np.atleast_1d(alpha)
     if np.ndim(alpha) == 0:
-        # One share is that of all rows, whatever their answers.
+        # One share is that of all rows: those of all answers are counted together.
         n_wrong = n_wrong.sum(axis=1, keepdims=True)
         n_rows = n_rows.sum(keepdims=True)
     if promise is None:

@@ -40,16 +40,32 @@ from skroute.utils._compat import (
 from skroute.utils._tolerances import COUNT_ROUNDING, LIMIT_ROOM
 from skroute.utils._typing import NDArray
 
-# Number of rows that set the scale of the budgets. Few, because models may be called
-# about them.
+# Number of rows on which the budgets of the path are computed, from the cheapest to the
+# largest cost. There are few of them, because models may be called about them.
 _N_SCALE_ROWS = 10
 
-# Route of a row with an answer of a reference that is not a choice of the router.
+# Route of a row whose answer is that of a reference which is not a choice of the
+# router.
 _NO_CHOICE = -1
 
 
 class CertifiedBatch(NamedTuple):
-    """Answered rows of a batch: the result of :meth:`CertifiedRouter.certify_batch`."""
+    """Answered rows of a batch: the result of :meth:`CertifiedRouter.certify_batch`.
+
+    Attributes
+    ----------
+    y_pred : ndarray of shape (n_rows,) or (n_rows, n_outputs)
+        Answers.
+    route : ndarray of shape (n_rows,), dtype=int64
+        Choice of each row, by position. -1 if the answer is that of a reference which
+        is not a choice of the router.
+    cost : ndarray of shape (n_rows,)
+        Cost of each row.
+    labelled : ndarray of shape (n_labels,), dtype=int64
+        Positions of the rows whose answers were bought, in the order drawn.
+    certificate : Certificate
+        The guarantee.
+    """
 
     y_pred: NDArray[Any]
     route: NDArray[np.int64]
@@ -64,9 +80,10 @@ class RowSet(NamedTuple):
     Attributes
     ----------
     router : decision estimator
+        Its cache is for these rows only.
     X : {array, sparse matrix, dataframe} of shape (n_rows, n_features)
     call : dict
-        Keywords of calls about these rows.
+        Keywords of calls of the router about these rows.
     """
 
     router: Any
@@ -83,7 +100,7 @@ class RowSet(NamedTuple):
 
 
 class PathResult(NamedTuple):
-    """Result of the test along a path.
+    """Result of the test of operating points along a path of budgets.
 
     Attributes
     ----------
@@ -93,10 +110,10 @@ class PathResult(NamedTuple):
         Mean loss of the labelled rows at that budget, or at the first one if none is
         certified.
     loss_upper : float
-        Upper bound of the loss of the finished batch there.
+        Upper bound of the loss of the finished batch at the same budget.
     extra_costs : ndarray of shape (n_labelled,)
         Cost of the answers to each labelled row that were tried in addition to the
-        bought one. An upper bound: models may share costs.
+        bought one. It is an upper bound, because models may share costs.
     """
 
     last: int | None
@@ -116,9 +133,11 @@ class BatchTest:
     n_rows, n_labels : int
         Number of rows of the batch, and of labelled rows.
     max_loss : float
+        Mean loss of the finished batch that is promised.
     level : float
-        Probability that the promise does not hold.
+        Largest probability with which the promise may not hold.
     loss : Loss
+        Loss of an answer against the bought one.
     """
 
     n_rows: int
@@ -144,7 +163,19 @@ class BatchTest:
         )
 
     def losses(self, bought, y_pred):
-        """Return the loss of each labelled row against the bought answer, checked."""
+        """Return the loss of each labelled row against the bought answer.
+
+        A ValueError is raised if a loss is outside of its range.
+
+        Parameters
+        ----------
+        bought, y_pred : ndarray of shape (n_labels,) or (n_labels, n_outputs)
+            Answers of the reference, and of the router.
+
+        Returns
+        -------
+        ndarray of shape (n_labels,)
+        """
         losses = self.loss.against(bought, y_pred)
         if losses.min() < 0 or losses.max() > self.loss.range * (1 + LIMIT_ROOM):
             raise ValueError(
@@ -227,13 +258,14 @@ def certify_path(labelled_rows, budgets, bought, test, *, from_full):
     n_labelled = len(bought.route)
     n_choices = len(labelled_rows.router.choices_)
     row_index = np.arange(n_labelled)
-    # Rows that disagree at this budget, or at one before it.
+    # Labelled rows that disagree at this budget, or at one before it.
     disagrees = np.zeros(n_labelled, dtype=bool)
     extra_costs = np.zeros(n_labelled)
     # Choices that are paid for each row: an answer is paid once.
     is_paid = np.zeros((n_labelled, n_choices), dtype=bool)
     has_choice = bought.route != _NO_CHOICE
     is_paid[row_index[has_choice], bought.route[has_choice]] = True
+    # Index of the last budget that is certified.
     last = None
     for k, budget in enumerate(budgets):
         routed = labelled_rows.respond(budget)
@@ -244,6 +276,7 @@ def certify_path(labelled_rows, budgets, bought, test, *, from_full):
         disagrees = disagrees | (losses > 0)
         needs_no_test = from_full and k == 0
         is_certified = needs_no_test or test.passes(disagrees, losses)
+        # Figures are reported of the last certified point, or else of the first one.
         if is_certified or k == 0:
             reported_disagrees = disagrees
             reported_losses = losses
@@ -251,6 +284,7 @@ def certify_path(labelled_rows, budgets, bought, test, *, from_full):
             break
         last = k
     if from_full and last == 0:
+        # The reference answers all rows.
         loss_upper = 0.0
     else:
         loss_upper = test.loss_upper(reported_disagrees, reported_losses)
@@ -317,6 +351,7 @@ def certify_batch(certified, router, X, *, n_labels, label_cost, call):
     if path.last is None:
         _refuse_loss(path, test)
 
+    # All other rows are answered at this budget.
     operating_budget = float(budgets[path.last])
     labelled_answers = replace(bought, cost=bought.cost + path.extra_costs)
     _check_batch_cost(
@@ -366,7 +401,20 @@ class _DrawnRows(NamedTuple):
 
 
 def _draw_rows(n_rows, n_labels, random_state):
-    """Draw the rows that set the scale of the budgets, and the labelled rows."""
+    """Draw the rows that set the scale of the budgets, and the labelled rows.
+
+    Both are drawn from all rows, independently: the budgets must not depend on which
+    rows are labelled.
+
+    Parameters
+    ----------
+    n_rows, n_labels : int
+    random_state : int, RandomState instance or None
+
+    Returns
+    -------
+    _DrawnRows
+    """
     rng = check_random_state(random_state)
     scale = np.sort(rng.permutation(n_rows)[:_N_SCALE_ROWS])
     labelled = rng.permutation(n_rows)[:n_labels]
@@ -384,7 +432,10 @@ def _select_rows(router, X, call, rows):
 
 
 def _feasible_budgets(row_set, budgets):
-    """Return the first budgets, as long as they have a plan for a set of rows."""
+    """Return the budgets, in decreasing order, up to the last one with a plan.
+
+    `row_set` are the rows that are planned.
+    """
     return feasible_budgets(row_set.router, row_set.X, row_set.call, budgets)
 
 
@@ -412,7 +463,18 @@ def _buy_answers(labelled_set, reference, label_cost, objective):
 
 
 def _in_order(rows, answers):
-    """Return answers in the order of the batch, in which `rows` are their positions."""
+    """Return answers in the order of the batch.
+
+    Parameters
+    ----------
+    rows : ndarray of int
+        Position in the batch of each answer.
+    answers : Routed
+
+    Returns
+    -------
+    Routed
+    """
     order = np.argsort(rows)
     return Routed(answers.y_pred[order], answers.route[order], answers.cost[order])
 
@@ -555,6 +617,7 @@ def _check_costs_known(scale_set, budget_limit):
     """Raise a ValueError if a budget is set and costs are known only after a call."""
     router = scale_set.router
     unlimited = router.make_call(np.inf, **scale_set.call)
+    # None asks for no answers, only for choices and costs.
     routed = router.respond(scale_set.X, unlimited, None)
     if np.isfinite(budget_limit) and not np.array_equal(
         routed.cost, routed.expected_cost
@@ -586,7 +649,8 @@ def _refuse_loss(path, test):
     elif path.mean_loss >= test.max_loss:
         needed = np.inf
     else:
-        # A rough guess, since labels without replacement have no forecast.
+        # Labels without replacement have no forecast. Four times as many halve the
+        # distance of a bound from the mean, by the root of their number.
         needed = min(4 * test.n_labels, test.n_rows)
     advice = advice_on_loss(
         test.max_loss,

@@ -18,8 +18,8 @@ from skroute.utils._validation import (
     missing_entries,
 )
 
-# Name of the reference "full" in certificates. Not "the full model": a gate and an
-# early exit have a full model, which is another one.
+# Name of the reference "full" in certificates. It is not called "the full model": a
+# gate and an early exit have a full model, which is not the estimator without a budget.
 FULL = "the estimator itself without a budget"
 
 
@@ -51,8 +51,8 @@ class Evidence(NamedTuple):
     Attributes
     ----------
     budgets : ndarray of shape (n_points,)
-        Budgets in decreasing order. Starts with inf; with two inf if the first point is
-        a single choice.
+        Budgets in decreasing order. The first one is infinite. If the first point is a
+        single choice, the second one is infinite as well.
     losses : ndarray of shape (n_rows, n_points)
         Minus the quality of the answers, without a reference.
     costs : ndarray of shape (n_rows, n_points)
@@ -71,7 +71,7 @@ class Evidence(NamedTuple):
     groups : dict from str to ndarray of shape (n_rows,), dtype=bool
         The rows of each group, by its name. Empty if all rows are one group.
     exact : bool
-        True if losses of a row can only differ by -1, 0 or 1, on all rows to come.
+        True if two losses of a row can only differ by -1, 0 or 1, also on future rows.
     costs_known : bool
         True if the costs are those of the calls. False if the calls cost something else
         than the prices that the estimator decides by.
@@ -107,11 +107,13 @@ class Evidence(NamedTuple):
         all_differences = self.losses[:, [k]] - self.reference_losses
         rows_of_groups = list(self.groups.values())
         if not rows_of_groups:
+            # Without groups, all rows are one group.
             rows_of_groups = [slice(None)]
         differences = []
         for rows in rows_of_groups:
             for r in range(all_differences.shape[1]):
-                if not (k == 0 and r == self.first_reference):
+                is_the_point = k == 0 and r == self.first_reference
+                if not is_the_point:
                     differences.append(all_differences[rows, r])
         return differences
 
@@ -122,7 +124,10 @@ class Evidence(NamedTuple):
         return -np.inf
 
     def mean_loss(self, k):
-        """Return the largest mean signed loss of point `k` (groups, references)."""
+        """Return the largest mean signed loss of point `k`, over groups and references.
+
+        It is 0 if the point is itself the only reference.
+        """
         means = [differences.mean() for differences in self.differences(k)]
         return float(max([self.smallest_loss(k), *means]))
 
@@ -221,7 +226,9 @@ def operating_budgets(router, X, n_points, call):
     """
     smallest = router.min_budget_
     if not np.isfinite(smallest):
+        # The router can promise no finite budget: the path has one point.
         return np.array([np.inf])
+    # None asks for no answers, only for choices and costs.
     unlimited = router.respond(X, router.make_call(np.inf, **call), None)
     largest = max(float(unlimited.expected_cost.mean()), smallest)
     rising = np.unique(np.linspace(smallest, largest, n_points))
@@ -283,14 +290,16 @@ def collect(router, budgets, rows, *, reference, loss, from_single):
     if from_single:
         single = _safe_choice(router, rows.call, reference)
     if single not in reference_names:
-        # The reference of a choice with the name "full" is not the choice.
+        # The reference "full" is the estimator itself, also if a choice has this name.
         single = None
     if single is not None:
         first_reference = reference_names.index(single)
         plan = router.plan_single(rows.X, single, router.make_call(**rows.call))
         single_losses = references[first_reference].losses
+        # Its losses are those of the reference. No answers are needed: None.
         path.insert(0, _PathPoint(np.inf, single_losses, routed_of(plan, None)))
-    # The loss of a row that abstains lies between those of right and wrong answers.
+    # The loss of a row that abstains lies between those of a right and of a wrong
+    # answer, so that losses can differ by less than 1.
     some_abstain = can_abstain(router) or can_abstain(reference)
     return Evidence(
         budgets=np.array([point.budget for point in path]),
@@ -333,11 +342,13 @@ def _safe_choice(router, call, reference):
     are not evidence.
     """
     if call.get("exclude") is not None or call.get("allowed") is not None:
+        # The choices of the rows are restricted, so that none may answer all of them.
         return None
-    # Without a person who answers rows that abstain.
+    # The choices but the one that abstains.
     models = models_of(router)
     names = router.single_choices_
     if reference == "best" and names == models and hasattr(router, "mean_quality_"):
+        # A choice that abstains would be the last one.
         means = np.asarray(router.mean_quality_)[: len(names)]
         # A mean is NaN if the log has no outcome of the choice.
         best = np.argmax(np.where(np.isnan(means), -np.inf, means))
@@ -358,6 +369,7 @@ def _references(router, rows, reference, objective):
     if reference != "best":
         candidates = [reference]
     elif names:
+        # The best choice is not known: each of them is a reference.
         candidates = names
     else:
         candidates = ["full"]
@@ -370,6 +382,7 @@ def _references(router, rows, reference, objective):
         if isinstance(candidate, str) and candidate in names:
             quality = objective.of_single(rows.y, routed, router)
         elif routed.route is None:
+            # An estimator that does not route.
             quality = objective.of(rows.y, routed.y_pred)
         else:
             quality = objective.of_routed(rows.y, routed, decides)
@@ -421,4 +434,5 @@ def _ask_estimator(router, reference, X, objective):
             proba = check_probabilities(answers, name)
             check_known_labels(reference.classes_, objective.classes, "classes_")
             answers = align_by_class(proba, reference.classes_, objective.classes)
+    # There is no route, and the costs are not known.
     return name, Routed(answers, None, np.full(n_rows, np.nan))

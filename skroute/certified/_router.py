@@ -66,14 +66,16 @@ from skroute.utils._validation import (
 )
 
 # With a fitted estimator, some rows only set the scale of the budgets. They are not
-# evidence, so there are few of them: this share of all rows, and at most `_SCALE_ROWS`
-# or one in `_ROWS_PER_SCALE_ROW`, the larger of the two.
+# evidence, so that there are few of them. The next three constants limit their number.
+# Share of all rows.
 _SCALE_SHARE = 0.05
+# Number of rows that is allowed in any case.
 _SCALE_ROWS = 5
+# With many rows, one in this many rows is allowed.
 _ROWS_PER_SCALE_ROW = 100
 
-# Keywords of a call that change the choices of a row. The evidence must have had them
-# too.
+# Keywords of a call that change which choices a row may have. A certificate is about
+# calls with such a keyword only if the calls about the evidence rows had it as well.
 _RESTRICTIONS = ("costs", "exclude", "allowed")
 
 # Message of the error for `sample_weight`.
@@ -400,6 +402,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         rows = self._check_input(X, y, self.groups, params, reset=True)
         self._check_max_loss(rows.targets)
         fit_params, call = self._split_params(params)
+        # Evidence rows are in random order: their tests bet on one row after the other.
         order = check_random_state(self.random_state).permutation(num_samples(rows.X))
         n_fit = self._n_rows_to_fit(len(order))
         # Rows that fit the estimator and set the scale of the budgets.
@@ -484,6 +487,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     def _expected_groups(self, groups):
         """Return the groups that need evidence rows: those of `fit`, or all classes."""
         if groups is None:
+            # No group is expected.
             return np.unique([])
         group_values = np.unique(groups)
         if isinstance(self.groups, str) and hasattr(self, "classes_"):
@@ -702,7 +706,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             evidence.losses[:, :, None] - evidence.reference_losses[:, None, :]
         )
         largest_difference = np.abs(differences).max()
-        # `not <=` instead of `>`: a difference of NaN is refused too.
+        # NaN must be refused as well: a comparison with NaN is False.
         if not largest_difference <= loss.range * (1 + LIMIT_ROOM):
             raise ValueError(
                 f"Losses of a row differ by {largest_difference:.6g}, more than "
@@ -854,13 +858,14 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         max_loss = certificate.max_loss
         loss_range = self._selection.loss_range
         if max_loss is not None and max_loss >= loss_range:
-            # True for any rows.
+            # The promise is true for all rows: there is nothing to watch.
             max_loss = None
         budget = certificate.budget
         _, largest_cost = self._selection.cost_range()
         max_cost = largest_cost * (1 + LIMIT_ROOM)
         if budget is not None and budget >= largest_cost:
-            # Only costs above all costs of the evidence can break this promise.
+            # Only costs above all costs of the evidence can break this promise. They
+            # must not be cut off at the largest one. None is the monitor's default.
             max_cost = None
         return PromiseMonitor(
             max_loss=max_loss,
@@ -908,6 +913,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         model.budget = certificate.operating_budget
         stream = model.stream(budget_total, **options)
         if certificate.single is not None:
+            # Each request is answered by the single choice.
             other_choices = [
                 name for name in model.choices_ if name != certificate.single
             ]
@@ -952,6 +958,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         The `state` of the plan is the plan of the wrapped estimator.
         """
         evidence = self._selection.evidence
+        # Index of the operating point.
         point = self._selection.point(call.budget)
         keywords = call.keywords()
         if "costs" in evidence.call_keywords and "costs" not in keywords:
@@ -969,6 +976,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
                 "them."
             )
         model = self.estimator_
+        # A call with new restrictions may exclude the single choice.
         is_single = point == 0 and evidence.single is not None
         if is_single and not new_restrictions:
             plan = model.plan_single(X, evidence.single, model.make_call(**keywords))

@@ -17,11 +17,12 @@ from skroute.guarantees import (
 )
 from skroute.utils._typing import NDArray
 
-# Share of the level for the single choice at the safe end, if the path begins with one.
-# If that choice fails, the other points still have nine tenths of the level.
+# Share of the level at which the single choice at the safe end is tested, if the path
+# begins with one. If it is not certified, the other points have nine tenths of the
+# level.
 _SINGLE_SHARE = 0.1
-# The exact test has no p-values below 1e-5. Smaller levels than this are tested by
-# betting.
+# The exact test has no p-values below 1e-5. If the level is smaller than this number,
+# losses are tested by betting instead.
 _SMALLEST_EXACT_LEVEL = 1e-3
 
 
@@ -33,9 +34,9 @@ class _SafeEnd(NamedTuple):
     level : float
         Level that the point is tested at.
     upper : float
-        Upper bound of its loss, for the worst group and reference.
+        Upper bound of its loss, for the group and the reference with the largest one.
     differences : ndarray of shape (n_rows,)
-        Signed losses in this group, against this reference.
+        Signed losses of the point in this group, against this reference.
     """
 
     level: float
@@ -71,9 +72,9 @@ class Selection:
     max_cost: float | None
     confidence: float
     fallback: str
-    # Computed upper bounds of the costs of all points, by level.
+    # Cache: upper bounds of the costs of all points, by level.
     _cost_uppers: dict = field(default_factory=dict)
-    # Computed certificates, by budget.
+    # Cache: certificates by budget.
     _certificates: dict = field(default_factory=dict)
 
     def level(self, budget=np.inf):
@@ -105,10 +106,10 @@ class Selection:
 
     @cached_property
     def p_values(self):
-        """p-values of "some loss is above max_loss" at each point.
+        """p-values of "some loss is above `max_loss`", of shape (n_points,).
 
-        P-values after the first failure stay 1. The single choice at index 0 does not
-        stop the sequence.
+        After the first point that is not certified, p-values are not computed: they are
+        1. A single choice at index 0 does not stop the sequence.
         """
         evidence = self.evidence
         n_points = len(evidence.budgets)
@@ -165,8 +166,16 @@ class Selection:
         """Return a mask of the points whose loss is certified at a level.
 
         A single choice at the safe end is tested at a tenth of the level. If it is
-        certified, the other points get the whole level, as in a fallback procedure;
-        else they get the rest.
+        certified, the other points are tested at the whole level (a fallback
+        procedure). Otherwise they are tested at the rest of it.
+
+        Parameters
+        ----------
+        level : float
+
+        Returns
+        -------
+        ndarray of shape (n_points,), dtype=bool
         """
         if self.evidence.single is None:
             return fixed_sequence_test(self.p_values, confidence=1 - level)
@@ -183,8 +192,12 @@ class Selection:
 
     def cost_range(self):
         """Return the smallest and the largest possible cost of a row."""
-        # 1 if all costs are 0: a range has a positive width.
-        largest = self.max_cost or self.evidence.costs.max() or 1.0
+        largest = self.max_cost
+        if largest is None:
+            largest = self.evidence.costs.max()
+        if largest == 0:
+            # All costs are 0. A range must have a positive width.
+            largest = 1.0
         return 0.0, float(largest)
 
     def cost_uppers(self, level):
@@ -248,7 +261,7 @@ class Selection:
         points = np.flatnonzero(is_certified)
         mean_cost = self.evidence.costs[:, points].mean(axis=0)
         mean_loss = self.evidence.losses[:, points].mean(axis=0)
-        # np.lexsort sorts by the last key first.
+        # np.lexsort sorts by its last key, and breaks ties by the keys before it.
         if self.max_loss is None:
             order = np.lexsort((mean_cost, mean_loss))
         else:
@@ -299,6 +312,7 @@ class Selection:
 
     def _safe_ends(self, level):
         """Return a list of the points that the path may begin with (`_SafeEnd`)."""
+        # Levels by index of the point.
         levels = {0: level}
         if self.evidence.single is not None:
             levels = {0: _SINGLE_SHARE * level, 1: (1 - _SINGLE_SHARE) * level}
@@ -408,6 +422,7 @@ class Selection:
         if len(evidence.reference_costs) > 1:
             name = "the best single choice"
         if np.isnan(mean_cost):
+            # Not known: the cost without a budget stands for it.
             name += UNPRICED
             mean_cost = float(evidence.costs[:, 0].mean())
         return name, mean_cost
@@ -435,12 +450,14 @@ class Selection:
 def _more_rows_needed(limit, values, *, upper, bounds, level):
     """Forecast how many rows are needed to promise a mean of at most `limit`.
 
-    A bound comes down to the mean at best as one over the number of rows. A forecast by
-    mean and standard deviation alone that is smaller is replaced.
+    The distance of an upper bound from the mean falls at best as one over the number of
+    rows. If the forecast by mean and standard deviation is smaller than this allows, it
+    is replaced.
 
     Parameters
     ----------
     limit : float
+        The limit that cannot be promised with these rows.
     values : ndarray of shape (n_rows,)
     upper : float
         Upper bound of the mean by these rows, above `limit`.

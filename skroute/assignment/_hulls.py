@@ -12,7 +12,7 @@ _MAX_CHANGES = 8
 
 
 class Hulls(NamedTuple):
-    """Increments of the concave hulls of all rows, row after row.
+    """Increments of the concave hulls of all rows' choices, row after row.
 
     An increment is a step from a choice on the hull to the next more expensive one.
 
@@ -76,7 +76,7 @@ class GreedyPlan(NamedTuple):
 
 
 def build_hulls(problem):
-    """Return the increments that the relaxation chooses from.
+    """Return the increments that the linear relaxation chooses from (`Hulls`).
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def solve_greedy(problem, tolerance):
 
 
 def _buy(hulls, room):
-    """Buy increments by falling efficiency, as long as there is room.
+    """Take increments by falling value per cost, as long as they fit into `room`.
 
     Parameters
     ----------
@@ -196,6 +196,8 @@ def _buy(hulls, room):
         room_before_ties = room - (cost * is_above).sum()
         room_after_ties = room_before_ties - (cost * (efficiency == price)).sum()
         if room_before_ties >= 0 > room_after_ties:
+            # The more efficient increments fit, but not all with this efficiency: it is
+            # the price. Tied increments are taken in their order.
             is_bought = hulls.efficiency > price
             tied = np.flatnonzero(hulls.efficiency == price)
             tied_that_fit = tied[np.cumsum(hulls.extra_cost[tied]) <= room_before_ties]
@@ -215,7 +217,7 @@ def _buy(hulls, room):
 
 
 def _fill(problem, choices, *, room, room_to_leave):
-    """Spend the room of a plan on the best single changes, and return the new plan.
+    """Spend what a plan leaves of the budget on single changes; return the new plan.
 
     It stops if at most `room_to_leave` is left, if no change fits, or after
     `_MAX_CHANGES` changes.

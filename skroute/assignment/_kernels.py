@@ -116,7 +116,7 @@ def row_hull(values, costs, row, cost_row, order, hull, efficiency):
 
 @njit(cache=True, nogil=True)
 def build_hulls(values, costs, order, starts, choice, efficiency, extra_cost, cheapest):
-    """Write the increments of all rows.
+    """Write the increments of the concave hulls of all rows.
 
     Parameters
     ----------

@@ -181,7 +181,7 @@ class AssignmentPath(NamedTuple):
         return budget
 
     def _segment(self, budget):
-        """Return the index of the last break within a budget."""
+        """Return the index of the last of `budgets` within a budget."""
         # The budgets are sums, which rounding may have put just above the given number.
         room_for_rounding = budget * (1 + ROUNDING)
         return int(self.budgets.searchsorted(room_for_rounding, side="right")) - 1

@@ -124,7 +124,7 @@ class PathResult(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchTest:
-    """Test of "the mean loss of the finished batch is at most `max_loss`".
+    """Test of the promise that the mean loss of a finished batch is at most `max_loss`.
 
     It is hypergeometric if losses are 0 and 1, else by betting.
 
@@ -154,7 +154,7 @@ class BatchTest:
 
     @cached_property
     def n_tolerated(self):
-        """Number of labelled rows that may disagree at a certified point.
+        """Largest number of labelled rows that may disagree at a certified point.
 
         It is -1 if no point can be certified.
         """
@@ -186,7 +186,7 @@ class BatchTest:
         return losses
 
     def passes(self, disagrees, losses):
-        """Return True if a point is certified.
+        """Return True if the test certifies an operating point.
 
         Parameters
         ----------
@@ -209,7 +209,7 @@ class BatchTest:
         return p_value <= self.level
 
     def loss_upper(self, disagrees, losses):
-        """Return an upper bound of the loss of the finished batch at a point alone.
+        """Return an upper bound of the finished batch's mean loss at one point.
 
         The parameters are those of `passes`.
         """
@@ -223,7 +223,7 @@ class BatchTest:
         )
 
     def smallest_max_loss(self, n_disagreements):
-        """Return the smallest loss that a number of disagreements can promise."""
+        """Return the smallest `max_loss` that is accepted with these disagreements."""
         n_allowed = smallest_allowed(
             self.n_rows, self.n_labels, n_disagreements, self.level
         )
@@ -231,7 +231,7 @@ class BatchTest:
 
 
 def certify_path(labelled_rows, budgets, bought, test, *, from_full):
-    """Follow a path from its safe end as far as the labelled rows allow.
+    """Test falling budgets on the labelled rows, up to the last one that is certified.
 
     In the exact test a row counts from the first budget on at which it disagrees. So
     the count never falls along the path, and the proof in the user guide holds: order
@@ -241,6 +241,7 @@ def certify_path(labelled_rows, budgets, bought, test, *, from_full):
     Parameters
     ----------
     labelled_rows : RowSet
+        The rows whose answers were bought from the reference.
     budgets : ndarray
         In decreasing order, from infinity.
     bought : Routed
@@ -383,7 +384,7 @@ def certify_batch(certified, router, X, *, n_labels, label_cost, call):
 
 
 class _DrawnRows(NamedTuple):
-    """Positions of rows in the batch.
+    """Positions in the batch of the rows that were drawn, and of all others.
 
     Attributes
     ----------
@@ -423,7 +424,7 @@ def _draw_rows(n_rows, n_labels, random_state):
 
 
 def _select_rows(router, X, call, rows):
-    """Return a set of rows of the batch, with a new cache for them."""
+    """Return some rows of the batch as a `RowSet`, whose router has a new cache."""
     return RowSet(
         with_cache(router),
         _safe_indexing(X, rows),
@@ -432,10 +433,7 @@ def _select_rows(router, X, call, rows):
 
 
 def _feasible_budgets(row_set, budgets):
-    """Return the budgets, in decreasing order, up to the last one with a plan.
-
-    `row_set` are the rows that are planned.
-    """
+    """Return the falling budgets up to the last one with a plan for a `RowSet`."""
     return feasible_budgets(row_set.router, row_set.X, row_set.call, budgets)
 
 
@@ -643,7 +641,7 @@ def _check_answers(bought, router, loss):
 
 
 def _refuse_loss(path, test):
-    """Raise a ValueError with the loss that can be promised instead."""
+    """Raise a ValueError: `max_loss` cannot be promised. It names a loss that can."""
     if test.loss.exact:
         needed = labels_needed(test.n_rows, test.n_allowed, test.level, path.mean_loss)
     elif path.mean_loss >= test.max_loss:

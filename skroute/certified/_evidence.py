@@ -96,7 +96,7 @@ class Evidence(NamedTuple):
     call_keywords: set[str]
 
     def differences(self, k):
-        """Return the signed losses of point `k`, its loss minus that of a reference.
+        """Return the losses of operating point `k`, each minus that of a reference.
 
         Returns
         -------
@@ -118,13 +118,13 @@ class Evidence(NamedTuple):
         return differences
 
     def smallest_loss(self, k):
-        """Return 0 if point `k` is itself a reference, else minus infinity."""
+        """Return 0 if point `k` is the reference itself, otherwise minus infinity."""
         if k == 0 and self.first_reference is not None:
             return 0.0
         return -np.inf
 
     def mean_loss(self, k):
-        """Return the largest mean signed loss of point `k`, over groups and references.
+        """Return the largest mean of `differences(k)`, over all groups and references.
 
         It is 0 if the point is itself the only reference.
         """
@@ -133,7 +133,7 @@ class Evidence(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """A reference on the evidence rows.
+    """A model that losses are measured against, with its losses on the evidence rows.
 
     Attributes
     ----------
@@ -151,7 +151,7 @@ class Reference(NamedTuple):
 
 
 class _PathPoint(NamedTuple):
-    """An operating point on the evidence rows.
+    """Losses, costs and choices of the evidence rows at one budget.
 
     Attributes
     ----------
@@ -296,7 +296,8 @@ def collect(router, budgets, rows, *, reference, loss, from_single):
         first_reference = reference_names.index(single)
         plan = router.plan_single(rows.X, single, router.make_call(**rows.call))
         single_losses = references[first_reference].losses
-        # Its losses are those of the reference. No answers are needed: None.
+        # The losses of the single choice are those of the reference, so that no answers
+        # are needed: None.
         path.insert(0, _PathPoint(np.inf, single_losses, routed_of(plan, None)))
     # The loss of a row that abstains lies between those of a right and of a wrong
     # answer, so that losses can differ by less than 1.
@@ -420,7 +421,7 @@ def ask_reference(router, reference, *, X, call, objective):
 
 
 def _ask_estimator(router, reference, X, objective):
-    """Return the name of a fitted estimator, and its answers, see `ask_reference`."""
+    """Return the name of an estimator as a reference, and its answers to all rows."""
     name = type(reference).__name__
     n_rows = num_samples(X)
     if hasattr(reference, "predict_routed") and objective.asks == "predict":

@@ -116,6 +116,7 @@ def loss_of(estimator, y, loss, loss_range):
             "10), loss_range=10."
         )
     unit = _UNITS.get(objective.name, objective.name.replace("_", " "))
+    # Losses of one label are 0 or 1.
     exact = objective.name == "accuracy"
     if exact and y is not None and y.ndim == 2:
         if is_classifier(estimator):

@@ -32,7 +32,7 @@ _MAX_HISTORY = 2000
 
 
 class Alarm(NamedTuple):
-    """Alarm of a monitor.
+    """Alarm of a monitor: the mean of some values is above the promised one.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Alarm(NamedTuple):
 
 
 class Leaders(NamedTuple):
-    """For each bet, the bettor whose capital on this bet has grown most.
+    """The bettors whose capital has grown most, one for each bet.
 
     Attributes
     ----------
@@ -461,6 +461,7 @@ class PromiseMonitor:
                     evidence.append(bettors.feed(audited_losses, audited_rows))
             self._history.append((self.n_rows_, *evidence))
             if len(self._history) > _MAX_HISTORY:
+                # Every second point is dropped, and the last one stays.
                 self._history = self._history[1::2]
             return _first_or_none(self._alarms_so_far())
 

@@ -474,7 +474,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         return model
 
     def _set_estimator(self, model):
-        """Set `estimator_`, and the attributes that are those of the estimator."""
+        """Set `estimator_` to a copy of a model, and the attributes taken from it."""
         self.estimator_ = copy(unfrozen(model))
         if hasattr(self.estimator_, "costs"):
             # Prices act at once. Later changes by the owner of the estimator are not
@@ -543,7 +543,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         return self
 
     def _check_estimator(self, model):
-        """Raise a ValueError if an estimator does not decide, or not row by row."""
+        """Raise a ValueError unless a model is a router that decides row by row."""
         if not isinstance(model, CostAwareMixin) or isinstance(model, CertifiedRouter):
             raise ValueError(
                 "estimator must be a decision estimator of skroute, which has a budget "
@@ -621,7 +621,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         return _CheckedRows(X, y, targets, groups_of_rows(groups, targets))
 
     def _targets(self, y):
-        """Return targets as an array, with qualities in the order of `models_of`."""
+        """Return targets as an array, with qualities in the order of the choices."""
         model = self.estimator_
         if not (is_classifier(model) or is_regressor(model)):
             y = in_order(y, models_of(model), "y")
@@ -999,7 +999,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         return hasattr(self._wrapped(), "predict_proba")
 
     def _share_cache(self, cache):
-        """Give the wrapped estimator a separate cache that adds to the same counts."""
+        """Give the wrapped estimator a new cache that adds to the counts of `cache`."""
         self.estimator_ = with_cache(self.estimator_, cache.row_counts)
 
     def score(self, X, y, sample_weight=None, budget=None, **call):

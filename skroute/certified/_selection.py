@@ -27,7 +27,7 @@ _SMALLEST_EXACT_LEVEL = 1e-3
 
 
 class _SafeEnd(NamedTuple):
-    """A point that the path may begin with, and its loss on the evidence rows.
+    """An operating point that a path may begin with, and its loss on the evidence rows.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Selection:
     _certificates: dict = field(default_factory=dict)
 
     def level(self, budget=np.inf):
-        """Return the level of one promise: half of the whole level if there are two."""
+        """Return the level of one promise: `1 - confidence`, or half of it if both."""
         level = 1 - self.confidence
         if self.max_loss is not None and np.isfinite(budget):
             return level / 2
@@ -94,7 +94,7 @@ class Selection:
 
     @property
     def _difference_bounds(self):
-        """Smallest and largest possible signed loss."""
+        """Smallest and largest possible difference of two losses of a row."""
         return -self.loss_range, self.loss_range
 
     def _loss_method(self, level):
@@ -126,7 +126,7 @@ class Selection:
         return p_values
 
     def _loss_p_value(self, k, level):
-        """Return the largest p-value of a point, over groups and references."""
+        """Return the p-value of point `k`, the largest over groups and references."""
         p_values = [
             mean_p_value(
                 differences,
@@ -140,7 +140,7 @@ class Selection:
         return max(p_values, default=0.0)
 
     def _upper_bounds_of_loss(self, k, level):
-        """Return an upper bound of the loss for each array of differences."""
+        """Return an upper bound of the mean of each of ``evidence.differences(k)``."""
         return [
             mean_upper_bound(
                 differences,
@@ -152,7 +152,7 @@ class Selection:
         ]
 
     def loss_upper(self, k):
-        """Return the upper bound of the loss of a point, taken for itself."""
+        """Return an upper bound of the loss of point `k`, valid for one point."""
         uppers = self._upper_bounds_of_loss(k, self.level())
         return max([self.evidence.smallest_loss(k), *uppers])
 
@@ -201,7 +201,7 @@ class Selection:
         return 0.0, float(largest)
 
     def cost_uppers(self, level):
-        """Return upper bounds of the costs of all points, each taken for itself."""
+        """Return an upper bound of the mean cost of each point, valid for one point."""
         if level not in self._cost_uppers:
             bounds = self.cost_range()
             uppers = [
@@ -269,7 +269,7 @@ class Selection:
         return int(points[order[0]])
 
     def _unlimited_point(self):
-        """Return the index of the plan of the estimator without a budget."""
+        """Return the index of the operating point without a budget."""
         if self.evidence.single is None:
             return 0
         return 1
@@ -311,8 +311,8 @@ class Selection:
         )
 
     def _safe_ends(self, level):
-        """Return a list of the points that the path may begin with (`_SafeEnd`)."""
-        # Levels by index of the point.
+        """Return the one or two points that the path may begin with (`_SafeEnd`)."""
+        # Level at which each point is tested, by its index. A single choice is point 0.
         levels = {0: level}
         if self.evidence.single is not None:
             levels = {0: _SINGLE_SHARE * level, 1: (1 - _SINGLE_SHARE) * level}
@@ -325,7 +325,7 @@ class Selection:
         return safe_ends
 
     def _refuse_loss(self, budget):
-        """Raise a ValueError with the loss that can be promised instead."""
+        """Raise a ValueError: `max_loss` cannot be promised. It names one that can."""
         best = min(self._safe_ends(self.level(budget)), key=lambda end: end.upper)
         needed = _more_rows_needed(
             self.max_loss,
@@ -415,7 +415,7 @@ class Selection:
         )
 
     def _best_reference(self):
-        """Return the name and the mean cost of the reference of the smallest loss."""
+        """Return name and mean cost of the reference with the smallest mean loss."""
         evidence = self.evidence
         best = int(np.argmin(evidence.reference_losses.mean(axis=0)))
         name, mean_cost = list(evidence.reference_costs.items())[best]

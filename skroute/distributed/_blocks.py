@@ -30,7 +30,7 @@ def is_collection(X):
 
 
 def row_blocks(X: Any, **companions: Any) -> RowBlocks:
-    """Return the blocks of rows of a Dask collection, with those of companions.
+    """Return the blocks of rows of a Dask collection, and of others with the same rows.
 
     Parameters
     ----------

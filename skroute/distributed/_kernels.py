@@ -16,7 +16,7 @@ from skroute.assignment._kernels import row_hull, sort_row
 
 @njit(cache=True, nogil=True)
 def sketch_block(values, costs, order, low, shift, bins):
-    """Sum costs and values of increments by bin.
+    """Add up costs and values of the increments of a block, by bins of efficiency.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ from skroute.utils._validation import read_only
 _BITS = 16
 # Number of bits of a float64 that is not negative, whose sign bit is 0.
 _FLOAT_BITS = 63
-# Columns of the bins of a sketch.
+# Columns of `Sketch.bins`: number, cost and value of the increments in a bin.
 _COUNT = 0
 _COST = 1
 _VALUE = 2
@@ -31,7 +31,7 @@ _NO_ROWS = np.empty(0, np.int64)
 
 
 class BlockRule(NamedTuple):
-    """Rule for the choices of a block.
+    """Rule by which the rows of a block get their choices.
 
     An increment is a step of a row to its next more expensive choice. Its efficiency is
     the additional value per additional cost, a float64. `high` is compared with the
@@ -187,7 +187,7 @@ class CoreOfBlock(NamedTuple):
 
 
 class _WalkedBlock(NamedTuple):
-    """Block with the choices of all increments above an interval.
+    """Block of rows, with the choices after all increments above an interval.
 
     Attributes
     ----------
@@ -224,7 +224,7 @@ def choices_of(values, costs, rule):
 
 
 def sketch_of_block(values, costs, *, low, shift):
-    """Return the sketch of a block.
+    """Return the sums over the increments of a block, by bins (`Sketch`).
 
     Parameters
     ----------
@@ -258,7 +258,7 @@ def sketch_of_block(values, costs, *, low, shift):
 
 
 def merge_sketches(sketches):
-    """Return the sketch of all blocks of some sketches, in their order."""
+    """Return one `Sketch` of the blocks of several, in their order."""
     block_sizes = []
     for sketch in sketches:
         block_sizes.extend(sketch.block_sizes)
@@ -273,7 +273,7 @@ def merge_sketches(sketches):
 
 
 def core_of_block(values, costs, *, low, high):
-    """Return the core of a block, as a list with one `CoreOfBlock`.
+    """Return the rows of a block to solve exactly, as a list with one `CoreOfBlock`.
 
     Core rows have an increment in the interval of efficiencies with bits from `low` up
     to, but without, `high`. The result is a list so that :func:`merge_cores` can join
@@ -296,7 +296,7 @@ def core_of_block(values, costs, *, low, high):
 
 
 def merge_cores(lists_of_cores):
-    """Return one list of the cores of all blocks, from a list of lists."""
+    """Return one list of `CoreOfBlock`, from a list of lists."""
     merged = []
     for cores in lists_of_cores:
         merged.extend(cores)
@@ -423,7 +423,7 @@ def _plan_of_best_choices(sketch, n_passes):
     cost_above_bins = sketch.cheapest_cost + sketch.cost_above
     value_above_bins = sketch.cheapest_value + sketch.value_above
     value = value_above_bins + sketch.bins[:, _VALUE].sum()
-    # All efficiencies have at least the bits 0.
+    # Bits are never negative: each increment is taken.
     rule = BlockRule(high=0, core_rows=_NO_ROWS, core_choices=_NO_ROWS)
     return _make_plan(
         value=value,
@@ -457,7 +457,7 @@ def _bins_around(counts, price_bin):
     n_bins = len(counts)
     # Number of increments in the bins before each bin, and in all bins.
     n_below = np.cumsum([0, *counts])
-    # Number of bins of the range on each side.
+    # Candidate ranges: `reach` bins on each side of the bin of the price.
     reach = np.arange(n_bins)
     first = np.maximum(price_bin - reach, 0)
     end = np.minimum(price_bin + reach + 1, n_bins)
@@ -468,7 +468,7 @@ def _bins_around(counts, price_bin):
 
 
 def _solve_core(cores, *, starts, total, low, high, n_passes):
-    """Solve the core rows of all blocks with the room that the other rows leave.
+    """Solve the core rows of all blocks with the budget that the other rows leave.
 
     Parameters
     ----------
@@ -568,6 +568,20 @@ def one_by_one(function, blocks, merge):
     """Run a pass over blocks one by one, with one of them in memory at a time.
 
     It is the default `run` of :func:`solve_in_passes`.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(values, costs)`` returns the result of a block.
+    blocks : sequence
+        Blocks, as for :func:`solve_in_passes`.
+    merge : callable
+        It takes a list of results, and returns one.
+
+    Returns
+    -------
+    object
+        The merged result of all blocks.
     """
     remaining = iter(blocks)
     merged = _run_block(function, next(remaining))

@@ -61,7 +61,7 @@ def running_values(scores, order, offset, beta):
         # for rows that the full ensemble answers negative.
         is_negative = totals[:, 0] <= beta
         return values, np.broadcast_to(is_negative, values.shape)
-    # Leading class by position. A row that leaves is answered with it.
+    # For several outputs, a row that leaves is answered with its leading class.
     leaders = np.empty((n_members, n_samples), dtype=np.int32)
     for position, member in enumerate(order):
         totals += scores[member]
@@ -153,7 +153,9 @@ def leader_and_margin(totals):
 
 
 def optimal_thresholds(values, bad, k, use_lo=True, use_hi=True):
-    """Return the thresholds that decide most rows with at most `k` wrong (Algorithm 2).
+    """Return the thresholds at which most rows leave with at most `k` wrong answers.
+
+    This is Algorithm 2 of the paper, for the undecided rows at one position.
 
     Parameters
     ----------
@@ -224,7 +226,7 @@ class Tails(NamedTuple):
 
 
 def tails_of(values, bad, k, *, use_lo, use_hi):
-    """Return the tails of the values of undecided rows.
+    """Return how many rows may leave above and below with 0, ..., `k` wrong answers.
 
     Parameters are those of :func:`optimal_thresholds`.
 
@@ -232,8 +234,8 @@ def tails_of(values, bad, k, *, use_lo, use_hi):
     -------
     Tails
     """
-    # Values of the rows that are wrong if they leave below (above), those that are
-    # passed first in front.
+    # Values of the rows that are wrong if they leave below, the smallest first, and of
+    # those that are wrong if they leave above, the largest first.
     wrong_below = np.sort(values[~bad])[: k + 1]
     wrong_above = np.sort(values[bad])[::-1][: k + 1]
     # Infinite limits stay where there are fewer than `k + 1` such rows.
@@ -266,7 +268,7 @@ def _between(ordered, n_below):
 
 
 class Undecided(NamedTuple):
-    """Rows that have not left during the order search.
+    """Rows that have not left the ensemble after some members of the order search.
 
     Attributes
     ----------
@@ -286,7 +288,7 @@ class Undecided(NamedTuple):
     target: NDArray
 
     def after(self, added):
-        """Return the rows after one more member.
+        """Return the undecided rows with the scores of one more member added.
 
         Parameters
         ----------
@@ -324,7 +326,7 @@ def qwyc_order(
     n_jobs=None,
     on_position=None,
 ):
-    """Return the order in which each member decides most rows per cost (Algorithm 1).
+    """Return an order in which each member lets most rows leave per cost (Algorithm 1).
 
     At each position, every remaining member is tried on the undecided rows. Algorithm 2
     counts the rows that its best thresholds decide. The member with the smallest
@@ -615,9 +617,10 @@ def sweep_back(
 
 
 def widened(values, lo, hi, factors):
-    """Return thresholds moved outwards by multiples of the remaining deviation.
+    """Return thresholds that are moved outwards, so that fewer rows leave early.
 
-    The remaining deviation is that of the full score from the partial one.
+    They are moved by multiples of the remaining deviation: the standard deviation of
+    the full score less the partial one.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ _ATOL = 1e-5
 
 
 class ReadEnsemble(NamedTuple):
-    """A fitted ensemble and its engine.
+    """A fitted ensemble, and the engine that evaluates its members.
 
     Attributes
     ----------
@@ -143,7 +143,7 @@ def _is_tie(engine, scores):
 
 
 def sided(engine, scores, answers):
-    """Return scores that decide as the answers do.
+    """Return scores that are moved to the side of the answers, where they are not.
 
     A partial score, or that of a tie, may lie on the other side of the decision than
     the answer of its row. Such a score is moved just to the side of the answer.
@@ -179,7 +179,7 @@ def sided(engine, scores, answers):
 
 
 def probabilities(engine, scores, n_evaluated, n_classes):
-    """Return the probabilities of the classes.
+    """Return the probabilities of the classes, from the scores of a walk.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def probabilities(engine, scores, n_evaluated, n_classes):
 
 
 def check_same_answers(ensemble, X):
-    """Compare the members, as they are read, with the library on varied rows.
+    """Raise an error if an engine answers varied rows otherwise than its library.
 
     Parameters
     ----------
@@ -236,10 +236,11 @@ def check_same_answers(ensemble, X):
         If they differ anywhere.
     """
     estimator, engine, classes, before = ensemble
-    # Each member is evaluated on each row.
+    # With these thresholds, each member is evaluated on each row.
     thresholds = checked(never(engine.n_members), engine.n_members)
 
     def library_answers(rows):
+        # None is not compared: the engine has no probabilities.
         proba = None if engine.link is None else own_proba(estimator, rows)
         return {"labels": own_labels(estimator, rows, classes), "probabilities": proba}
 
@@ -249,6 +250,7 @@ def check_same_answers(ensemble, X):
         if len(ties):
             walk.answers[ties] = ensemble.own_answers(rows, ties)
         scores = sided(engine, walk.scores, walk.answers)
+        # An ensemble of one class has the answer 1: "clip" takes its only class.
         answers = {"labels": classes.take(walk.answers, mode="clip")}
         if engine.link is not None:
             answers["probabilities"] = probabilities(

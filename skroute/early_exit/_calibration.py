@@ -128,7 +128,7 @@ _LARGEST_SHARE = 1 - 1e-12
 
 
 def allowed_wrong(n_samples, alpha, confidence, guarantee):
-    """Return the largest number of wrong calibration rows that `alpha` allows.
+    """Return the largest number of wrong calibration rows with which `alpha` holds.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def allowed_wrong(n_samples, alpha, confidence, guarantee):
 
 
 def fewest_rows(alpha, confidence, guarantee):
-    """Return the least number of calibration rows that can show that `alpha` is kept.
+    """Return the least number of calibration rows that can show that `alpha` holds.
 
     This number suffices if the thresholds are wrong on none of these rows. Parameters
     are those of :func:`allowed_wrong`. The number is infinite if `alpha` is 0.
@@ -178,7 +178,7 @@ def fewest_rows(alpha, confidence, guarantee):
 
 
 def last_accepted(n_wrong, allowed):
-    """Return the last policy before the first one with too many errors.
+    """Return the index of the last policy before the first one with too many errors.
 
     Policies are tested in an order that was fixed beforehand, from the most cautious
     on. A test counts errors: its p-value is at most its level exactly if the count is
@@ -208,7 +208,7 @@ def last_accepted(n_wrong, allowed):
 
 
 def affordable(tradeoff, budget):
-    """Return the policy in use, or the most faithful one within the budget.
+    """Return the index of the thresholds in use, or of the most faithful in the budget.
 
     Parameters
     ----------

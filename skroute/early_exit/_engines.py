@@ -50,7 +50,7 @@ def fittable_models(estimator):
 
 
 def check_estimator(estimator):
-    """Raise an error, before any fit, if the members are not known to be added up."""
+    """Raise an error if `estimator` is not known to add up the scores of members."""
     if not isinstance(estimator, (list, tuple)):
         check_ensemble(unfrozen(estimator))
     elif not len(estimator):
@@ -87,7 +87,7 @@ def fit_models(estimator, X, y, params):
             with note_failure(type(model).__name__, num_samples(X), "fit"):
                 model.fit(X, y, **params(name))
         fitted.append(unfrozen(model))
-    # An ensemble is the only model that is fitted.
+    # An ensemble is one model. Members are a list.
     return fitted if isinstance(estimator, (list, tuple)) else fitted[0]
 
 
@@ -272,7 +272,7 @@ def ensemble_engine(estimator):
 
 
 def _forest_engine(forest, cut, name):
-    """Return the engine of a forest.
+    """Return the engine of an ensemble that was read as a `Forest`.
 
     Parameters
     ----------
@@ -348,7 +348,7 @@ def _bagging_engine(bagging):
 
 
 def _averaging_engine(ensemble, members, *, weights, method, link, columns=None):
-    """Return the engine of members that are averaged or counted.
+    """Return the engine of members whose probabilities or votes are averaged.
 
     Parameters
     ----------
@@ -417,7 +417,7 @@ def _adaboost_engine(adaboost):
 
 
 def _rounding_of(weights):
-    """Return a bound on the difference of a sum of scores from one in another order.
+    """Return a bound on the rounding difference of sums of scores in two orders.
 
     Parameters
     ----------

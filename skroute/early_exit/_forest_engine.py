@@ -18,9 +18,10 @@ _FEWEST_ROWS = 512
 # Numbers of members after which a stage ends, and the rows that go on are binned again.
 # Stages become longer because fewer and fewer rows stop.
 _STAGE_ENDS = (10, 40, 160)
-# Rows that are scored together. They stay in the cache of the processor.
+# Number of rows that are scored together. They stay in the cache of the processor.
 _BLOCK = 1024
-# Rows that pass through all stages together.
+# Number of rows that pass through all stages before the next rows. Their scores stay in
+# the cache of the processor.
 _CHUNK = 16384
 
 
@@ -154,9 +155,9 @@ class ForestEngine(Engine):
 
     @cached_property
     def _layouts(self):
-        """Bit vectors of the members of each stage, a list of `BitTrees`.
+        """Trees of each stage as bit vectors. A stage is a range of members.
 
-        None if a tree does not fit into bit vectors.
+        A list of `BitTrees`, or None if a tree does not fit into bit vectors.
         """
         ends = [end for end in _STAGE_ENDS if end < self.n_members]
         ends.append(self.n_members)

@@ -112,10 +112,10 @@ def walk_rows(
     size = min(BLOCK, stop - start)
     n_leaves = max(size, _TREES_TOGETHER)
     block = _RowBlock(
-        np.empty(size, dtype=np.int64),
-        np.empty((size, len(offset)), dtype=np.float64),
-        np.empty(n_leaves, dtype=np.uint64),
-        np.empty((2, n_leaves), dtype=np.uint64),
+        rows=np.empty(size, dtype=np.int64),
+        totals=np.empty((size, len(offset)), dtype=np.float64),
+        leaves=np.empty(n_leaves, dtype=np.uint64),
+        scratch=np.empty((2, n_leaves), dtype=np.uint64),
     )
     for begin in range(start, stop, size):
         n_rows = min(size, stop - begin)
@@ -130,7 +130,7 @@ def walk_rows(
 
 @njit(cache=True, nogil=True, inline="always")
 def _walk_row_block(X, block, n_rows, trees, thresholds, beta, results):
-    """Evaluate the first `n_rows` rows of a block until all have left.
+    """Evaluate the first `n_rows` rows of a block member by member, until all left.
 
     Parameters are those of :func:`walk_rows`, except `block`, a `_RowBlock`, and
     `results`, a `_Results` into which the results of the rows are written.
@@ -326,7 +326,7 @@ def walk_stage(
     n_evaluated,
     answers,
 ):
-    """Evaluate the members of one stage for rows that have not left.
+    """Evaluate a range of members (a stage) by bit vectors, for undecided rows.
 
     A stage is a range of positions whose trees have their own bit vectors. At the start
     of a stage, the undecided rows are collected in full blocks, and binned to the cuts
@@ -370,13 +370,13 @@ def walk_stage(
     # All columns are binned.
     every_column = np.ones(n_columns, dtype=np.bool_)
     block = _StageBlock(
-        np.empty(size, dtype=np.int64),
-        np.empty((n_columns, size + GAP), dtype=np.uint16),
-        np.empty(size, dtype=bits.clear.dtype),
-        np.empty((n_outputs, size), dtype=np.float64),
-        np.empty(size, dtype=np.float64),
-        np.empty(size, dtype=np.float64),
-        np.empty(size, dtype=np.int32),
+        rows=np.empty(size, dtype=np.int64),
+        codes=np.empty((n_columns, size + GAP), dtype=np.uint16),
+        leaves=np.empty(size, dtype=bits.clear.dtype),
+        totals=np.empty((n_outputs, size), dtype=np.float64),
+        largest=np.empty(size, dtype=np.float64),
+        margins=np.empty(size, dtype=np.float64),
+        places=np.empty(size, dtype=np.int32),
     )
     n_staying = 0
     for begin in range(0, n_rows, size):
@@ -440,7 +440,7 @@ def _read_block(rows, begin, n_places, scores, block):
 
 @njit(cache=True, nogil=True)
 def _write_undecided(block, n_places, scores, rows, n_staying):
-    """Append the rows of a block that have not left to those of earlier blocks.
+    """Append the rows of a block that have not left to the list `rows`.
 
     Parameters
     ----------
@@ -526,6 +526,8 @@ def _walk_stage_block(
         last_tree = bits.member_start[member + 1] - 1
         n_tests = bits.test_start[last_tree + 1] - bits.test_start[first_tree]
         n_wasted_tests += n_gone * (n_tests + _TREE)
+        # Closing the gaps moves the rows that stay. It is done when it costs less than
+        # what was wasted on rows that have left.
         if n_wasted_tests > (n_places - n_gone) * move_cost:
             n_places = _close_gaps(block, n_places, last_tree_of_column, last_tree)
             n_gone = 0
@@ -553,7 +555,7 @@ def _add_member(block, n_places, bits, member):
             block.leaves,
         )
         first_leaf = bits.leaf_start[t]
-        # The output that the tree adds to, or -1.
+        # The output that the tree adds to, -1 if its leaves have a value for each.
         output = bits.outputs[t]
         if output >= 0:
             totals = block.totals[output]
@@ -567,7 +569,7 @@ def _add_member(block, n_places, bits, member):
 
 @njit(cache=True, nogil=True)
 def _let_leave(block, n_places, position, thresholds, beta, results):
-    """Write the results of the rows that leave a block after a position.
+    """Write the results of the rows that leave after the member at a position.
 
     Parameters
     ----------
@@ -710,7 +712,7 @@ def _compute_margins(block, n_places):
 
 @njit(cache=True, nogil=True)
 def _answer_at(totals, place, cut):
-    """Return the position of the answer to the row at a place among the classes.
+    """Return the answer to the row at a place of a block, as the number of its class.
 
     For one output, the answer is 1 if the row's sum is above `cut`, and 0 otherwise.
     For several, it is the class with the largest sum. The first class wins ties.
@@ -825,12 +827,12 @@ def count_decided(
     # A tail that is not used keeps these values: there are no rows beyond its limits,
     # and its limits never meet those of the other tail.
     upper = _CandidateTail(
-        np.full(n_limits, np.inf, dtype=scores.dtype),
-        np.zeros(n_limits, dtype=np.int64),
+        limits=np.full(n_limits, np.inf, dtype=scores.dtype),
+        n_beyond=np.zeros(n_limits, dtype=np.int64),
     )
     lower = _CandidateTail(
-        np.full(n_limits, -np.inf, dtype=scores.dtype),
-        np.zeros(n_limits, dtype=np.int64),
+        limits=np.full(n_limits, -np.inf, dtype=scores.dtype),
+        n_beyond=np.zeros(n_limits, dtype=np.int64),
     )
     n_decided = np.empty(len(candidates), dtype=np.int64)
     for c in range(len(candidates)):
@@ -889,7 +891,7 @@ def _try_candidate(added, undecided, values, bad):
 
 @njit(cache=True, nogil=True)
 def _fill_tail(values, bad, tail):
-    """Fill the upper tail of some values.
+    """Write the largest values of bad rows, and the number of rows above each.
 
     Parameters
     ----------
@@ -932,7 +934,7 @@ def _n_above(values, limit):
 
 @njit(cache=True, nogil=True)
 def _most_decided(upper, lower, n_rows, fewest_errors, most_errors):
-    """Return the rows decided by the best thresholds, summed over numbers of errors.
+    """Return how many rows the best thresholds decide, summed over numbers of errors.
 
     Parameters
     ----------
@@ -986,7 +988,7 @@ class Cuts(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def best_cuts(values, rows, bad, to_go, prices, use_lo, use_hi):
-    """Return the thresholds of one position that save most.
+    """Return the thresholds of one position at which leaving rows save most cost.
 
     A row that leaves saves its cost after this position. It costs the price of its
     error.

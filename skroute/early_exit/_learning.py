@@ -66,8 +66,8 @@ WIDER = np.geomspace(3.0, 0.02, 16)
 # Least number of rows that the order search may answer otherwise than the full
 # ensemble. A count of 80 rows is exact to about a tenth, 1 / sqrt(80).
 SEARCH_ERRORS = 80
-# Share of the errors that `alpha` allows which the order search may make. It need not
-# use all: thresholds are learned again once the order is known.
+# The order search may make this share of the errors that `alpha` allows. It need not
+# make all of them: thresholds are learned again once the order is known.
 SEARCH_SHARE = 1 / 3
 # The order search compares members by the number of rows decided, averaged over the
 # allowed number of errors and 10 numbers on either side of it. At one number alone, a
@@ -77,8 +77,8 @@ SEARCH_SPREAD = 10
 # parameter `softness` of :func:`doubtful`, in standard deviations of the full scores. A
 # threshold then depends on all rows near a tie. Other rows have no doubt.
 SOFTNESS = 0.01
-# Largest share of the rows that the order search may answer otherwise because of
-# `SEARCH_ERRORS`. It is a limit with few rows.
+# Largest share of the rows that `SEARCH_ERRORS` may be. With few rows, it would be a
+# large share.
 MOST_SEARCH_ERRORS = 0.05
 # Least number of allowed errors by which the weight of an answer is divided, so that
 # the weight is finite if `alpha` allows none.
@@ -149,15 +149,15 @@ class ScoredRows(NamedTuple):
         return max(2, self.scores.shape[2])
 
     def taken(self, rows):
-        """Return some of the rows, by their positions."""
+        """Return the rows at some positions (`ScoredRows`)."""
         return self._replace(scores=self.scores[:, rows])
 
     def answers(self):
-        """Return the answers of :func:`full_answers`."""
+        """Return the full ensemble's answers to the rows, by :func:`full_answers`."""
         return full_answers(self.scores, self.offset, self.beta)
 
     def values_and_bad(self, order):
-        """Return the arrays of :func:`running_values`."""
+        """Return `values` and `bad` of the rows, by :func:`running_values`."""
         return running_values(self.scores, order, self.offset, self.beta)
 
 
@@ -199,7 +199,7 @@ class Promise(NamedTuple):
 
 
 class Calibrated(NamedTuple):
-    """The results of sets of thresholds on rows, and the one in use.
+    """Cost and disagreement of sets of thresholds on rows, and the set in use.
 
     Attributes
     ----------
@@ -228,7 +228,7 @@ class Calibrated(NamedTuple):
 
 
 class Exits(NamedTuple):
-    """When rows leave an ensemble.
+    """The order of evaluation, and the thresholds at which rows leave an ensemble.
 
     Attributes
     ----------
@@ -251,7 +251,7 @@ class Exits(NamedTuple):
 
 
 def order_of(order, engine, rng):
-    """Return the parameter `order` as a permutation, or "qwyc" for the search.
+    """Return the parameter `order` as a permutation, or "qwyc" for the order search.
 
     Parameters
     ----------
@@ -411,8 +411,8 @@ def learn(sample, costs, options, on_position=None):
     if isinstance(order, str):
         order = _learn_order(sample, costs, options, errors.share, on_position)
     values, bad = sample.values_and_bad(order)
-    # From cautious to hurried: never leave early, more cautious than the first price,
-    # then one policy for each price.
+    # The first policy never leaves early. Then come those that are more cautious than
+    # the policy of the first price, and those of all prices.
     policies = [never(len(values))]
     if not options.never_leave:
         path = _learn_thresholds(
@@ -431,7 +431,7 @@ def learn(sample, costs, options, on_position=None):
 
 
 def _learn_order(sample, costs, options, share, on_position):
-    """Return the order of the members.
+    """Return the order in which members are evaluated: by cost, or by the order search.
 
     Parameters
     ----------
@@ -468,7 +468,7 @@ def _learn_order(sample, costs, options, share, on_position):
 
 
 def _learn_thresholds(sample, *, order, values, bad, costs, options, weights):
-    """Return thresholds from cautious to hurried.
+    """Return thresholds for each price of an error, from cautious to hurried.
 
     Parameters
     ----------
@@ -515,7 +515,7 @@ def _learn_thresholds(sample, *, order, values, bad, costs, options, weights):
 
 
 class _AllowedErrors(NamedTuple):
-    """The rows that may be answered otherwise than by the full ensemble.
+    """The share of rows that may be answered wrongly, and the weights of errors.
 
     Attributes
     ----------
@@ -532,7 +532,7 @@ class _AllowedErrors(NamedTuple):
 
 
 def _allowed_errors(sample, alpha):
-    """Return the errors that `alpha` allows on these rows.
+    """Return the share of errors that `alpha` allows on these rows, and their weights.
 
     Parameters
     ----------
@@ -636,7 +636,7 @@ def calibrate(
 
 
 def _choose(n_wrong, n_rows, alpha, promise, labels):
-    """Return the index of the thresholds in use, and the bounds of :class:`Calibrated`.
+    """Return the index of the thresholds to use, and bounds of their disagreement.
 
     Parameters
     ----------
@@ -807,7 +807,7 @@ def _score_rows(engine, *, X, X_calibration, share, rng):
 
 
 def better_stopping(options, sample, costs, rng):
-    """Return the stopping that costs less on rows that it was not learned from.
+    """Return "thresholds" or "votes", the one that costs less on held-out rows.
 
     Parameters
     ----------
@@ -894,7 +894,7 @@ def _warn_of_no_exit(alpha, n_rows, guarantee, confidence, labels):
 
 
 class _RareAnswer(NamedTuple):
-    """An answer of the full ensemble that many of its rows may lose.
+    """An answer of the full ensemble, many rows of which may get another answer.
 
     Attributes
     ----------

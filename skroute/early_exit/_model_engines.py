@@ -178,7 +178,7 @@ class MemberEngine(Engine):
         return scores * self._weights[t]
 
     def _aligned(self, member, method, answer):
-        """Return the answer of a member as scores with the columns of the ensemble.
+        """Return a member's answer as scores, with columns in the order of the classes.
 
         Parameters
         ----------
@@ -208,7 +208,7 @@ class MemberEngine(Engine):
         return answer[:, np.argsort(labels)]
 
     def _votes(self, labels):
-        """Return the scores of votes.
+        """Return the scores of a member that votes with labels.
 
         For two classes, a score is `HALF_VOTE` or its negative. For more, it is 1 for
         the class of the vote and `missed_vote` for each other class.
@@ -228,7 +228,7 @@ class MemberEngine(Engine):
         return np.where(hits, 1.0, self.missed_vote)
 
     def _centred(self, member, labels, proba):
-        """Return the scores of probabilities.
+        """Return the scores of a member that has probabilities.
 
         For two classes, a score is the distance of the second class's probability from
         even chances. For more, scores are the probabilities.

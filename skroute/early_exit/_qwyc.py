@@ -473,8 +473,11 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             alpha=alpha,
             order=order_of(self.order, engine, rng),
             stopping=stopping,
+            # Margins of several classes have no lower threshold.
             use_lo=engine.n_outputs == 1,
+            # With mode "negative", no row is answered positive early.
             use_hi=self.mode == "both",
+            # No error is allowed, and no budget asks for thresholds.
             never_leave=not np.any(alpha) and self.budget is None,
             n_jobs=self.n_jobs,
         )

@@ -59,7 +59,7 @@ class _Step(NamedTuple):
 
 
 def optimal_stopping(law, negative, costs, prices, use_lo=True, use_hi=True):
-    """Return the numbers of votes at which counting stops.
+    """Return the numbers of votes at which the count of a row's votes stops.
 
     They minimise mean cost plus price times wrong answers.
 
@@ -298,7 +298,7 @@ def _vote_size(votes, margins):
 
 
 def _law(margins, n_members):
-    """Return the smoothed share of rows by number of votes for the positive answer.
+    """Return the share of rows by number of votes for the positive answer, smoothed.
 
     Parameters
     ----------

@@ -208,7 +208,7 @@ def _linked_by_c_library(kind, scores, slope):
     -------
     ndarray of shape (n_samples, n_outputs)
     """
-    # The import compiles.
+    # The import compiles the kernels, so that it is left to the first use.
     from skroute.forests._kernels import exponential
 
     if kind == "sigmoid":

@@ -53,7 +53,7 @@ _FEATURE_SHIFT = 32
 
 
 class Columns(NamedTuple):
-    """The columns of codes to which a block of rows is binned.
+    """The columns to which rows are binned: each cell becomes a 16-bit code.
 
     Nodes that split on the same feature and send missing values to different sides have
     different columns. The code alone then decides a test.
@@ -116,7 +116,7 @@ class BinnedTests(NamedTuple):
 
 
 class _ColumnTests(NamedTuple):
-    """The tests of one column.
+    """The tests of inner nodes on one column of codes.
 
     Attributes
     ----------
@@ -192,7 +192,7 @@ class _ClearingNodes(NamedTuple):
 
 
 class _LeafNumbers(NamedTuple):
-    """Numbers of leaves within their trees, from left to right.
+    """Numbers that count the leaves of each tree from left to right.
 
     Attributes
     ----------
@@ -291,7 +291,7 @@ def _tests_of_levels(trees, level):
 
 
 def _tests_of_nodes(trees, numbers, most_leaves):
-    """Return one test for each inner node.
+    """Return one test for each inner node of trees with few leaves.
 
     Parameters
     ----------
@@ -305,7 +305,7 @@ def _tests_of_nodes(trees, numbers, most_leaves):
     _ClearingNodes
     """
     nodes = np.flatnonzero(~trees.is_leaf)
-    # As many bits as there are leaves under the left child, at their numbers.
+    # The bits of the leaves under the left child: one bit for each, from the first on.
     left_leaves = np.left_shift(np.uint64(1), numbers.n_left[nodes]) - np.uint64(1)
     left_leaves = left_leaves << numbers.first[nodes]
     dtype = np.uint32 if most_leaves <= 32 else np.uint64
@@ -344,7 +344,7 @@ def _levels_of_oblivious(trees):
 
 
 def _number_leaves(trees):
-    """Return the numbers of the leaves within their trees.
+    """Count the leaves of each tree from left to right.
 
     Parameters
     ----------
@@ -526,7 +526,7 @@ def _category_tests(sets, goes_right, first_word, dtype):
 
 
 def _columns_of(keys, by_column, dtype):
-    """Return the columns to which rows are binned.
+    """Return the columns of codes of some tests, as one record (`Columns`).
 
     Parameters
     ----------
@@ -560,7 +560,7 @@ def _columns_of(keys, by_column, dtype):
 
 
 def _below(threshold, dtype):
-    """Return the largest numbers of a type that are not above the thresholds.
+    """Return the largest numbers of type `dtype` that are not above the thresholds.
 
     They separate rows of this type as the thresholds, of double precision, do.
     """

@@ -178,7 +178,7 @@ def _bin_column(cells, n_rows, columns, c, base, code):
 
 @njit(cache=True, nogil=True)
 def bin_rows(X, rows, n_rows, columns, used, codes):
-    """Write the codes of rows into `codes`.
+    """Bin rows: write the codes of their cells into `codes`, column by column.
 
     Parameters
     ----------
@@ -390,13 +390,15 @@ def add_members(X, start, stop, bits, first, last, column_of_output, out):
     start, stop : int
     bits : BitTrees
     first, last : int
+        The first member, and the one behind the last.
+
     column_of_output : ndarray of shape (n_outputs,), dtype=int64
         Column of `out` that each output adds to, -1 for none.
 
     out : ndarray of shape (n_samples, n_columns)
         The sums are added in its type.
     """
-    # Local names: access to a tuple of arrays takes longer than a tree does.
+    # Local names, because access to a tuple of arrays takes longer than a tree does.
     columns = bits.columns
     limit = columns.limit
     reads = bits.column
@@ -413,6 +415,7 @@ def add_members(X, start, stop, bits, first, last, column_of_output, out):
     block = min(BLOCK, stop - start)
     codes = np.empty((len(used), block + GAP), dtype=np.uint16)
     remaining = np.empty(block, dtype=clears.dtype)
+    # Sums of the rows of a block, by column of `out`.
     total = np.empty((out.shape[1], block), dtype=out.dtype)
     for begin in range(start, stop, block):
         n_rows = min(block, stop - begin)

@@ -62,6 +62,7 @@ class CatBoostReader(ForestReader):
             )
         builder = ForestBuilder()
         columns = content["features_info"].get("float_features", [])
+        # The file has "trees" if some tree is not oblivious.
         trees = content.get("trees") or content.get("oblivious_trees", [])
         for tree in trees:
             nodes = _nodes_of(tree, n_outputs)
@@ -242,7 +243,7 @@ def _nodes_of(tree, n_outputs):
 
 
 def _nodes_of_oblivious(tree, n_outputs):
-    """Return the nodes of an oblivious tree, see `_nodes_of`."""
+    """Return the nodes of an oblivious tree level by level, as `_nodes_of` does."""
     nodes = []
     # The file starts with the split of the deepest level.
     splits = reversed(tree.get("splits") or [])
@@ -256,7 +257,7 @@ def _nodes_of_oblivious(tree, n_outputs):
 
 
 def _add_tree(builder, nodes, columns, n_outputs):
-    """Add a tree as a member.
+    """Add a tree of the model's file to a builder, as one member.
 
     Parameters
     ----------

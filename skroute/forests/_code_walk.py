@@ -10,9 +10,10 @@ from skroute.utils._validation import read_only
 
 # With fewer trees than this, binning the rows takes longer than it saves (measured).
 FEWEST_TREES = 16
-# Columns are numbered with 16 bits.
+# Largest number of columns, which nodes number with 16 bits.
 _MOST_COLUMNS = 65535
-# No code is above this threshold: a row stays at a leaf, which is its own child.
+# Threshold of leaves. No code is above it: a row stays at a leaf, which is its own
+# child.
 _LEAF_THRESHOLD = 0xFFFF
 
 # A node whose threshold is a code and whose feature is a column of codes.
@@ -22,7 +23,7 @@ CODED_NODE = np.dtype(
 
 
 class CodedTrees(NamedTuple):
-    """Trees of any size for binned rows.
+    """Trees of any size, whose nodes test the codes of binned rows.
 
     Attributes
     ----------
@@ -71,7 +72,7 @@ def coded_trees(trees, dtype):
 
 
 def walk_of(forest, n_rows, first, last):
-    """Return the fastest walk of some rows through members ``first, ..., last - 1``.
+    """Return the fastest kernel for a number of rows, and the trees as it takes them.
 
     Parameters
     ----------

@@ -103,7 +103,7 @@ class ValuesAsTheyAre(ColumnRule):
         return dense
 
     def numbers(self, X):
-        """Return the rows."""
+        """Return the rows as they are."""
         return X
 
 
@@ -281,7 +281,7 @@ class EncodedCells(ColumnRule):
 
     @property
     def categories_of_arrays(self) -> Mapping[int, Any]:
-        """The categories: the encoder looks up the cells of arrays, too."""
+        """Categories of the encoder by column. It looks up the cells of arrays, too."""
         return self.categories
 
     def numbers(self, X):

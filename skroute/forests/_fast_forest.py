@@ -713,7 +713,7 @@ def _compare(model, apart, forest, probes):
 
 
 def _library_answers(model, apart, classifies, X):
-    """Return the answers of a model itself to rows.
+    """Return the answers of a library's model to rows, by their names.
 
     Parameters
     ----------
@@ -739,7 +739,7 @@ def _library_answers(model, apart, classifies, X):
 
 
 def _forest_answers(forest, transformers, X):
-    """Return the answers of a forest to rows, under the names of `_library_answers`.
+    """Return the answers of a forest to rows, by their names.
 
     Parameters
     ----------

@@ -88,7 +88,7 @@ class Forest:
                 "The arrays of the forest are damaged: offset has no one dimension."
             )
         trees.check(state["n_features"], len(offset))
-        # Arrays from a file can be written to.
+        # Arrays from a file are writable, and kernels are compiled for read-only ones.
         arrays = {"trees": trees.read_only(), "offset": read_only(offset)}
         self.__dict__.update(state | arrays)
 

@@ -134,7 +134,7 @@ def _put_eight(array, positions, elements):
 
 @njit(cache=True, nogil=True, inline="always")
 def _step_eight(X, rows, nodes, node_numbers):
-    """Return the children of eight pairs of a row and a node."""
+    """Return the children that eight rows go to, each from its node."""
     return (
         step(X, rows[0], nodes, node_numbers[0]),
         step(X, rows[1], nodes, node_numbers[1]),
@@ -149,7 +149,7 @@ def _step_eight(X, rows, nodes, node_numbers):
 
 @njit(cache=True, nogil=True)
 def _go_down(X, row_of_pair, node_of_pair, pairs, n_going, nodes, n_levels):
-    """Move some pairs of a row and a node down some levels, in place.
+    """Move rows, each at a node of its tree, down some levels, in place.
 
     Eight pairs go down together, so that their loads from memory overlap.
 
@@ -187,7 +187,7 @@ def _go_down(X, row_of_pair, node_of_pair, pairs, n_going, nodes, n_levels):
 
 @njit(cache=True, nogil=True, inline="always")
 def _drop_pairs_at_leaves(pairs, n_going, node_of_pair, nodes):
-    """Move the pairs that are not at a leaf to the front, and return their number.
+    """Move the pairs whose row is not at a leaf to the front, and return their number.
 
     Only the first `n_going` entries of `pairs` are used. The array is changed.
     """
@@ -204,7 +204,7 @@ def _drop_pairs_at_leaves(pairs, n_going, node_of_pair, nodes):
 
 @njit(cache=True, nogil=True, inline="always")
 def _go_to_leaves(X, row_of_pair, node_of_pair, pairs, n_pairs, nodes, depth):
-    """Move all pairs to a leaf, in place, if no node is special.
+    """Move all pairs of a row and a tree to a leaf, in place, if no node is special.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ def _go_to_leaves(X, row_of_pair, node_of_pair, pairs, n_pairs, nodes, depth):
 def _go_to_leaves_special(
     X, row_of_pair, node_of_pair, n_pairs, nodes, cat_words, cat_start
 ):
-    """Move all pairs to a leaf, one after the other, if a node is special.
+    """Move all pairs of a row and a tree to a leaf, one after the other.
 
     Parameters are those of :func:`_go_to_leaves` and :func:`step_special`.
     `node_of_pair` is changed.
@@ -269,6 +269,8 @@ def leaves(X, rows, n_rows, trees, first, last, scratch, out):
         The fields of a :class:`~skroute.forests._trees.Trees`.
 
     first, last : int
+        The first tree, and the one behind the last.
+
     scratch : ndarray of shape (2, n), dtype=uint64
         Overwritten. `n` is at least the number of rows times that of trees.
 
@@ -348,6 +350,8 @@ def add_leaves(X, start, stop, trees, first, last, column_of_output, out):
         The fields of a :class:`~skroute.forests._trees.Trees`.
 
     first, last : int
+        The first member, and the one behind the last.
+
     column_of_output : ndarray of shape (n_outputs,), dtype=int64
         Column of `out` that each output adds to, -1 for none.
 
@@ -359,7 +363,8 @@ def add_leaves(X, start, stop, trees, first, last, column_of_output, out):
     last_tree = member_start[last]
     block = max(_BLOCK_BYTES // (X.itemsize * X.shape[1]), _LEAST_BLOCK)
     block = max(min(block, _LARGEST_BLOCK, stop - start), 1)
-    # Few rows go down many trees together, many rows down one after the other.
+    # Few rows go down many trees at the same time. Many rows go down one tree after the
+    # other.
     n_together = max(_FEW_PAIRS // block, 1)
     rows = np.empty(block, dtype=np.uint64)
     scratch = np.empty((2, block * n_together), dtype=np.uint64)
@@ -425,7 +430,7 @@ def add_coded(X, start, stop, coded, first, last, column_of_output, out):
 
 @njit(cache=True, nogil=True)
 def exponential(x):
-    """Return the exponential of the C library, in the precision of `x`.
+    """Return the exponential of each number, as the C library computes it.
 
     The boosting libraries use it. That of numpy rounds differently.
     """

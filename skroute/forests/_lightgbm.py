@@ -161,7 +161,7 @@ def _blocks_of(booster, num_iteration=None):
 
 
 def _forest_of_sums(booster, blocks):
-    """Return the forest of a booster, whose answers are sums or averages of the trees.
+    """Return the forest of a booster without its link: answers are sums or averages.
 
     Parameters
     ----------
@@ -280,7 +280,7 @@ def _table_of(trees, n_trees_per_iteration):
 
 
 class _Splits(NamedTuple):
-    """The splits of all inner nodes.
+    """Thresholds and flags of the inner nodes of all trees.
 
     Attributes
     ----------
@@ -296,7 +296,7 @@ class _Splits(NamedTuple):
 
 
 def _splits_of(trees, tree_of_inner):
-    """Return how the inner nodes treat numbers, categories and missing values.
+    """Return the thresholds and the flags of all inner nodes.
 
     Parameters
     ----------

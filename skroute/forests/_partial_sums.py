@@ -124,7 +124,7 @@ def _centred(forest):
 
 
 def _with_cut(forest, cut):
-    """Return the view of :func:`partial_sums` with the decision at a moved threshold.
+    """Return a forest whose decision is at a threshold that the user has moved.
 
     Parameters
     ----------

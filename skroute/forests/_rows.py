@@ -23,7 +23,7 @@ def refuse_tables(X):
 
 
 def are_plain(forest, X):
-    """Return True if rows need no conversion and no more checks than of their numbers.
+    """Return True if rows are an array of numbers with the right number of columns.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def are_plain(forest, X):
 
 
 def cast_numbers(rule, X):
-    """Return an array cast to the type that the library uses for numbers of its type.
+    """Return an array of numbers in the type to which the library first casts them.
 
     Arrays in single or double precision, and arrays of objects, are returned as they
     are. `rule` is a `ReadRule`.
@@ -77,7 +77,7 @@ def rows_of(forest, X):
         If the library refuses such values, or the number of columns is another one.
     """
     if are_plain(forest, X):
-        # scikit-learn's check of one row takes as long as that of many.
+        # Finite numbers need no check by scikit-learn, which takes long for few rows.
         rows = _converted(forest.read_rule, X)
         if forest.read_rule.finite is False or np.isfinite(rows).all():
             return read_only(_without_negative_codes(forest, rows))

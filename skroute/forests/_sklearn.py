@@ -23,7 +23,7 @@ _BELOW_ZERO = float(np.nextafter(0.0, -1.0))
 
 
 class _MemberTree(NamedTuple):
-    """A tree of a member.
+    """A decision tree, with the values that its leaves add to an output.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ class GradientBoostingReader(ForestReader):
     class_names = ("BaseGradientBoosting",)
 
     def read(self, estimator):
-        """Read fitted boosting whose first score is one for all rows."""
+        """Read fitted boosting whose score before any tree is the same for all rows."""
         init = estimator.init
         if init is not None and not isinstance(init, str):
             raise ValueError(
@@ -194,7 +194,7 @@ class HistGradientBoostingReader(ForestReader):
 
 
 def averaged_forest(model):
-    """Return the forest of averaged trees.
+    """Return the forest of an ensemble of scikit-learn that averages its trees.
 
     Parameters
     ----------

@@ -389,7 +389,7 @@ class BreadthFirst(NamedTuple):
 
 
 def laid_out(table):
-    """Return the trees of a table in the layout of kernels.
+    """Return the trees of a table in the layout that kernels read (`Trees`).
 
     Parameters
     ----------
@@ -473,12 +473,12 @@ def _joined_field(forests, name):
 
 
 def _starts_of(sizes):
-    """Return where each of several arrays starts, if one stands after the other."""
+    """Return the start of each of several joined arrays, by their sizes."""
     return np.cumsum(sizes) - sizes
 
 
 def _bounds_of(sizes):
-    """Return where each of several arrays starts, and where the last one ends."""
+    """Return the starts of several joined arrays, and the end of the last one."""
     return np.append(0, np.cumsum(sizes))
 
 

@@ -11,8 +11,7 @@ from sklearn.utils.validation import has_fit_parameter
 from skroute.base._inspection import is_frozen, unfrozen
 from skroute.utils._compat import positive_label_of, raise_for_params
 
-# Thresholds of scikit-learn's classifiers by themselves, of probabilities and of
-# scores.
+# Thresholds at which scikit-learn's classifiers decide: of probabilities and of scores.
 _EVEN_PROBABILITY = 0.5
 _EVEN_SCORE = 0.0
 
@@ -105,7 +104,7 @@ def weights_alone(model, params, owner):
 
 
 def prepared(transformers, X):
-    """Return rows as an ensemble behind transformers gets them.
+    """Return rows after the transformers that stand before an ensemble.
 
     Parameters
     ----------
@@ -183,7 +182,7 @@ def _inner_classifier(model):
 
 
 def _cut_of(model):
-    """Return the threshold of a model of scikit-learn that moves it.
+    """Return the threshold that a model of scikit-learn moves, as a `Cut`.
 
     Parameters
     ----------

@@ -82,7 +82,7 @@ class XGBoostReader(ForestReader):
 
 
 def _checked_objective(learner, name):
-    """Return the objective of a model.
+    """Return the objective of a model, after a check that it is supported.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def _checked_objective(learner, name):
 
 
 def _checked_trees(learner, name):
-    """Return the content of a model's file that has the trees.
+    """Return the part of a model's file that has the trees, after checks.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ def _score_without_trees(content, n_features):
     tree_content["tree_info"] = []
     tree_content["iteration_indptr"] = [0]
     tree_content["gbtree_model_param"]["num_trees"] = "0"
-    # Otherwise the library takes the average as not yet computed.
+    # With "1", the library would still have to compute the score, as an average.
     content["learner"]["learner_model_param"]["boost_from_average"] = "0"
     empty = xgboost.Booster(model_file=bytearray(json.dumps(content), "utf-8"))
     row = xgboost.DMatrix(np.zeros((1, n_features), dtype=np.float32))

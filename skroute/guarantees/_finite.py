@@ -19,7 +19,7 @@ import numpy as np
 
 
 def accepts(n_rows, n_labelled, n_allowed, n_disagreements, level):
-    """Return True if the test accepts "at most `n_allowed` unlabelled rows disagree".
+    """Return True if the test accepts at most `n_allowed` unlabelled disagreements.
 
     The test accepts if P[Hyp(n_rows, n_allowed + 1 + n_disagreements, n_labelled) <=
     n_disagreements] is at most `level`. This probability never falls as

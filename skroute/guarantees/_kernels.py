@@ -8,7 +8,7 @@ NO_ALARM = -1
 
 # The largest value is 1. By the rounding of a sum, a mean may be above 1 by this much.
 _MEAN_ROUNDING = 1e-9
-# Number of rows for each row that the prior variance weighs as, if there are many.
+# With many rows, the prior variance weighs as much as one row in this many.
 _ROWS_PER_PRIOR_ROW = 100
 # The sum of 1 / (j log(j)^2) over j = 2, 3, ... is 2.1097. The initial capitals of all
 # bettors are divided by this larger number, so that they sum to less than 1.
@@ -57,7 +57,7 @@ def log_capital(values, mean, n_population, cap, prior_variance, log_target):
         if n_population > 0:
             mean_left = (n_population * mean - total) / (n_population - i)
         if mean_left > 1.0 + _MEAN_ROUNDING:
-            # Not even values of 1 would reach it.
+            # Not even values of 1 would reach this mean: the hypothesis is false.
             return np.inf
         if mean_left < 1.0:
             bet = min(
@@ -66,14 +66,14 @@ def log_capital(values, mean, n_population, cap, prior_variance, log_target):
             capital += np.log1p(-bet * (values[i] - mean_left))
             largest = max(largest, capital)
         elif values[i] < 1.0 - _MEAN_ROUNDING:
-            # Each value that is left would have to be 1, and this one is not.
+            # Each value from here on would have to be 1, and this one is not.
             return np.inf
         total += values[i]
         # The mean is estimated as if one more value, 0.5, had come first.
         squares += (values[i] - (0.5 + total) / (i + 2)) ** 2
         variance = squares / (i + 1 + prior_weight)
     if n_population > 0:
-        # The rows that are left must sum up to this.
+        # Sum of the rows that are not drawn, if the mean of all rows is `mean`.
         total_left = n_population * mean - total
         if total_left > n_population - n_rows + _MEAN_ROUNDING:
             return np.inf
@@ -170,7 +170,7 @@ def _start_bettor(k, log_capitals):
 
 @njit(cache=True, nogil=True)
 def _replace_losing_leaders(leaders, n_seen):
-    """Replace leaders that did not grow by the bettor that starts now, in place.
+    """Replace leaders whose capital has not grown by the bettor that starts, in place.
 
     `n_seen` is the number of values before it.
     """

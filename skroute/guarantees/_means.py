@@ -302,7 +302,7 @@ def share_upper_bound(n_hits: int, n_rows: int, *, confidence: float) -> float:
     from scipy.special import betaincinv
 
     if n_hits >= n_rows:
-        # All rows are hits, or there are none.
+        # Nothing bounds the share if all rows are hits, or if there are no rows.
         return 1.0
     return float(betaincinv(n_hits + 1, n_rows - n_hits, confidence))
 
@@ -319,7 +319,7 @@ def check_bounds(bounds):
 
 
 class _ScaledValues(NamedTuple):
-    """Values in the unit of a range of 1.
+    """Values that are scaled to [0, 1].
 
     Attributes
     ----------
@@ -427,7 +427,7 @@ def _counting_p_value(values, limit, n_population):
 
 
 class _SignCounts(NamedTuple):
-    """Numbers of rows by the sign of their loss.
+    """Numbers of rows with a positive loss (lost), and with a negative one (won).
 
     Attributes
     ----------

@@ -98,7 +98,7 @@ def rows_needed(
         # No number of rows shows that the mean is below the limit.
         return np.inf
     if limit > high:
-        # Each row is below the limit.
+        # No row can be above the limit, so that one is enough.
         return 1.0
     law = _two_point_law(mean, std, low=low, high=high)
     # The largest bet loses the share `CAP` of the capital on a row with the value

@@ -21,8 +21,8 @@ from skroute.utils._typing import NDArray
 # Error probability that is reserved for values of the nuisance parameter outside of its
 # confidence interval (Berger and Boos). It is added to each p-value.
 _OUTSIDE_LEVEL = 1e-5
-# Numbers of unequal rows that are very small or very large are left out. At each end
-# they have this probability.
+# Probability of the numbers of unequal rows that are left out because they are very
+# small, and of those that are very large.
 _TAIL = 1e-9
 # Number of values of the nuisance parameter on the grid over its confidence interval.
 _N_GRID = 30
@@ -51,12 +51,15 @@ _LARGEST_LIMIT = 1 - 1e-6
 # fall as the limit rises, but for short and small steps up. The points are thus close
 # to each other near the limit, and far from each other further on.
 _STEPS_BEHIND = np.r_[0:25, 36:61:12]
-# Number of steps that the length of one step up is divided into.
+# Number of points for each step up of the p-value that is expected.
 _STEPS_PER_STEP_UP = 12
-# Length of the longest step up: this share of the limit plus this share of one row, and
-# at most the third number.
+# The longest step up of the p-value that is expected, in the unit of the limit, is the
+# sum of two parts.
+# Part that is a share of the limit.
 _STEP_UP_SHARE = 0.02
+# Part that is a share of one row, 1 / n.
 _STEP_UP_ROWS = 0.2
+# Largest length of a step up that is expected in all cases.
 _LONGEST_STEP_UP = 0.05
 
 
@@ -155,7 +158,7 @@ def trinomial_p_values(n, lost, won, limits):
     # An observed difference that reaches the limit is no evidence against it: its
     # p-value is 1.
     is_reached = lost - won >= limits * n
-    # No difference is 1 or more, except if all rows are lost.
+    # A limit of 1 or more is refused, unless all rows are lost.
     p_values = np.where(limits < 1, 1.0, 0.0)
     p_values[(limits < 0) | is_reached] = 1.0
     is_tested = (limits >= 0) & (limits < 1) & ~is_reached
@@ -210,7 +213,7 @@ def _maximized_p_values(n, lost, won, limits):
 
 
 def _nuisance_interval(n, n_unequal):
-    """Return the Clopper-Pearson interval of P(unequal) at `_OUTSIDE_LEVEL`."""
+    """Return the Clopper-Pearson interval of the probability of an unequal row."""
     from scipy.special import betaincinv
 
     lowest = 0.0
@@ -338,7 +341,7 @@ def _probabilities(region, nuisance):
 
 
 def trinomial_upper_bound(n, lost, won, level):
-    """Compute an upper bound of P(lost) - P(won): all limits behind it are refused.
+    """Compute an upper bound of P(lost) - P(won): the test refuses all larger limits.
 
     Parameters
     ----------
@@ -384,7 +387,7 @@ def _first_refused_limit(n, lost, won, log_excess):
 
 
 def _behind_all_accepted(n, lost, won, *, level, bound):
-    """Move a bound up until no limit in front of it has a p-value above `level`.
+    """Move a bound up until the test refuses all limits that are larger.
 
     The p-value has small steps up, so that limits above the first refused one may be
     accepted.

@@ -424,7 +424,18 @@ def _draw_rows(n_rows, n_labels, random_state):
 
 
 def _select_rows(router, X, call, rows):
-    """Return some rows of the batch as a `RowSet`, whose router has a new cache."""
+    """Return some rows of the batch as a `RowSet`, whose router has a new cache.
+
+    Parameters
+    ----------
+    router : decision estimator
+    X : {array, sparse matrix, dataframe}
+        All rows of the batch.
+    call : dict
+        Keywords of calls about all rows.
+    rows : ndarray of int
+        Positions of the rows to select.
+    """
     return RowSet(
         with_cache(router),
         _safe_indexing(X, rows),
@@ -441,6 +452,19 @@ def _buy_answers(labelled_set, reference, label_cost, objective):
     """Return the name of the reference, and its answers to the labelled rows.
 
     The costs are `label_cost`, or those of the reference if it is None.
+
+    Parameters
+    ----------
+    labelled_set : RowSet
+    reference : str or fitted estimator
+    label_cost : float or None
+    objective : Objective
+        Its `asks` is the kind of answers.
+
+    Returns
+    -------
+    name : str
+    bought : Routed
     """
     name, routed = ask_reference(
         labelled_set.router,
@@ -478,7 +502,10 @@ def _in_order(rows, answers):
 
 
 def _join_in_order(drawn, labelled_answers, other_answers):
-    """Join the answers to labelled and other rows, in the order of the batch."""
+    """Join the answers to labelled and other rows, in the order of the batch.
+
+    `drawn` is a `_DrawnRows`. The answers, and the result, are `Routed`.
+    """
     y_pred = np.concatenate([labelled_answers.y_pred, other_answers.y_pred])
     route = np.concatenate([labelled_answers.route, other_answers.route])
     cost = np.concatenate([labelled_answers.cost, other_answers.cost])
@@ -544,7 +571,16 @@ def _make_certificate(
 
 
 def _check_parameters(certified, router, test, label_cost):
-    """Raise a ValueError if no batch can be certified with these parameters."""
+    """Raise a ValueError if no batch can be certified with these parameters.
+
+    Parameters
+    ----------
+    certified : CertifiedRouter
+    router : decision estimator
+    test : BatchTest
+    label_cost : float or None
+        None stands for the cost of the reference.
+    """
     if getattr(router, "abstain_quality_", None) is not None:
         raise ValueError(
             "certify_batch compares answers with bought ones, and a row that abstains "
@@ -575,7 +611,16 @@ def _check_parameters(certified, router, test, label_cost):
 
 
 def _check_reference(reference, single_choices, label_cost):
-    """Raise a ValueError if a reference cannot answer rows, or its cost is unknown."""
+    """Raise a ValueError if a reference cannot answer rows, or its cost is unknown.
+
+    Parameters
+    ----------
+    reference : str or fitted estimator
+    single_choices : list of str
+        Choices of the router that can answer all rows.
+    label_cost : float or None
+        None stands for the cost of the reference.
+    """
     is_name = isinstance(reference, str)
     if is_name and reference not in ("full", *single_choices):
         single = ""
@@ -612,7 +657,15 @@ def _check_enough_labels(test):
 
 
 def _check_costs_known(scale_set, budget_limit):
-    """Raise a ValueError if a budget is set and costs are known only after a call."""
+    """Raise a ValueError if a budget is set and costs are known only after a call.
+
+    Parameters
+    ----------
+    scale_set : RowSet
+        Rows on which real costs are compared with the expected ones.
+    budget_limit : float
+        Infinity promises no cost.
+    """
     router = scale_set.router
     unlimited = router.make_call(np.inf, **scale_set.call)
     # None asks for no answers, only for choices and costs.
@@ -628,7 +681,14 @@ def _check_costs_known(scale_set, budget_limit):
 
 
 def _check_answers(bought, router, loss):
-    """Raise a ValueError if the bought answers are names of choices, not labels."""
+    """Raise a ValueError if the bought answers are names of choices, not labels.
+
+    Parameters
+    ----------
+    bought : Routed
+    router : decision estimator
+    loss : Loss
+    """
     has_labels = hasattr(router, "classes_")
     if loss.objective.name != "accuracy" or has_labels:
         return
@@ -641,7 +701,14 @@ def _check_answers(bought, router, loss):
 
 
 def _refuse_loss(path, test):
-    """Raise a ValueError: `max_loss` cannot be promised. It names a loss that can."""
+    """Raise a ValueError: `max_loss` cannot be promised. It names a loss that can.
+
+    Parameters
+    ----------
+    path : PathResult
+        No budget of it is certified.
+    test : BatchTest
+    """
     if test.loss.exact:
         needed = labels_needed(test.n_rows, test.n_allowed, test.level, path.mean_loss)
     elif path.mean_loss >= test.max_loss:
@@ -669,6 +736,18 @@ def _check_batch_cost(
     """Raise a ValueError if the batch costs more than the budget.
 
     The costs of the other rows are those of their plan, before they are answered.
+
+    Parameters
+    ----------
+    labelled_answers : Routed
+    other_set : RowSet or None
+        None if all rows are labelled.
+    operating_budget : float
+        Budget that the other rows will be answered at.
+    budget_limit : float
+        Largest mean cost. Infinity promises no cost.
+    max_loss : float
+        For the message.
     """
     if not np.isfinite(budget_limit):
         return

@@ -136,6 +136,7 @@ class Certificate(NamedTuple):
         else:
             kind_of_rows = "labelled"
             cost_name = "the cost of the batch was"
+        # A negative saving is a cost above that of the reference.
         side = "below" if self.saving >= 0 else "above"
         compared_cost = "that of the reference"
         if self.reference.endswith(UNPRICED):

@@ -243,6 +243,19 @@ def feasible_budgets(router, X, call, budgets):
 
     The keywords of a call may exclude choices or change costs, so that no plan is as
     cheap as the cheapest one in `fit`.
+
+    Parameters
+    ----------
+    router : decision estimator
+    X : {array, sparse matrix, dataframe}
+    call : dict
+        Keywords of calls about these rows.
+    budgets : ndarray
+        In decreasing order. The first one is infinite, and has a plan.
+
+    Returns
+    -------
+    ndarray
     """
     for k, budget in enumerate(budgets[1:], start=1):
         try:
@@ -322,7 +335,7 @@ def collect(router, budgets, rows, *, reference, loss, from_single):
 
 
 def _path_point(router, rows, budget, objective):
-    """Return the operating point of a budget on the evidence rows."""
+    """Return the operating point of a budget on the evidence rows (`_PathPoint`)."""
     call = router.make_call(budget, **rows.call)
     routed = router.respond(rows.X, call, objective.asks)
     losses = -objective.of_routed(rows.y, routed, router)
@@ -341,6 +354,13 @@ def _safe_choice(router, call, reference):
 
     For the reference "best" it is the choice that was best on the rows of `fit`, which
     are not evidence.
+
+    Parameters
+    ----------
+    router : decision estimator
+    call : dict
+        Keywords of calls about the evidence rows.
+    reference : str or fitted estimator
     """
     if call.get("exclude") is not None or call.get("allowed") is not None:
         # The choices of the rows are restricted, so that none may answer all of them.
@@ -360,7 +380,21 @@ def _safe_choice(router, call, reference):
 
 
 def _references(router, rows, reference, objective):
-    """Return a list of the references that the loss is measured against."""
+    """Return a list of the references that the loss is measured against.
+
+    Parameters
+    ----------
+    router : decision estimator
+    rows : EvidenceRows
+    reference : str or fitted estimator
+        "best" stands for each single choice.
+    objective : Objective
+        Computes the quality of answers.
+
+    Returns
+    -------
+    list of Reference
+    """
     names = router.single_choices_
     if isinstance(reference, str) and reference not in ("best", "full", *names):
         raise ValueError(
@@ -421,7 +455,10 @@ def ask_reference(router, reference, *, X, call, objective):
 
 
 def _ask_estimator(router, reference, X, objective):
-    """Return the name of an estimator as a reference, and its answers to all rows."""
+    """Return the name of an estimator as a reference, and its answers to all rows.
+
+    Parameters and results are those of :func:`ask_reference`.
+    """
     name = type(reference).__name__
     n_rows = num_samples(X)
     if hasattr(reference, "predict_routed") and objective.asks == "predict":

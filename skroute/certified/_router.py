@@ -392,7 +392,10 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         return super().fit(X, y, **params)
 
     def _fit(self, X, y, *, task, **params):
-        """Fit the wrapped estimator on some rows, and certify it on the others."""
+        """Fit the wrapped estimator on some rows, and certify it on the others.
+
+        `task` reports steps to callbacks. `params` are keywords about the rows.
+        """
         self._check_estimator(unfrozen(self.estimator))
         if self.max_loss is None and self.budget is None:
             raise ValueError(
@@ -444,8 +447,9 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             )
 
     def _n_rows_to_fit(self, n_rows):
-        """Return the number of rows that are not evidence."""
+        """Return how many of `n_rows` rows are not evidence."""
         if is_frozen(self.estimator):
+            # These rows only set the scale of the budgets.
             n_by_share = max(1, round(n_rows * _SCALE_SHARE))
             n_allowed = max(_SCALE_ROWS, n_rows // _ROWS_PER_SCALE_ROW)
             n_fit = min(n_by_share, n_allowed)
@@ -463,6 +467,14 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
 
         `fit` of a frozen estimator trains nothing, and raises an error if it is not
         fitted.
+
+        Parameters
+        ----------
+        rows : _CheckedRows
+        fit_rows : ndarray of int
+            Positions in `rows` of those to fit on.
+        fit_params : dict
+            Keywords about all `rows`.
         """
         model = clone(self.estimator)
         fit_params = check_method_params(rows.X, fit_params, indices=fit_rows)
@@ -485,7 +497,10 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         self.abstain_quality_ = getattr(self.estimator_, "abstain_quality_", None)
 
     def _expected_groups(self, groups):
-        """Return the groups that need evidence rows: those of `fit`, or all classes."""
+        """Return the groups that need evidence rows: those of `fit`, or all classes.
+
+        `groups` has the group of each row of `fit`, or is None.
+        """
         if groups is None:
             # No group is expected.
             return np.unique([])
@@ -604,7 +619,8 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     def _check_input(self, X, y, groups, keywords, *, reset):
         """Check rows, their targets and groups, and return them (`_CheckedRows`).
 
-        `keywords` are other values for each row, whose number of rows is checked.
+        `keywords` are other values for each row, whose number of rows is checked. If
+        `reset` is True, the attributes that describe the columns of `X` are set.
         """
         if y is None:
             raise ValueError(
@@ -679,7 +695,10 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         self._selection = selection
 
     def _check_labels_and_groups(self, evidence_rows):
-        """Raise a ValueError if no label is known, or a group has no evidence rows."""
+        """Raise a ValueError if no label is known, or a group has no evidence rows.
+
+        `evidence_rows` is an `EvidenceRows`.
+        """
         classes = getattr(self, "classes_", None)
         y = evidence_rows.y
         if self.loss is None and y.ndim == 1 and isinstance(classes, np.ndarray):
@@ -694,7 +713,13 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             )
 
     def _check_ranges(self, evidence, loss):
-        """Raise a ValueError if costs or losses are out of their range."""
+        """Raise a ValueError if costs or losses of evidence rows are out of range.
+
+        Parameters
+        ----------
+        evidence : Evidence
+        loss : Loss
+        """
         largest_cost = float(evidence.costs.max())
         if self.max_cost is not None and largest_cost > self.max_cost:
             raise ValueError(

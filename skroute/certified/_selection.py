@@ -126,7 +126,11 @@ class Selection:
         return p_values
 
     def _loss_p_value(self, k, level):
-        """Return the p-value of point `k`, the largest over groups and references."""
+        """Return the p-value of "the loss of point `k` is above `max_loss`".
+
+        It is the largest one over groups and references. `level` is the level at which
+        it will be compared.
+        """
         p_values = [
             mean_p_value(
                 differences,
@@ -140,7 +144,10 @@ class Selection:
         return max(p_values, default=0.0)
 
     def _upper_bounds_of_loss(self, k, level):
-        """Return an upper bound of the mean of each of ``evidence.differences(k)``."""
+        """Return an upper bound of the mean of each of ``evidence.differences(k)``.
+
+        Each bound holds with probability ``1 - level``. The result is a list of floats.
+        """
         return [
             mean_upper_bound(
                 differences,
@@ -201,7 +208,11 @@ class Selection:
         return 0.0, float(largest)
 
     def cost_uppers(self, level):
-        """Return an upper bound of the mean cost of each point, valid for one point."""
+        """Return an upper bound of the mean cost of each point, valid for one point.
+
+        Each bound holds with probability ``1 - level``. The result is an array of shape
+        (n_points,).
+        """
         if level not in self._cost_uppers:
             bounds = self.cost_range()
             uppers = [
@@ -275,7 +286,11 @@ class Selection:
         return 1
 
     def _within_budget(self, budget, is_certified):
-        """Return a mask of the certified points with a promised cost in the budget."""
+        """Return a mask of the certified points with a promised cost in the budget.
+
+        `is_certified` is the mask of the points whose loss is certified. An error is
+        raised if none of them is within the budget.
+        """
         costs = self.promised_costs(budget)
         points = np.flatnonzero(is_certified)
         cheapest = points[np.argmin(costs[points])]
@@ -311,7 +326,10 @@ class Selection:
         )
 
     def _safe_ends(self, level):
-        """Return the one or two points that the path may begin with (`_SafeEnd`)."""
+        """Return the one or two points that the path may begin with (`_SafeEnd`).
+
+        `level` is that of the promise of a loss.
+        """
         # Level at which each point is tested, by its index. A single choice is point 0.
         levels = {0: level}
         if self.evidence.single is not None:

@@ -277,7 +277,7 @@ def core_of_block(values, costs, *, low, high):
 
     Core rows have an increment in the interval of efficiencies with bits from `low` up
     to, but without, `high`. The result is a list so that :func:`merge_cores` can join
-    it.
+    it. `values` and `costs` are as for :func:`~skroute.assignment.solve_assignment`.
     """
     block = _walk(values, costs, low=low, high=high)
     core = np.flatnonzero(block.is_core)

@@ -206,7 +206,21 @@ def engine_of(fitted, y=None, known_classes=None):
 
 
 def _classes_of_members(members, y, known_classes):
-    """Return all classes of the members, the labels and an earlier fit, sorted."""
+    """Return all classes of the members, the labels and an earlier fit, sorted.
+
+    Parameters
+    ----------
+    members : list
+    y : array-like or None
+        Labels.
+
+    known_classes : ndarray or None
+        Classes of an earlier fit.
+
+    Returns
+    -------
+    ndarray of shape (n_classes,)
+    """
     all_classes = []
     for member in members:
         if getattr(member, "classes_", None) is not None:

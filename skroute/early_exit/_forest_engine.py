@@ -93,6 +93,7 @@ class ForestEngine(Engine):
         return ForestEngine(self.forest.taken(order))
 
     def member_scores(self, X):
+        """Return what each member adds to each row: `Engine.member_scores`."""
         X = rows_of(self.forest, X)
         trees = tuple(self.forest.trees)
         scores = np.zeros((self.n_members, len(X), self.n_outputs), dtype=np.float32)
@@ -106,6 +107,7 @@ class ForestEngine(Engine):
         return scores
 
     def walk(self, X, thresholds, n_jobs=None, cache=NO_CACHE):
+        """Evaluate each row until the thresholds stop it, as in :meth:`Engine.walk`."""
         X = rows_of(self.forest, X)
         n_rows = len(X)
         scores = np.empty((n_rows, self._n_outputs))
@@ -122,7 +124,17 @@ class ForestEngine(Engine):
         return walk
 
     def _walk_part(self, X, thresholds, walk, start, stop):
-        """Walk the rows ``start:stop`` and write their results into `walk`."""
+        """Walk the rows ``start:stop`` and write their results into `walk`.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_samples, n_features)
+        thresholds : ndarray of shape (2, n_members)
+        walk : Walk
+            Changed.
+
+        start, stop : int
+        """
         forest = self.forest
         # `_layouts` is None if a tree does not fit into bit vectors.
         if stop - start < _FEWEST_ROWS or not self._layouts:

@@ -539,7 +539,17 @@ def _walk_stage_block(
 def _add_member(block, n_places, bits, member):
     """Add the values of one member's trees to ``block.totals``.
 
-    `bits` are `BitTrees`, and `member` is the number of a member among them.
+    Parameters
+    ----------
+    block : _StageBlock
+        Its `leaves` are overwritten.
+
+    n_places : int
+        Number of places of the block that are in use.
+
+    bits : BitTrees
+    member : int
+        Number of a member among those of `bits`.
     """
     for t in range(bits.member_start[member], bits.member_start[member + 1]):
         tests_of_tree = (bits.test_start[t], bits.test_start[t + 1])
@@ -914,7 +924,7 @@ def _fill_tail(values, bad, tail):
 
 @njit(cache=True, nogil=True)
 def _insert_decreasing(value, largest):
-    """Insert a value into a decreasing array, whose last entry is dropped."""
+    """Insert a value into a decreasing array, in place. The last entry is dropped."""
     j = len(largest) - 1
     while j > 0 and largest[j - 1] < value:
         largest[j] = largest[j - 1]

@@ -114,7 +114,7 @@ class MemberEngine(Engine):
         return self._averages_members
 
     def _check_classes(self, t):
-        """Raise an error if the scores of a member cannot be added to the others."""
+        """Raise an error if the scores of member `t` cannot be added to the others."""
         labels = getattr(self.members[t], "classes_", None)
         method = self.methods[t]
         # A function of rows has no labels, and labels that are predicted need no order.
@@ -132,6 +132,7 @@ class MemberEngine(Engine):
             )
 
     def reordered(self, order):
+        """Return the engine with its members in another order (a permutation)."""
         engine = copy(self)
         engine.members = [self.members[t] for t in order]
         engine.methods = [self.methods[t] for t in order]
@@ -259,6 +260,7 @@ class MemberEngine(Engine):
         return proba
 
     def member_scores(self, X):
+        """Return what each member adds to each row: `Engine.member_scores`."""
         scores = np.empty(
             (self.n_members, num_samples(X), self.n_outputs), dtype=np.float32
         )
@@ -267,6 +269,7 @@ class MemberEngine(Engine):
         return scores
 
     def walk(self, X, thresholds, n_jobs=None, cache=NO_CACHE):
+        """Evaluate each row until the thresholds stop it, as in :meth:`Engine.walk`."""
         n_rows = num_samples(X)
 
         def score_new_rows(t, rows):
@@ -398,6 +401,10 @@ class ExitEngine(Engine):
             yield block, self.net.start(_safe_indexing(X, block))
 
     def member_scores(self, X):
+        """Return what each exit adds to the score of the exit before it.
+
+        The result has shape (n_exits, n_samples, n_outputs).
+        """
         added = np.empty((self.n_members, num_samples(X), self.n_outputs))
         for block, run in self._blocks(X):
             # Nothing comes before the first exit.
@@ -409,6 +416,7 @@ class ExitEngine(Engine):
         return added
 
     def walk(self, X, thresholds, n_jobs=None, cache=NO_CACHE):
+        """Evaluate each row until the thresholds stop it, as in :meth:`Engine.walk`."""
         # Threads are those of the net's library, and hidden states are too large to be
         # kept.
         walk = start_walk(self, num_samples(X))

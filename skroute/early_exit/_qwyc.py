@@ -454,7 +454,30 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         )
 
     def _learn(self, fitted, engine, classes, *, X, X_calibration, share, rng, task):
-        """Learn order and thresholds, calibrate them, and set the fitted attributes."""
+        """Learn order and thresholds, calibrate them, and set the fitted attributes.
+
+        Parameters
+        ----------
+        fitted : object or list
+            Fitted ensemble, or list of fitted members.
+
+        engine : Engine
+            In the ensemble's own order.
+
+        classes : array-like of shape (n_classes,)
+        X : indexable
+            Rows to learn from, before the steps of a pipeline.
+
+        X_calibration : indexable or None
+            Calibration rows. If None, a `share` of `X` is held out.
+
+        share : float
+            0 if nothing is held out.
+
+        rng : RandomState
+        task : task of a callback
+            Reports steps.
+        """
         stopping = stopping_of(engine, self.mode, self.stopping, self.order)
         self.estimator_ = fitted
         self.classes_ = np.asarray(classes)
@@ -606,6 +629,10 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return self._engine.walk(X, thresholds, self.n_jobs, cache)
 
     def _answer(self, plan, response):
+        """Return labels, scores or probabilities of the rows of a plan.
+
+        `response` is "predict", "decision_function" or "predict_proba".
+        """
         walk = plan.state
         answers = self._settled(plan.X, walk)
         if response == "predict":
@@ -619,7 +646,10 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return probabilities(self._engine, scores, walk.n_evaluated, n_classes)
 
     def _settled(self, X, walk):
-        """Return the answers of a walk, those of ties by the ensemble itself."""
+        """Return the answers of a walk, with those of ties by the ensemble itself.
+
+        `X` are the rows of the call, before the steps of a pipeline.
+        """
         ties = ties_of(self._engine, walk)
         if len(ties):
             ensemble = ReadEnsemble(

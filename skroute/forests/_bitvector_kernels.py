@@ -366,7 +366,10 @@ def _used_columns(bits, first_tree, last_tree, column_of_output):
 
 @njit(cache=True, nogil=True)
 def _read_sums(out, begin, n_rows, total):
-    """Copy `n_rows` rows of `out`, from row `begin` on, into the columns of `total`."""
+    """Copy `n_rows` rows of `out`, from row `begin` on, into the columns of `total`.
+
+    `total` has shape (n_columns of `out`, n_rows).
+    """
     for k in range(out.shape[1]):
         for j in range(n_rows):
             total[k, j] = out[begin + j, k]
@@ -374,7 +377,7 @@ def _read_sums(out, begin, n_rows, total):
 
 @njit(cache=True, nogil=True)
 def _write_sums(total, begin, n_rows, out):
-    """Copy columns of `total` into `n_rows` rows of `out`, from row `begin` on."""
+    """Copy the columns of `total` into `n_rows` rows of `out`, from row `begin` on."""
     for k in range(out.shape[1]):
         for j in range(n_rows):
             out[begin + j, k] = total[k, j]

@@ -243,7 +243,10 @@ def _nodes_of(tree, n_outputs):
 
 
 def _nodes_of_oblivious(tree, n_outputs):
-    """Return the nodes of an oblivious tree level by level, as `_nodes_of` does."""
+    """Return the nodes of an oblivious tree level by level, as `_nodes_of` does.
+
+    A tree of one leaf has no splits. Leaves have `n_outputs` values each.
+    """
     nodes = []
     # The file starts with the split of the deepest level.
     splits = reversed(tree.get("splits") or [])

@@ -329,7 +329,10 @@ def _dtypes(X):
 
 
 def _not_numbers(X, columns):
-    """Return the error for columns of categories that the library does not read."""
+    """Return the ValueError for columns of categories that the library does not read.
+
+    `columns` are their positions in `X`.
+    """
     return ValueError(
         f"X is a {type(X).__name__} with categories in the columns {columns!r}, which "
         "the library of the ensemble does not read there, or reads by codes of their "

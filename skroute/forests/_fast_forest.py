@@ -273,7 +273,10 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=False)
     def _validate_and_fit(self, X, y, params):
-        """Fit the ensemble unless it is frozen, and read it. See :meth:`fit`."""
+        """Fit the ensemble unless it is frozen, and read it.
+
+        `params` is the dict of keywords of :meth:`fit`.
+        """
         if self.estimator is None:
             raise ValueError(
                 "estimator=None has nothing to fit: give an ensemble, or call "
@@ -422,7 +425,10 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
             ) from None
 
     def _scores(self, X):
-        """Return the sums of the leaves, of shape (n_samples, n_outputs)."""
+        """Return the sums of the leaves of rows of any kind, after checks.
+
+        They are an array of shape (n_samples, n_outputs), before any link.
+        """
         if "forest_" not in vars(self):
             check_is_fitted(self, "forest_")
         # Checks take longer than the trees of one row. A plain array needs none of

@@ -134,7 +134,10 @@ def _put_eight(array, positions, elements):
 
 @njit(cache=True, nogil=True, inline="always")
 def _step_eight(X, rows, nodes, node_numbers):
-    """Return the children that eight rows go to, each from its node."""
+    """Return the children that eight rows go to, each from its node.
+
+    `rows` and `node_numbers` are tuples of eight numbers, and so is the result.
+    """
     return (
         step(X, rows[0], nodes, node_numbers[0]),
         step(X, rows[1], nodes, node_numbers[1]),
@@ -189,7 +192,22 @@ def _go_down(X, row_of_pair, node_of_pair, pairs, n_going, nodes, n_levels):
 def _drop_pairs_at_leaves(pairs, n_going, node_of_pair, nodes):
     """Move the pairs whose row is not at a leaf to the front, and return their number.
 
-    Only the first `n_going` entries of `pairs` are used. The array is changed.
+    Parameters
+    ----------
+    pairs : ndarray of uint64
+        Numbers of pairs of a row and a tree. Changed.
+
+    n_going : int
+        Only the first `n_going` entries of `pairs` are used.
+
+    node_of_pair : ndarray of uint64
+        Node that each pair is at.
+
+    nodes : ndarray of NODE
+
+    Returns
+    -------
+    int
     """
     n_kept = 0
     for i in range(n_going):

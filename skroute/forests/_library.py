@@ -70,7 +70,10 @@ def own_predict(model, X, raw=False):
 
 
 def own_sums(model, X):
-    """Return the library's own sums of the leaves, or None if it has none."""
+    """Return the library's own sums of the leaves, or None if it has none.
+
+    They have shape (n_samples,) or (n_samples, n_outputs).
+    """
     if _arguments_for_sums(model) is not None:
         return own_predict(model, X, raw=True)
     if hasattr(model, "decision_function"):
@@ -106,7 +109,11 @@ def own_labels(model, X, classes):
 
 
 def own_proba(model, X):
-    """Return the probabilities by the library itself, or None if it has none."""
+    """Return the probabilities by the library itself, or None if it has none.
+
+    They have shape (n_samples, n_classes). The `predict` of a booster returns them, for
+    two classes those of the second one.
+    """
     if hasattr(model, "predict_proba"):
         return np.asarray(model.predict_proba(X))
     if hasattr(model, "classes_"):
@@ -194,7 +201,10 @@ def rows_at_thresholds(forest, n=200):
 
 @np.errstate(over="ignore")
 def _cells_near(thresholds, n, dtype, rng):
-    """Draw `n` numbers of a type, each at a threshold or the next number to it."""
+    """Draw `n` numbers of a type, each at a threshold or the next number to it.
+
+    `thresholds` is an array, and `rng` a RandomState.
+    """
     cells = rng.choice(thresholds, n).astype(dtype)
     direction = rng.choice(np.array([-np.inf, np.inf]), n).astype(dtype)
     is_at_threshold = rng.rand(n) < 0.5

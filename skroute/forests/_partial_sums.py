@@ -143,8 +143,8 @@ def _with_cut(forest, cut):
     ValueError
         If every row would get the same answer.
     """
-    # None stands for the second class. Otherwise the threshold may be that of the first
-    # class: the score of the second one is then its negative.
+    # A `positive` of None stands for the second class. If it is the first class, the
+    # score of the second class is the negative one.
     is_second = cut.positive is None or forest.classes[1] == cut.positive
     if cut.response == "decision_function":
         score = cut.threshold if is_second else -cut.threshold

@@ -142,7 +142,10 @@ def _without_negative_codes(forest, X):
 
 
 def _dense(X, absent):
-    """Return a sparse matrix as an array, with `absent` for its missing entries."""
+    """Return a sparse matrix as an array, with `absent` for its missing entries.
+
+    `absent` is 0 or NaN, by the library.
+    """
     if absent == 0.0:
         return X.toarray()
     # A matrix may have several entries for one cell. The conversion to CSR adds them

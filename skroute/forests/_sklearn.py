@@ -346,7 +346,11 @@ class _InputColumns(NamedTuple):
 
 
 def _input_columns(model, preprocessor):
-    """Return the columns of the input of fitted histogram boosting."""
+    """Return the columns of the input of fitted histogram boosting.
+
+    `preprocessor` is the transformer that encodes categories, or None without them.
+    The result is an `_InputColumns`.
+    """
     if preprocessor is None:
         return _InputColumns(np.arange(model.n_features_in_), {})
     is_categorical = np.asarray(model.is_categorical_)

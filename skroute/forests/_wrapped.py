@@ -49,7 +49,7 @@ class Cut(NamedTuple):
         -------
         ndarray of shape (n_samples,), dtype=intp
         """
-        # None stands for the second class.
+        # A `positive` of None stands for the second class.
         is_second = self.positive is None or classes[1] == self.positive
         if self.response == "predict_proba":
             response = response[:, 1 if is_second else 0]
@@ -84,7 +84,7 @@ def weights_alone(model, params, owner):
     ValueError
         If there is other metadata, or if `fit` of the model does not take weights.
     """
-    # None stands for no metadata.
+    # Metadata that are None were not given.
     params = {name: value for name, value in params.items() if value is not None}
     raise_for_params(params, owner, "fit", allow=["sample_weight"])
     if not params:

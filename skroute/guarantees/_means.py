@@ -383,7 +383,14 @@ def _check_method(values, method, n_population):
 def _p_value(values, limit, method, n_population):
     """Compute the p-value of "the mean is at least `limit`".
 
-    The values and the limit are scaled to a range of [0, 1].
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows,)
+        Scaled to [0, 1].
+    limit : float
+        In the unit of the values.
+    method, n_population
+        As in :func:`mean_p_value`.
     """
     if limit <= 0:
         # No mean is below 0: nothing can refuse the hypothesis.
@@ -403,7 +410,11 @@ def _p_value(values, limit, method, n_population):
 
 
 def _betting_p_value(values, limit, n_population):
-    """Compute the p-value by betting: one over the largest capital of the bets."""
+    """Compute the p-value by betting: one over the largest capital of the bets.
+
+    `values` are in [0, 1], and `limit` is in (0, 1]. `n_population` is None for
+    independent rows.
+    """
     from skroute.guarantees._kernels import log_capital
 
     if n_population is None:
@@ -414,7 +425,10 @@ def _betting_p_value(values, limit, n_population):
 
 
 def _counting_p_value(values, limit, n_population):
-    """Compute the binomial or hypergeometric p-value of values that are 0 or 1."""
+    """Compute the binomial or hypergeometric p-value of values that are 0 or 1.
+
+    `limit` is in (0, 1]. `n_population` is None for independent rows (binomial).
+    """
     from scipy import special, stats
 
     n_rows = len(values)
@@ -453,7 +467,14 @@ def _count_signs(values):
 def _upper_bound(values, level, method, n_population):
     """Compute the smallest mean whose p-value is at most `level`.
 
-    The values and the result are scaled to a range of [0, 1].
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows,)
+        Scaled to [0, 1], as the result is.
+    level : float
+        One minus the confidence.
+    method, n_population
+        As in :func:`mean_p_value`.
     """
     if method == "trinomial":
         counts = _count_signs(values)

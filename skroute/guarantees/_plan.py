@@ -140,6 +140,16 @@ def _two_point_law(mean, std, *, low, high):
     A standard deviation that no distribution in [low, high] has is replaced by the
     largest possible one. The lower point is one standard deviation below the mean, if
     the range allows it.
+
+    Parameters
+    ----------
+    mean, std : float
+    low, high : float
+        The range. It contains the mean.
+
+    Returns
+    -------
+    _TwoPointLaw
     """
     largest_variance = (mean - low) * (high - mean)
     variance = min(float(std), np.sqrt(largest_variance)) ** 2

@@ -213,7 +213,19 @@ def _maximized_p_values(n, lost, won, limits):
 
 
 def _nuisance_interval(n, n_unequal):
-    """Return the Clopper-Pearson interval of the probability of an unequal row."""
+    """Return the Clopper-Pearson interval of the probability of an unequal row.
+
+    It contains the probability unless an event of probability `_OUTSIDE_LEVEL` happens.
+
+    Parameters
+    ----------
+    n, n_unequal : int
+        Number of all rows, and of the unequal ones.
+
+    Returns
+    -------
+    lowest, highest : float
+    """
     from scipy.special import betaincinv
 
     lowest = 0.0
@@ -367,8 +379,18 @@ def trinomial_upper_bound(n, lost, won, level):
 def _first_refused_limit(n, lost, won, log_excess):
     """Return the smallest limit, from the observed difference on, that is refused.
 
-    The limit is refused if ``log_excess(limit)`` is at most 0, as it must be at
-    `_LARGEST_LIMIT`. The limit is found to a relative precision of 1e-4.
+    The limit is found to a relative precision of 1e-4.
+
+    Parameters
+    ----------
+    n, lost, won : int
+    log_excess : callable
+        ``log_excess(limit)`` is at most 0 if the limit is refused. `_LARGEST_LIMIT`
+        must be refused.
+
+    Returns
+    -------
+    float
     """
     from scipy.optimize import brentq
 

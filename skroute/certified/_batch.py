@@ -211,7 +211,13 @@ class BatchTest:
     def loss_upper(self, disagrees, losses):
         """Return an upper bound of the finished batch's mean loss at one point.
 
-        The parameters are those of `passes`.
+        Parameters
+        ----------
+        disagrees : ndarray of shape (n_labels,), dtype=bool
+            Labelled rows that disagree at this point, or at one before it. Used if
+            losses are 0 and 1.
+        losses : ndarray of shape (n_labels,)
+            Losses of the labelled rows at this point. Used otherwise.
         """
         if self.loss.exact:
             return self.smallest_max_loss(int(disagrees.sum()))
@@ -311,6 +317,7 @@ def certify_batch(certified, router, X, *, n_labels, label_cost, call):
     CertifiedBatch
     """
     n_rows = num_samples(X)
+    # There are no targets (None): the answers of the reference are the truth.
     test = BatchTest(
         n_rows=n_rows,
         n_labels=n_labels,
@@ -334,6 +341,7 @@ def certify_batch(certified, router, X, *, n_labels, label_cost, call):
         scale_set.router, scale_set.X, certified.n_points, scale_set.call
     )
     if "costs" in call:
+        # With costs of their own, rows may cost more than the smallest budgets.
         budgets = _feasible_budgets(labelled_set, budgets)
         if other_set is not None:
             budgets = _feasible_budgets(other_set, budgets)

@@ -197,6 +197,7 @@ def groups_of_rows(groups, y):
             f"groups must have one entry per row, shape ({len(y)},), got shape "
             f"{groups.shape}."
         )
+    # The set has two elements if some groups are texts and others are not.
     is_text = {isinstance(group, str) for group in groups}
     if has_missing or len(is_text) > 1:
         raise ValueError(

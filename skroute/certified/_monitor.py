@@ -114,6 +114,7 @@ class Bettors:
         # promised mean.
         self.bets = bets / (promised - smallest)
         n_bets = len(self.bets)
+        # Before the first bettor starts, capitals are 0: their log is minus infinity.
         self.log_capitals = np.full(n_bets, -np.inf)
         self.leaders = Leaders(
             growth=np.full(n_bets, -np.inf),

@@ -51,6 +51,7 @@ def sketch_block(values, costs, order, low, shift, bins):
     for row in range(n_rows):
         cost_row = 0 if has_shared_costs else row
         if not has_shared_costs:
+            # Sorts `order` in place.
             sort_row(costs, row, order)
         size = row_hull(values, costs, row, cost_row, order, hull, efficiency)
         sums[0] += costs[cost_row, hull[0]]

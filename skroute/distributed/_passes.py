@@ -513,6 +513,7 @@ def _solve_core(cores, *, starts, total, low, high, n_passes):
     plan = solve_in_memory(values, costs, core_budget)
     core_value = plan.objective * n_core
     value = fixed_value + core_value
+    # The relaxation differs from the plan in the core rows only.
     bound = max(value - core_value + path.objective(core_budget) * n_core, value)
     rules = []
     start = 0

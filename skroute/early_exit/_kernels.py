@@ -347,10 +347,12 @@ def walk_stage(
         Trees of the stage's members.
 
     thresholds : ndarray of shape (2, n_members)
-        Lower and upper thresholds by position, of all stages.
+        Lower and upper thresholds by position, of all stages. A row stops if its
+        partial sum is below the lower or above the upper one. With several outputs, its
+        margin is compared with the upper one.
 
     beta : float
-        As for :func:`walk_rows`.
+        Full score of one output above which the answer is the second class.
 
     scores, n_evaluated, answers : ndarray
         The arrays of a :class:`~skroute.early_exit._engine.Walk`. `scores` contains the
@@ -381,6 +383,7 @@ def walk_stage(
     n_staying = 0
     for begin in range(0, n_rows, size):
         n_places = min(size, n_rows - begin)
+        # The rows, their partial sums and their codes are written into the block.
         _read_block(rows, begin, n_places, scores, block)
         bin_rows(X, block.rows, n_places, bits.columns, every_column, block.codes)
         n_places = _walk_stage_block(

@@ -581,10 +581,11 @@ def calibrate(
         From cautious to hurried. The first one never leaves early.
 
     values, bad : ndarray of shape (n_members, n_samples)
-        From :func:`running_values`.
+        From :func:`running_values`: the values that thresholds are compared with, and
+        True where leaving above the upper threshold gives a wrong answer.
 
     answers : ndarray of shape (n_samples,), dtype=int64
-        From :func:`full_answers`.
+        The full ensemble's answers, as positions among the classes.
 
     n_answers : int
         Number of answers that are possible.

@@ -217,6 +217,7 @@ def forest_of(exported):
             )
     offset = exported["offset"]
     n_features = exported["n_features"]
+    # Raises an error if a walk could leave the arrays.
     trees.check(n_features, len(offset))
     columns = NumbersOnly(**_fields(exported, _OF_COLUMNS))
     forest = Forest(
@@ -226,6 +227,7 @@ def forest_of(exported):
         read_rule=ReadRule(columns=columns, **_fields(exported, _OF_READING)),
         partial_rule=PartialRule(**_fields(exported, _OF_PARTIAL_SUMS)),
     )
+    # Raises an error if the thresholds are damaged.
     checked((exported["lo"], exported["hi"]), forest.n_members)
     # One output is that of one or two classes.
     possible_n_classes = [forest.n_outputs]

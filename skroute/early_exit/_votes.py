@@ -288,6 +288,7 @@ def _vote_size(votes, margins):
     float
         1 if the deviation is 0, as a size of 0 would count no votes.
     """
+    # The rows closest to the decision: how many members they need depends on this size.
     n_near = max(_FEWEST_NEAR, int(_NEAR * len(margins)))
     near = np.argsort(np.abs(margins), kind="stable")[:n_near]
     variance = votes[:, near].var(axis=0, dtype=np.float64).mean()

@@ -160,7 +160,8 @@ def answer(forest, scores):
     if forest.classes is None:
         return answers[:, 0] if has_one_column else answers
     if has_one_column and rule.kind != "mean":
-        # The one column is the probability of the second class.
+        # The one column is the probability of the second class. An average has a column
+        # for each class.
         return np.concatenate([1 - answers, answers], axis=1)
     return answers
 
@@ -251,6 +252,7 @@ def label_positions(forest, scores):
         return np.argmax(answer(forest, scores), axis=1)
     scores = decision(forest, scores)
     if scores.shape[1] == 1:
+        # The second class, at position 1, has scores above `beta`.
         return (scores[:, 0] > rule.beta).astype(np.intp)
     return np.argmax(scores, axis=1)
 

@@ -394,7 +394,9 @@ def find_tests(nodes, trees, dtype):
     is_categorical = (flags & CATEGORICAL) != 0
     is_zero_missing = (flags & ZERO_MISSING) != 0
     if (is_categorical & is_zero_missing).any():
+        # Columns of categories have no code for a zero that is missing.
         return None
+    # `column` is the number of the column that each test reads.
     keys, column = np.unique(_column_keys(nodes, flags), return_inverse=True)
     # Bit set `s` is entry `s`. The last entry is empty.
     sets = np.split(trees.cat_words, trees.cat_start[1:])
@@ -518,6 +520,7 @@ def _category_tests(sets, goes_right, first_word, dtype):
         table[i, : len(words)] = words
     table[:, longest] = np.where(goes_right, 0, _MISSING_LEFT_BIT)
     return _ColumnTests(
+        # The position of the first word of each set.
         cut=first_word + (longest + 1) * np.arange(len(sets)),
         cuts=np.empty(0, dtype),
         words=table.ravel(),

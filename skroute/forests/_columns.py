@@ -159,6 +159,7 @@ class PairedByOrder(ColumnRule):
         if columns and not is_pandas:
             raise _not_numbers(X, columns)
         if self.categories is None:
+            # Not trained on a data frame: the codes of a frame's own categories.
             return _with_codes(X, _own_categories(columns))
         if not is_pandas:
             # An array has no categories: its cells are codes.

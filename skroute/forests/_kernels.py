@@ -334,7 +334,7 @@ def _add_values_at(
         Output of the tree, `ALL_OUTPUTS` if its leaves have a value for each.
 
     column_of_output : ndarray of shape (n_outputs,), dtype=int64
-        As for :func:`add_leaves`.
+        Column of `sums` that each output adds to, -1 for none.
 
     sums : ndarray of shape (n_rows, n_columns)
         Changed.

@@ -241,6 +241,7 @@ def _table_of(trees, n_trees_per_iteration):
     """
     n_trees = len(trees)
     n_leaves = _numbers_of(trees, "num_leaves")
+    # A binary tree has one inner node less than leaves.
     n_inner = n_leaves - 1
     tree_of_inner = np.repeat(np.arange(n_trees), n_inner)
     # Positions in the table of the first inner node and of the first leaf of each tree.
@@ -254,7 +255,7 @@ def _table_of(trees, n_trees_per_iteration):
     children = {}
     for key in ("left_child", "right_child"):
         child = _numbers_of(trees, key)
-        # A negative child ~i is leaf i.
+        # In the booster's text, a negative child ~i is leaf i of the tree.
         leaf_position = first_leaf[tree_of_inner] + ~child
         inner_position = first_inner[tree_of_inner] + child
         position = np.where(child < 0, leaf_position, inner_position)
@@ -324,6 +325,7 @@ def _splits_of(trees, tree_of_inner):
     left_if_missing = np.where(
         missing_type == _MISSING_IS_ZERO, zero_goes_left, default_left
     )
+    # A missing value is in no set of categories, so that it goes right.
     left_if_missing &= ~is_categorical
     zero_is_missing = (missing_type == _ZERO_IS_MISSING) & ~is_categorical
     flags = np.where(left_if_missing, 0, MISSING_RIGHT)

@@ -315,6 +315,7 @@ def _add_predictor(builder, predictor, position, output):
     threshold = nodes["num_threshold"].copy()
     is_categorical = nodes["is_categorical"] != 0
     for i in np.flatnonzero(is_categorical):
+        # The threshold of a categorical node is the number of its bit set.
         threshold[i] = builder.add_set(sets[nodes["bitset_idx"][i]])
     flags = np.where(nodes["missing_go_to_left"], 0, MISSING_RIGHT)
     flags |= np.where(is_categorical, CATEGORICAL, 0)

@@ -43,9 +43,10 @@ def log_capital(values, mean, n_population, cap, prior_variance, log_target):
         Infinity if the rows that are left of the population cannot reach `mean`.
     """
     n_rows = values.shape[0]
-    # Log of the capital, and its largest value so far. The initial capital is 1.
-    capital = 0.0
-    largest = 0.0
+    # Log of the capital, and the largest one so far. The initial capital is 1.
+    log_of_capital = 0.0
+    largest_log = 0.0
+    # Sum of the values so far.
     total = 0.0
     # Estimated variance of the values, from those before each bet.
     prior_weight = max(1.0, n_rows / _ROWS_PER_PRIOR_ROW)
@@ -63,8 +64,8 @@ def log_capital(values, mean, n_population, cap, prior_variance, log_target):
             bet = min(
                 np.sqrt(2.0 * log_target / (n_rows * variance)), cap / (1.0 - mean_left)
             )
-            capital += np.log1p(-bet * (values[i] - mean_left))
-            largest = max(largest, capital)
+            log_of_capital += np.log1p(-bet * (values[i] - mean_left))
+            largest_log = max(largest_log, log_of_capital)
         elif values[i] < 1.0 - _MEAN_ROUNDING:
             # Each value from here on would have to be 1, and this one is not.
             return np.inf
@@ -77,7 +78,7 @@ def log_capital(values, mean, n_population, cap, prior_variance, log_target):
         total_left = n_population * mean - total
         if total_left > n_population - n_rows + _MEAN_ROUNDING:
             return np.inf
-    return largest
+    return largest_log
 
 
 @njit(cache=True, nogil=True)
@@ -130,24 +131,24 @@ def restarted_bets(
         Position of the first value at which the threshold is reached, or `NO_ALARM`.
     """
     # Position of the first value at which the threshold is reached.
-    first = NO_ALARM
+    first_alarm = NO_ALARM
     for i in range(values.shape[0]):
         n_seen = n_before + i
         if n_seen % restart_interval == 0:
             _start_bettor(n_seen // restart_interval, log_capitals)
             # After an alarm, leaders stay as they were when it was raised.
-            if first == NO_ALARM:
+            if first_alarm == NO_ALARM:
                 _replace_losing_leaders(leaders, n_seen)
         value = min(values[i], largest_value)
         for b in range(bets.shape[0]):
             gain = np.log1p(bets[b] * (value - promised))
             log_capitals[b] += gain
-            if first == NO_ALARM:
+            if first_alarm == NO_ALARM:
                 leaders.growth[b] += gain
                 leaders.total[b] += values[i]
-        if first == NO_ALARM and _log_sum(log_capitals) >= log_threshold:
-            first = i
-    return first
+        if first_alarm == NO_ALARM and _log_sum(log_capitals) >= log_threshold:
+            first_alarm = i
+    return first_alarm
 
 
 @njit(cache=True, nogil=True)

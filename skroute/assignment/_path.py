@@ -39,7 +39,7 @@ class Rule(NamedTuple):
 
 
 class AssignmentPath(NamedTuple):
-    """The optimum of the relaxation as a function of the budget.
+    """The optimum of the linear relaxation as a function of the budget.
 
     The function is concave and piecewise linear.
 

@@ -370,7 +370,7 @@ def _safe_choice(router, call, reference):
     models = models_of(router)
     names = router.single_choices_
     if reference == "best" and names == models and hasattr(router, "mean_quality_"):
-        # A choice that abstains would be the last one.
+        # `mean_quality_` has a last entry more if a choice abstains.
         means = np.asarray(router.mean_quality_)[: len(names)]
         # A mean is NaN if the log has no outcome of the choice.
         best = np.argmax(np.where(np.isnan(means), -np.inf, means))

@@ -71,7 +71,7 @@ class ReadEnsemble(NamedTuple):
             # Rows that the cache has no answers for.
             asked = _safe_indexing(X, new_rows)
             if not self.before:
-                # The steps of a pipeline take rows of any type.
+                # A library warns of some types of rows, which a pipeline has converted.
                 asked = self.engine.rows_for_library(asked)
             return own_labels(self.estimator, asked, self.classes)
 

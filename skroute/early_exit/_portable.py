@@ -357,7 +357,7 @@ class PortableEnsemble:
         return cls(load_exported(path), n_jobs=n_jobs)
 
     def _walk(self, X):
-        """Evaluate rows until the thresholds stop them."""
+        """Evaluate rows member by member, until the thresholds stop them (`Walk`)."""
         if issparse(X):
             raise TypeError(
                 "X is sparse, and the file does not say what its library reads where "

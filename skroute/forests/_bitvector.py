@@ -398,7 +398,7 @@ def find_tests(nodes, trees, dtype):
         return None
     # `column` is the number of the column that each test reads.
     keys, column = np.unique(_column_keys(nodes, flags), return_inverse=True)
-    # Bit set `s` is entry `s`. The last entry is empty.
+    # Entry `s` has the words of bit set `s`. There is one more, which no node tests.
     sets = np.split(trees.cat_words, trees.cat_start[1:])
     cut = np.zeros(len(nodes), dtype=np.int32)
     by_column = []

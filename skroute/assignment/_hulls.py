@@ -6,13 +6,13 @@ import numpy as np
 
 from skroute.assignment._problem import total_gain
 
-# Number of single changes that spend the room that a plan leaves. Each takes a scan of
-# all values.
+# Largest number of changes of one row's choice that spend the room which a plan leaves.
+# The kernel reads all values for each change.
 _MAX_CHANGES = 8
 
 
 class Hulls(NamedTuple):
-    """Increments of the concave hulls of all rows, row after row.
+    """Increments of the concave hulls of all rows' choices, row after row.
 
     An increment is a step from a choice on the hull to the next more expensive one.
 
@@ -62,7 +62,8 @@ class GreedyPlan(NamedTuple):
     break_choices : ndarray of shape (n_rows,)
         The plan of the relaxation, without its one fractional increment.
     slack : float
-        The part of the total that `break_choices` leave, plus the slack for rounding.
+        The part of the budget, as a sum over rows, that `break_choices` leave. It
+        includes the tolerance for rounding.
     """
 
     choices: np.ndarray
@@ -75,14 +76,23 @@ class GreedyPlan(NamedTuple):
 
 
 def build_hulls(problem):
-    """Return the increments that the relaxation chooses from (`Hulls`)."""
+    """Return the increments that the linear relaxation chooses from (`Hulls`).
+
+    Parameters
+    ----------
+    problem : Problem
+
+    Returns
+    -------
+    Hulls
+    """
     from skroute.assignment import _kernels
 
     n_rows, n_choices = problem.values.shape
     starts = np.empty(n_rows + 1, np.int64)
     cheapest = np.empty(n_rows, np.int64)
-    # Upper bound of the number of increments. Memory that is not written is not
-    # allocated.
+    # Upper bound of the number of increments. The operating system allocates memory
+    # only when the kernel writes it.
     max_increments = n_rows * (n_choices - 1)
     choice = np.empty(max_increments, np.int32)
     efficiency = np.empty(max_increments)
@@ -122,18 +132,20 @@ def solve_greedy(problem, tolerance):
     hulls = build_hulls(problem)
     room = problem.room_beyond(hulls.cheapest)
     is_bought, price = _buy(hulls, room)
-    # Increments of a row follow each other, so its last bought one is its choice: for
-    # equal indices numpy keeps the last assignment.
+    # Increments of a row follow each other, so that its last bought increment leads to
+    # its choice. For equal indices, numpy keeps the last assignment.
     choices = hulls.cheapest.copy()
     choices[hulls.row[is_bought]] = hulls.choice[is_bought]
     gain = total_gain(problem, choices, hulls.cheapest)
     slack = max(problem.room_beyond(choices), 0.0)
-    # If the price is 0, all increments are bought, and the plan is optimal.
+    # If the price is 0, all increments are bought, and this plan is optimal.
     bound = gain
     plan = choices
     if price > 0:
+        # The relaxation spends the slack on a part of an increment with this price.
         open_gap = slack * price
         bound = gain + open_gap
+        # Largest gap that counts as closed.
         closed_gap = tolerance * bound
         if open_gap > closed_gap:
             filled = _fill(
@@ -157,7 +169,7 @@ def solve_greedy(problem, tolerance):
 
 
 def _buy(hulls, room):
-    """Buy increments by falling efficiency, as long as there is room.
+    """Take increments by falling value per cost, as long as they fit into `room`.
 
     Parameters
     ----------
@@ -172,38 +184,56 @@ def _buy(hulls, room):
         Efficiency of the first increment that does not fit, the dual price. 0 if all
         fit.
     """
-    # Increments whose efficiency may be the price. Room is left after the more
-    # efficient ones.
+    # Efficiency and cost of the increments whose efficiency may be the price. `room` is
+    # what is left after all increments that are more efficient than these.
     efficiency = hulls.efficiency
     cost = hulls.extra_cost
     while len(efficiency):
-        # A search by bisection: the median halves the number of candidates.
+        # The search is a bisection: the median halves the number of candidates.
         middle = len(efficiency) // 2
         price = np.partition(efficiency, middle)[middle]
         is_above = efficiency > price
         room_before_ties = room - (cost * is_above).sum()
         room_after_ties = room_before_ties - (cost * (efficiency == price)).sum()
         if room_before_ties >= 0 > room_after_ties:
+            # The more efficient increments fit, but not all with this efficiency: it is
+            # the price. Tied increments are taken in their order.
             is_bought = hulls.efficiency > price
             tied = np.flatnonzero(hulls.efficiency == price)
             tied_that_fit = tied[np.cumsum(hulls.extra_cost[tied]) <= room_before_ties]
             is_bought[tied_that_fit] = True
             return is_bought, float(price)
         if room_before_ties < 0:
+            # The more efficient increments do not fit: the price is higher.
             is_candidate = is_above
         else:
+            # All of these fit, ties included: the price is lower.
             is_candidate = efficiency < price
             room = room_after_ties
         efficiency = efficiency[is_candidate]
         cost = cost[is_candidate]
+    # All increments fit.
     return np.ones(len(hulls.efficiency), dtype=bool), 0.0
 
 
 def _fill(problem, choices, *, room, room_to_leave):
-    """Spend the room of a plan on the best single changes, and return the new plan.
+    """Spend what a plan leaves of the budget on single changes; return the new plan.
 
     It stops if at most `room_to_leave` is left, if no change fits, or after
-    `_MAX_CHANGES`.
+    `_MAX_CHANGES` changes.
+
+    Parameters
+    ----------
+    problem : Problem
+    choices : ndarray of shape (n_rows,)
+        The plan.
+    room : float
+        Amount that all changes together may cost.
+    room_to_leave : float
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
     """
     from skroute.assignment import _kernels
 
@@ -214,9 +244,9 @@ def _fill(problem, choices, *, room, room_to_leave):
         row, choice = _kernels.best_upgrade(
             problem.values, problem.costs, choices, room
         )
-        # The kernel returns row -1 if no change fits.
-        if row < 0:
+        if row == _kernels.NO_ROW:
             break
+        # The costs have one row if all rows share them.
         row_costs = problem.costs[0] if len(problem.costs) == 1 else problem.costs[row]
         room -= row_costs[choice] - row_costs[choices[row]]
         choices[row] = choice

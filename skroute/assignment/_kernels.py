@@ -1,106 +1,160 @@
 """Numba kernels of the multiple-choice knapsack.
 
-All of them take ``values`` (n, m) and ``costs`` (n, m), or (1, m) when the costs are
-shared by all rows, as C-contiguous float64, and ``order`` (m,) int64, a permutation of
-the choices that sorts the first row of costs.
+Parameters with the same meaning in all kernels:
 
-``row_hull`` defines, once, which increments exist and what their efficiency is to the
-last bit; everything else walks it, so that "efficiency above the price" never depends
-on who asks.
+- `values`: ndarray of shape (n_rows, n_choices), float64, C-contiguous;
+- `costs`: ndarray of shape (n_rows, n_choices), or (1, n_choices) if all rows share
+  their costs, float64, C-contiguous;
+- `order`: ndarray of shape (n_choices,), int64, a permutation of the choices. It sorts
+  the first row of the costs.
+
+An increment is a step on the concave hull of a row, from a choice to the next more
+expensive one. Its efficiency is the additional value per additional cost. `row_hull`
+alone computes efficiencies. All other kernels, those of `skroute.distributed` included,
+use them: "efficiency above the price" is then the same to the last bit.
 """
 
 import numpy as np
 from numba import njit
 
+# Row that `best_upgrade` returns if no change gains.
+NO_ROW = -1
+
 
 @njit(cache=True, nogil=True)
-def sort_row(costs, j, order):
-    """Sort `order` (m,) int64 in place by row j's costs, ties by index.
+def sort_row(costs, cost_row, order):
+    """Sort the choices by a row of the costs, in place; ties by index.
 
-    Insertion sort: rows have few choices, and the previous row's order is a good start.
+    It is an insertion sort: rows have few choices, and the order of the row before is a
+    good start.
+
+    Parameters
+    ----------
+    costs : ndarray
+    cost_row : int
+        Row of `costs`.
+    order : ndarray of shape (n_choices,), dtype=int64
+        A permutation of the choices. Changed.
     """
     for t in range(1, order.shape[0]):
-        i = order[t]
+        choice = order[t]
         s = t - 1
         while s >= 0 and (
-            costs[j, order[s]] > costs[j, i]
-            or (costs[j, order[s]] == costs[j, i] and order[s] > i)
+            costs[cost_row, order[s]] > costs[cost_row, choice]
+            or (
+                costs[cost_row, order[s]] == costs[cost_row, choice]
+                and order[s] > choice
+            )
         ):
             order[s + 1] = order[s]
             s -= 1
-        order[s + 1] = i
+        order[s + 1] = choice
 
 
 @njit(cache=True, nogil=True)
-def row_hull(values, costs, j, k, order, hull, efficiency):
-    """Upper concave hull of the points (``costs[k]``, ``values[j]``), by rising cost.
+def row_hull(values, costs, row, cost_row, order, hull, efficiency):
+    """Find the upper concave hull of a row's choices, as points of a cost and a value.
 
-    `order` sorts ``costs[k]``. Writes the choices on the hull into `hull` (m,) int64,
-    the cheapest first (ties: the higher value, then the smaller index), and into
-    `efficiency` (m,) what each adds in value per cost over the one before, which falls
-    strictly. Returns the hull's size.
+    Parameters
+    ----------
+    values, costs : ndarray
+    row, cost_row : int
+        Row of `values`, and row of `costs`.
+    order : ndarray of shape (n_choices,), dtype=int64
+        Choices by their cost in this row.
+    hull : ndarray of shape (n_choices,), dtype=int64
+        The choices on the hull are written here, by rising cost. The first one is the
+        cheapest choice. Ties of costs go to the higher value, then to the smaller
+        index.
+    efficiency : ndarray of shape (n_choices,), dtype=float64
+        For each choice on the hull, the value per cost that it adds to the choice
+        before it is written here. It falls strictly. The first one is infinite.
+
+    Returns
+    -------
+    int
+        Number of choices on the hull.
     """
     hull[0] = order[0]
     efficiency[0] = np.inf
     size = 1
-    top_value = values[j, order[0]]
-    top_cost = costs[k, order[0]]
+    # Value and cost of the last choice on the hull.
+    top_value = values[row, order[0]]
+    top_cost = costs[cost_row, order[0]]
     for t in range(1, order.shape[0]):
-        i = order[t]
-        value = values[j, i]
+        choice = order[t]
+        value = values[row, choice]
         if value <= top_value:
+            # The choice costs at least as much as the last one, and adds no value.
             continue
-        cost = costs[k, i]
+        cost = costs[cost_row, choice]
         if cost == top_cost:
+            # The choice replaces the last one, which has the same cost and less value.
             size -= 1
             if size == 0:
-                hull[0] = i
+                hull[0] = choice
                 size = 1
                 top_value = value
                 continue
-            top_value, top_cost = values[j, hull[size - 1]], costs[k, hull[size - 1]]
+            top_value = values[row, hull[size - 1]]
+            top_cost = costs[cost_row, hull[size - 1]]
         gain = (value - top_value) / (cost - top_cost)
-        # The cheapest stays, also under a gain that a tiny cost difference made
-        # infinite.
+        # Choices below the line to the new one leave the hull. The cheapest choice
+        # stays, also if the gain is infinite because of a tiny difference of costs.
         while size > 1 and gain >= efficiency[size - 1]:
             size -= 1
-            gain = (value - values[j, hull[size - 1]]) / (
-                cost - costs[k, hull[size - 1]]
+            gain = (value - values[row, hull[size - 1]]) / (
+                cost - costs[cost_row, hull[size - 1]]
             )
-        hull[size] = i
+        hull[size] = choice
         efficiency[size] = gain
         size += 1
-        top_value, top_cost = value, cost
+        top_value = value
+        top_cost = cost
     return size
 
 
 @njit(cache=True, nogil=True)
 def build_hulls(values, costs, order, starts, choice, efficiency, extra_cost, cheapest):
-    """Hull increments of all rows.
+    """Write the increments of the concave hulls of all rows.
 
-    Fills ``starts`` (n + 1,) int64: increments of row j are ``starts[j]:starts[j +
-    1]``; ``choice`` int32, ``efficiency`` and ``extra_cost`` (each n (m - 1) long at
-    most needed); and ``cheapest`` (n,) int64. Returns how many increments there are.
+    Parameters
+    ----------
+    values, costs, order : ndarray
+    starts : ndarray of shape (n_rows + 1,), dtype=int64
+        Written: the increments of row ``j`` are ``starts[j]:starts[j + 1]``.
+    choice : ndarray of int32
+        Written: the choice that each increment leads to. This array and the next two
+        have room for ``n_rows * (n_choices - 1)`` increments.
+    efficiency, extra_cost : ndarray of float64
+        Written: efficiency and additional cost of each increment.
+    cheapest : ndarray of shape (n_rows,), dtype=int64
+        Written: the cheapest choice of each row.
+
+    Returns
+    -------
+    int
+        Number of increments.
     """
-    n, m = values.shape
-    shared = costs.shape[0] == 1
+    n_rows, n_choices = values.shape
+    has_shared_costs = costs.shape[0] == 1
     order = order.copy()
-    hull = np.empty(m, np.int64)
-    gains = np.empty(m)
+    hull = np.empty(n_choices, np.int64)
+    gains = np.empty(n_choices)
     count = 0
-    for j in range(n):
-        k = 0 if shared else j
-        if not shared:
-            sort_row(costs, j, order)
-        size = row_hull(values, costs, j, k, order, hull, gains)
-        cheapest[j] = hull[0]
-        starts[j] = count
+    for row in range(n_rows):
+        cost_row = 0 if has_shared_costs else row
+        if not has_shared_costs:
+            sort_row(costs, row, order)
+        size = row_hull(values, costs, row, cost_row, order, hull, gains)
+        cheapest[row] = hull[0]
+        starts[row] = count
         for t in range(1, size):
             choice[count] = hull[t]
             efficiency[count] = gains[t]
-            extra_cost[count] = costs[k, hull[t]] - costs[k, hull[t - 1]]
+            extra_cost[count] = costs[cost_row, hull[t]] - costs[cost_row, hull[t - 1]]
             count += 1
-    starts[n] = count
+    starts[n_rows] = count
     return count
 
 
@@ -110,44 +164,72 @@ def choose_at_price(values, costs, order, price, tolerance, choices):
 
     Ties go to the cheaper choice (Algorithm 1 of FrugalMCT).
 
-    An increment is worth its cost when its efficiency exceeds ``price (1 +
-    tolerance)``. Fills `choices` (n,) int64.
+    Parameters
+    ----------
+    values, costs, order : ndarray
+    price : float
+    tolerance : float
+        An increment is taken if its efficiency is above ``price * (1 + tolerance)``.
+    choices : ndarray of shape (n_rows,), dtype=int64
+        Written.
     """
-    n, m = values.shape
-    shared = costs.shape[0] == 1
+    n_rows, n_choices = values.shape
+    has_shared_costs = costs.shape[0] == 1
     order = order.copy()
-    hull = np.empty(m, np.int64)
-    gains = np.empty(m)
+    hull = np.empty(n_choices, np.int64)
+    gains = np.empty(n_choices)
     bar = price * (1.0 + tolerance)
-    for j in range(n):
-        if not shared:
-            sort_row(costs, j, order)
-        size = row_hull(values, costs, j, 0 if shared else j, order, hull, gains)
-        k = 0
-        while k + 1 < size and gains[k + 1] > bar:
-            k += 1
-        choices[j] = hull[k]
+    for row in range(n_rows):
+        cost_row = 0 if has_shared_costs else row
+        if not has_shared_costs:
+            sort_row(costs, row, order)
+        size = row_hull(values, costs, row, cost_row, order, hull, gains)
+        # Efficiency falls along the hull: `t` is the last increment above the bar.
+        t = 0
+        while t + 1 < size and gains[t + 1] > bar:
+            t += 1
+        choices[row] = hull[t]
 
 
 @njit(cache=True, nogil=True)
 def best_upgrade(values, costs, choices, room):
-    """Find the single change of choice within `room` that adds most value.
+    """Find the change of one row's choice that adds most value.
 
-    Ties go to the cheaper change. Returns ``(row, choice)``; row is -1 when no change
-    gains.
+    Ties go to the cheaper change.
+
+    Parameters
+    ----------
+    values, costs : ndarray
+    choices : ndarray of shape (n_rows,), dtype=int64
+        The plan that is changed.
+    room : float
+        Largest additional cost of the change.
+
+    Returns
+    -------
+    row : int
+        `NO_ROW` if no change within the room gains.
+    choice : int
+        The new choice of this row.
     """
-    n, m = values.shape
-    shared = costs.shape[0] == 1
-    best_row, best_choice, best_gain, best_cost = -1, -1, 0.0, 0.0
-    for j in range(n):
-        c = costs[0] if shared else costs[j]
-        v0 = values[j, choices[j]]
-        c0 = c[choices[j]]
-        for i in range(m):
-            gain = values[j, i] - v0
-            dc = c[i] - c0
-            if dc <= room and (
-                gain > best_gain or (gain == best_gain > 0.0 and dc < best_cost)
+    n_rows, n_choices = values.shape
+    has_shared_costs = costs.shape[0] == 1
+    best_row = NO_ROW
+    best_choice = -1
+    best_gain = 0.0
+    best_cost = 0.0
+    for row in range(n_rows):
+        row_costs = costs[0] if has_shared_costs else costs[row]
+        value_before = values[row, choices[row]]
+        cost_before = row_costs[choices[row]]
+        for choice in range(n_choices):
+            gain = values[row, choice] - value_before
+            extra_cost = row_costs[choice] - cost_before
+            if extra_cost <= room and (
+                gain > best_gain or (gain == best_gain > 0.0 and extra_cost < best_cost)
             ):
-                best_row, best_choice, best_gain, best_cost = j, i, gain, dc
+                best_row = row
+                best_choice = choice
+                best_gain = gain
+                best_cost = extra_cost
     return best_row, best_choice

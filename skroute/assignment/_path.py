@@ -26,7 +26,8 @@ class Rule(NamedTuple):
     Attributes
     ----------
     price : float
-        The price for `choose_at_price`, whose ties go to the cheaper choice.
+        The price for `choose_at_price`, whose ties go to the cheaper choice. Infinity
+        gives each row its cheapest choice.
 
     share : float
         Share of the rows tied at this price that take the more expensive choice
@@ -38,7 +39,7 @@ class Rule(NamedTuple):
 
 
 class AssignmentPath(NamedTuple):
-    """The optimum of the relaxation as a function of the budget.
+    """The optimum of the linear relaxation as a function of the budget.
 
     The function is concave and piecewise linear.
 
@@ -92,6 +93,7 @@ class AssignmentPath(NamedTuple):
         """
         budget = self._check(budget)
         if affords(self.budgets[0], budget):
+            # The smallest feasible budget is not exceeded.
             return np.inf
         return float(self.prices[self._segment(budget)])
 
@@ -114,10 +116,13 @@ class AssignmentPath(NamedTuple):
         """
         budget = check_budget(budget)
         if affords(self.budgets[0], budget):
+            # The smallest feasible budget is not exceeded: the cheapest choices.
             return Rule(np.inf, 0.0)
         k = self._segment(budget)
         if k == len(self.prices) - 1:
+            # The budget buys the best choice of every row.
             return Rule(0.0, 0.0)
+        # The part of the way from one break to the next that the budget covers.
         width = self.budgets[k + 1] - self.budgets[k]
         share = (budget - self.budgets[k]) / width
         if self.counts[k] == 1:
@@ -139,7 +144,8 @@ class AssignmentPath(NamedTuple):
         """
         budget = check_budget(budget)
         if not budget < self.budgets[-1]:
-            # Beyond the last break the difference of planned and realised costs stays.
+            # The budget is infinite, or beyond the last break. From there on, the
+            # difference of planned and realised costs stays the same.
             difference = float(self.planned[-1] - self.budgets[-1])
             return budget + max(difference, 0.0)
         return float(np.interp(budget, self.budgets, self.planned))
@@ -175,7 +181,7 @@ class AssignmentPath(NamedTuple):
         return budget
 
     def _segment(self, budget):
-        """Return the index of the last break within a budget."""
+        """Return the index of the last of `budgets` within a budget."""
         # The budgets are sums, which rounding may have put just above the given number.
         room_for_rounding = budget * (1 + ROUNDING)
         return int(self.budgets.searchsorted(room_for_rounding, side="right")) - 1
@@ -255,6 +261,7 @@ def assignment_path(
         checked_costs = checked_costs * row_weight
         if realised is not None:
             realised = realised * row_weight
+    # Without a budget: the increments do not depend on it.
     problem = problem_of(checked_values, checked_costs, np.inf)
     n_rows = len(problem.values)
     hulls = build_hulls(problem)
@@ -263,6 +270,7 @@ def assignment_path(
     extra_costs = hulls.extra_cost[by_efficiency]
     spent = np.cumsum(extra_costs)
     gained = np.cumsum(extra_costs * prices)
+    # Each group of tied increments has one break, behind its last increment.
     last = _last_of_ties(prices)
     cheapest_cost = total_cost(problem, hulls.cheapest)
     cheapest_value = total_value(problem, hulls.cheapest)
@@ -270,6 +278,7 @@ def assignment_path(
     budgets = planned
     if realised is not None:
         budgets = _realised_budgets(hulls, realised, by_efficiency, last)
+    # The first break is before any increment. No increment has the last price, 0.
     return AssignmentPath(
         budgets=budgets,
         objectives=(cheapest_value + np.r_[0.0, gained[last]]) / n_rows,
@@ -310,7 +319,8 @@ def _realised_budgets(hulls, realised, by_efficiency, last):
     realised = np.broadcast_to(realised, (n_rows, realised.shape[1]))
     increment_row = hulls.row
     # The choice that each increment starts from: that of the increment before it in its
-    # row, or the cheapest one.
+    # row. For the first increment of a row (0 here, until it is replaced), it is the
+    # cheapest choice of the row.
     choice_before = np.r_[0, hulls.choice[:-1]]
     has_increments = np.diff(hulls.starts) > 0
     first = hulls.starts[:-1][has_increments]

@@ -40,16 +40,32 @@ from skroute.utils._compat import (
 from skroute.utils._tolerances import COUNT_ROUNDING, LIMIT_ROOM
 from skroute.utils._typing import NDArray
 
-# Number of rows that set the scale of the budgets. Few, because models may be called
-# about them.
+# Number of rows on which the budgets of the path are computed, from the cheapest to the
+# largest cost. There are few of them, because models may be called about them.
 _N_SCALE_ROWS = 10
 
-# Route of a row with an answer of a reference that is not a choice of the router.
+# Route of a row whose answer is that of a reference which is not a choice of the
+# router.
 _NO_CHOICE = -1
 
 
 class CertifiedBatch(NamedTuple):
-    """Answered rows of a batch: the result of :meth:`CertifiedRouter.certify_batch`."""
+    """Answered rows of a batch: the result of :meth:`CertifiedRouter.certify_batch`.
+
+    Attributes
+    ----------
+    y_pred : ndarray of shape (n_rows,) or (n_rows, n_outputs)
+        Answers.
+    route : ndarray of shape (n_rows,), dtype=int64
+        Choice of each row, by position. -1 if the answer is that of a reference which
+        is not a choice of the router.
+    cost : ndarray of shape (n_rows,)
+        Cost of each row.
+    labelled : ndarray of shape (n_labels,), dtype=int64
+        Positions of the rows whose answers were bought, in the order drawn.
+    certificate : Certificate
+        The guarantee.
+    """
 
     y_pred: NDArray[Any]
     route: NDArray[np.int64]
@@ -64,9 +80,10 @@ class RowSet(NamedTuple):
     Attributes
     ----------
     router : decision estimator
+        Its cache is for these rows only.
     X : {array, sparse matrix, dataframe} of shape (n_rows, n_features)
     call : dict
-        Keywords of calls about these rows.
+        Keywords of calls of the router about these rows.
     """
 
     router: Any
@@ -83,7 +100,7 @@ class RowSet(NamedTuple):
 
 
 class PathResult(NamedTuple):
-    """Result of the test along a path.
+    """Result of the test of operating points along a path of budgets.
 
     Attributes
     ----------
@@ -93,10 +110,10 @@ class PathResult(NamedTuple):
         Mean loss of the labelled rows at that budget, or at the first one if none is
         certified.
     loss_upper : float
-        Upper bound of the loss of the finished batch there.
+        Upper bound of the loss of the finished batch at the same budget.
     extra_costs : ndarray of shape (n_labelled,)
         Cost of the answers to each labelled row that were tried in addition to the
-        bought one. An upper bound: models may share costs.
+        bought one. It is an upper bound, because models may share costs.
     """
 
     last: int | None
@@ -107,7 +124,7 @@ class PathResult(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchTest:
-    """Test of "the mean loss of the finished batch is at most `max_loss`".
+    """Test of the promise that the mean loss of a finished batch is at most `max_loss`.
 
     It is hypergeometric if losses are 0 and 1, else by betting.
 
@@ -116,9 +133,11 @@ class BatchTest:
     n_rows, n_labels : int
         Number of rows of the batch, and of labelled rows.
     max_loss : float
+        Mean loss of the finished batch that is promised.
     level : float
-        Probability that the promise does not hold.
+        Largest probability with which the promise may not hold.
     loss : Loss
+        Loss of an answer against the bought one.
     """
 
     n_rows: int
@@ -135,7 +154,7 @@ class BatchTest:
 
     @cached_property
     def n_tolerated(self):
-        """Number of labelled rows that may disagree at a certified point.
+        """Largest number of labelled rows that may disagree at a certified point.
 
         It is -1 if no point can be certified.
         """
@@ -144,7 +163,19 @@ class BatchTest:
         )
 
     def losses(self, bought, y_pred):
-        """Return the loss of each labelled row against the bought answer, checked."""
+        """Return the loss of each labelled row against the bought answer.
+
+        A ValueError is raised if a loss is outside of its range.
+
+        Parameters
+        ----------
+        bought, y_pred : ndarray of shape (n_labels,) or (n_labels, n_outputs)
+            Answers of the reference, and of the router.
+
+        Returns
+        -------
+        ndarray of shape (n_labels,)
+        """
         losses = self.loss.against(bought, y_pred)
         if losses.min() < 0 or losses.max() > self.loss.range * (1 + LIMIT_ROOM):
             raise ValueError(
@@ -155,7 +186,7 @@ class BatchTest:
         return losses
 
     def passes(self, disagrees, losses):
-        """Return True if a point is certified.
+        """Return True if the test certifies an operating point.
 
         Parameters
         ----------
@@ -178,9 +209,15 @@ class BatchTest:
         return p_value <= self.level
 
     def loss_upper(self, disagrees, losses):
-        """Return an upper bound of the loss of the finished batch at a point alone.
+        """Return an upper bound of the finished batch's mean loss at one point.
 
-        The parameters are those of `passes`.
+        Parameters
+        ----------
+        disagrees : ndarray of shape (n_labels,), dtype=bool
+            Labelled rows that disagree at this point, or at one before it. Used if
+            losses are 0 and 1.
+        losses : ndarray of shape (n_labels,)
+            Losses of the labelled rows at this point. Used otherwise.
         """
         if self.loss.exact:
             return self.smallest_max_loss(int(disagrees.sum()))
@@ -192,7 +229,7 @@ class BatchTest:
         )
 
     def smallest_max_loss(self, n_disagreements):
-        """Return the smallest loss that a number of disagreements can promise."""
+        """Return the smallest `max_loss` that is accepted with these disagreements."""
         n_allowed = smallest_allowed(
             self.n_rows, self.n_labels, n_disagreements, self.level
         )
@@ -200,7 +237,7 @@ class BatchTest:
 
 
 def certify_path(labelled_rows, budgets, bought, test, *, from_full):
-    """Follow a path from its safe end as far as the labelled rows allow.
+    """Test falling budgets on the labelled rows, up to the last one that is certified.
 
     In the exact test a row counts from the first budget on at which it disagrees. So
     the count never falls along the path, and the proof in the user guide holds: order
@@ -210,6 +247,7 @@ def certify_path(labelled_rows, budgets, bought, test, *, from_full):
     Parameters
     ----------
     labelled_rows : RowSet
+        The rows whose answers were bought from the reference.
     budgets : ndarray
         In decreasing order, from infinity.
     bought : Routed
@@ -227,13 +265,14 @@ def certify_path(labelled_rows, budgets, bought, test, *, from_full):
     n_labelled = len(bought.route)
     n_choices = len(labelled_rows.router.choices_)
     row_index = np.arange(n_labelled)
-    # Rows that disagree at this budget, or at one before it.
+    # Labelled rows that disagree at this budget, or at one before it.
     disagrees = np.zeros(n_labelled, dtype=bool)
     extra_costs = np.zeros(n_labelled)
     # Choices that are paid for each row: an answer is paid once.
     is_paid = np.zeros((n_labelled, n_choices), dtype=bool)
     has_choice = bought.route != _NO_CHOICE
     is_paid[row_index[has_choice], bought.route[has_choice]] = True
+    # Index of the last budget that is certified.
     last = None
     for k, budget in enumerate(budgets):
         routed = labelled_rows.respond(budget)
@@ -244,6 +283,7 @@ def certify_path(labelled_rows, budgets, bought, test, *, from_full):
         disagrees = disagrees | (losses > 0)
         needs_no_test = from_full and k == 0
         is_certified = needs_no_test or test.passes(disagrees, losses)
+        # Figures are reported of the last certified point, or else of the first one.
         if is_certified or k == 0:
             reported_disagrees = disagrees
             reported_losses = losses
@@ -251,6 +291,7 @@ def certify_path(labelled_rows, budgets, bought, test, *, from_full):
             break
         last = k
     if from_full and last == 0:
+        # The reference answers all rows.
         loss_upper = 0.0
     else:
         loss_upper = test.loss_upper(reported_disagrees, reported_losses)
@@ -276,6 +317,7 @@ def certify_batch(certified, router, X, *, n_labels, label_cost, call):
     CertifiedBatch
     """
     n_rows = num_samples(X)
+    # There are no targets (None): the answers of the reference are the truth.
     test = BatchTest(
         n_rows=n_rows,
         n_labels=n_labels,
@@ -299,6 +341,7 @@ def certify_batch(certified, router, X, *, n_labels, label_cost, call):
         scale_set.router, scale_set.X, certified.n_points, scale_set.call
     )
     if "costs" in call:
+        # With costs of their own, rows may cost more than the smallest budgets.
         budgets = _feasible_budgets(labelled_set, budgets)
         if other_set is not None:
             budgets = _feasible_budgets(other_set, budgets)
@@ -317,6 +360,7 @@ def certify_batch(certified, router, X, *, n_labels, label_cost, call):
     if path.last is None:
         _refuse_loss(path, test)
 
+    # All other rows are answered at this budget.
     operating_budget = float(budgets[path.last])
     labelled_answers = replace(bought, cost=bought.cost + path.extra_costs)
     _check_batch_cost(
@@ -348,7 +392,7 @@ def certify_batch(certified, router, X, *, n_labels, label_cost, call):
 
 
 class _DrawnRows(NamedTuple):
-    """Positions of rows in the batch.
+    """Positions in the batch of the rows that were drawn, and of all others.
 
     Attributes
     ----------
@@ -366,7 +410,20 @@ class _DrawnRows(NamedTuple):
 
 
 def _draw_rows(n_rows, n_labels, random_state):
-    """Draw the rows that set the scale of the budgets, and the labelled rows."""
+    """Draw the rows that set the scale of the budgets, and the labelled rows.
+
+    Both are drawn from all rows, independently: the budgets must not depend on which
+    rows are labelled.
+
+    Parameters
+    ----------
+    n_rows, n_labels : int
+    random_state : int, RandomState instance or None
+
+    Returns
+    -------
+    _DrawnRows
+    """
     rng = check_random_state(random_state)
     scale = np.sort(rng.permutation(n_rows)[:_N_SCALE_ROWS])
     labelled = rng.permutation(n_rows)[:n_labels]
@@ -375,7 +432,18 @@ def _draw_rows(n_rows, n_labels, random_state):
 
 
 def _select_rows(router, X, call, rows):
-    """Return a set of rows of the batch, with a new cache for them."""
+    """Return some rows of the batch as a `RowSet`, whose router has a new cache.
+
+    Parameters
+    ----------
+    router : decision estimator
+    X : {array, sparse matrix, dataframe}
+        All rows of the batch.
+    call : dict
+        Keywords of calls about all rows.
+    rows : ndarray of int
+        Positions of the rows to select.
+    """
     return RowSet(
         with_cache(router),
         _safe_indexing(X, rows),
@@ -384,7 +452,7 @@ def _select_rows(router, X, call, rows):
 
 
 def _feasible_budgets(row_set, budgets):
-    """Return the first budgets, as long as they have a plan for a set of rows."""
+    """Return the falling budgets up to the last one with a plan for a `RowSet`."""
     return feasible_budgets(row_set.router, row_set.X, row_set.call, budgets)
 
 
@@ -392,6 +460,19 @@ def _buy_answers(labelled_set, reference, label_cost, objective):
     """Return the name of the reference, and its answers to the labelled rows.
 
     The costs are `label_cost`, or those of the reference if it is None.
+
+    Parameters
+    ----------
+    labelled_set : RowSet
+    reference : str or fitted estimator
+    label_cost : float or None
+    objective : Objective
+        Its `asks` is the kind of answers.
+
+    Returns
+    -------
+    name : str
+    bought : Routed
     """
     name, routed = ask_reference(
         labelled_set.router,
@@ -412,13 +493,27 @@ def _buy_answers(labelled_set, reference, label_cost, objective):
 
 
 def _in_order(rows, answers):
-    """Return answers in the order of the batch, in which `rows` are their positions."""
+    """Return answers in the order of the batch.
+
+    Parameters
+    ----------
+    rows : ndarray of int
+        Position in the batch of each answer.
+    answers : Routed
+
+    Returns
+    -------
+    Routed
+    """
     order = np.argsort(rows)
     return Routed(answers.y_pred[order], answers.route[order], answers.cost[order])
 
 
 def _join_in_order(drawn, labelled_answers, other_answers):
-    """Join the answers to labelled and other rows, in the order of the batch."""
+    """Join the answers to labelled and other rows, in the order of the batch.
+
+    `drawn` is a `_DrawnRows`. The answers, and the result, are `Routed`.
+    """
     y_pred = np.concatenate([labelled_answers.y_pred, other_answers.y_pred])
     route = np.concatenate([labelled_answers.route, other_answers.route])
     cost = np.concatenate([labelled_answers.cost, other_answers.cost])
@@ -484,7 +579,16 @@ def _make_certificate(
 
 
 def _check_parameters(certified, router, test, label_cost):
-    """Raise a ValueError if no batch can be certified with these parameters."""
+    """Raise a ValueError if no batch can be certified with these parameters.
+
+    Parameters
+    ----------
+    certified : CertifiedRouter
+    router : decision estimator
+    test : BatchTest
+    label_cost : float or None
+        None stands for the cost of the reference.
+    """
     if getattr(router, "abstain_quality_", None) is not None:
         raise ValueError(
             "certify_batch compares answers with bought ones, and a row that abstains "
@@ -515,7 +619,16 @@ def _check_parameters(certified, router, test, label_cost):
 
 
 def _check_reference(reference, single_choices, label_cost):
-    """Raise a ValueError if a reference cannot answer rows, or its cost is unknown."""
+    """Raise a ValueError if a reference cannot answer rows, or its cost is unknown.
+
+    Parameters
+    ----------
+    reference : str or fitted estimator
+    single_choices : list of str
+        Choices of the router that can answer all rows.
+    label_cost : float or None
+        None stands for the cost of the reference.
+    """
     is_name = isinstance(reference, str)
     if is_name and reference not in ("full", *single_choices):
         single = ""
@@ -552,9 +665,18 @@ def _check_enough_labels(test):
 
 
 def _check_costs_known(scale_set, budget_limit):
-    """Raise a ValueError if a budget is set and costs are known only after a call."""
+    """Raise a ValueError if a budget is set and costs are known only after a call.
+
+    Parameters
+    ----------
+    scale_set : RowSet
+        Rows on which real costs are compared with the expected ones.
+    budget_limit : float
+        Infinity promises no cost.
+    """
     router = scale_set.router
     unlimited = router.make_call(np.inf, **scale_set.call)
+    # None asks for no answers, only for choices and costs.
     routed = router.respond(scale_set.X, unlimited, None)
     if np.isfinite(budget_limit) and not np.array_equal(
         routed.cost, routed.quoted_cost
@@ -567,7 +689,14 @@ def _check_costs_known(scale_set, budget_limit):
 
 
 def _check_answers(bought, router, loss):
-    """Raise a ValueError if the bought answers are names of choices, not labels."""
+    """Raise a ValueError if the bought answers are names of choices, not labels.
+
+    Parameters
+    ----------
+    bought : Routed
+    router : decision estimator
+    loss : Loss
+    """
     has_labels = hasattr(router, "classes_")
     if loss.objective.name != "accuracy" or has_labels:
         return
@@ -580,13 +709,21 @@ def _check_answers(bought, router, loss):
 
 
 def _refuse_loss(path, test):
-    """Raise a ValueError with the loss that can be promised instead."""
+    """Raise a ValueError: `max_loss` cannot be promised. It names a loss that can.
+
+    Parameters
+    ----------
+    path : PathResult
+        No budget of it is certified.
+    test : BatchTest
+    """
     if test.loss.exact:
         needed = labels_needed(test.n_rows, test.n_allowed, test.level, path.mean_loss)
     elif path.mean_loss >= test.max_loss:
         needed = np.inf
     else:
-        # A rough guess, since labels without replacement have no forecast.
+        # Labels without replacement have no forecast. Four times as many halve the
+        # distance of a bound from the mean, by the root of their number.
         needed = min(4 * test.n_labels, test.n_rows)
     advice = advice_on_loss(
         test.max_loss,
@@ -607,6 +744,18 @@ def _check_batch_cost(
     """Raise a ValueError if the batch costs more than the budget.
 
     The costs of the other rows are those of their plan, before they are answered.
+
+    Parameters
+    ----------
+    labelled_answers : Routed
+    other_set : RowSet or None
+        None if all rows are labelled.
+    operating_budget : float
+        Budget that the other rows will be answered at.
+    budget_limit : float
+        Largest mean cost. Infinity promises no cost.
+    max_loss : float
+        For the message.
     """
     if not np.isfinite(budget_limit):
         return

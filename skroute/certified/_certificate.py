@@ -12,7 +12,7 @@ from skroute.utils._tolerances import ROUNDING
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import warn
 
-# Suffix of the name of a reference whose cost is not known.
+# Suffix of the name of a reference in a certificate, if its cost is not known.
 UNPRICED = " (its cost is not known)"
 
 
@@ -119,6 +119,7 @@ class Certificate(NamedTuple):
     def saving(self) -> float:
         """Saved share of `reference_cost`, negative if the point costs more."""
         if self.reference_cost <= 0:
+            # Nothing can be saved of a reference that is free.
             return 0.0
         return 1 - self.cost / self.reference_cost
 
@@ -140,6 +141,7 @@ class Certificate(NamedTuple):
         else:
             kind_of_rows = "labelled"
             cost_name = "the cost of the batch was"
+        # A negative saving is a cost above that of the reference.
         side = "below" if self.saving >= 0 else "above"
         compared_cost = "that of the reference"
         if self.reference.endswith(UNPRICED):
@@ -189,7 +191,12 @@ class Certificate(NamedTuple):
 
 
 def warn_of_no_saving(certificate):
-    """Warn if a guaranteed loss saves nothing: the reference costs no more."""
+    """Warn if a guaranteed loss saves nothing: the reference does not cost more.
+
+    Parameters
+    ----------
+    certificate : Certificate
+    """
     if not certificate.promised or certificate.max_loss is None:
         return
     if certificate.saving > ROUNDING:
@@ -200,8 +207,8 @@ def warn_of_no_saving(certificate):
     single = ""
     if certificate.single is not None:
         single = f" ({certificate.single!r} answers every row)"
-    # If no loss is allowed, more rows help only if a cheaper point is better than the
-    # reference.
+    # If `max_loss` is 0, more rows help only if a cheaper point is better than the
+    # reference, so that they are not advised.
     advice = f"Raise max_loss={certificate.max_loss!r}"
     if certificate.max_loss != 0:
         advice += ", or give more evidence"

@@ -18,8 +18,8 @@ from skroute.utils._validation import (
     missing_entries,
 )
 
-# Name of the reference "full" in certificates. Not "the full model": a gate and an
-# early exit have a full model, which is another one.
+# Name of the reference "full" in certificates. It is not called "the full model": a
+# gate and an early exit have a full model, which is not the estimator without a budget.
 FULL = "the estimator itself without a budget"
 
 
@@ -55,8 +55,8 @@ class Evidence(NamedTuple):
     Attributes
     ----------
     budgets : ndarray of shape (n_points,)
-        Budgets in decreasing order. Starts with inf; with two inf if the first point is
-        a single choice.
+        Budgets in decreasing order. The first one is infinite. If the first point is a
+        single choice, the second one is infinite as well.
     losses : ndarray of shape (n_rows, n_points)
         Minus the quality of the answers, without a reference.
     costs : ndarray of shape (n_rows, n_points)
@@ -75,7 +75,7 @@ class Evidence(NamedTuple):
     groups : dict from str to ndarray of shape (n_rows,), dtype=bool
         The rows of each group, by its name. Empty if all rows are one group.
     exact : bool
-        True if losses of a row can only differ by -1, 0 or 1, on all rows to come.
+        True if two losses of a row can only differ by -1, 0 or 1, also on future rows.
     costs_known : bool
         True if the costs are bills. False if they are expected bills, because bills
         come after the call and were not given.
@@ -100,7 +100,7 @@ class Evidence(NamedTuple):
     call_keywords: set[str]
 
     def differences(self, k):
-        """Return the signed losses of point `k`, its loss minus that of a reference.
+        """Return the losses of operating point `k`, each minus that of a reference.
 
         Returns
         -------
@@ -111,28 +111,33 @@ class Evidence(NamedTuple):
         all_differences = self.losses[:, [k]] - self.reference_losses
         rows_of_groups = list(self.groups.values())
         if not rows_of_groups:
+            # Without groups, all rows are one group.
             rows_of_groups = [slice(None)]
         differences = []
         for rows in rows_of_groups:
             for r in range(all_differences.shape[1]):
-                if not (k == 0 and r == self.first_reference):
+                is_the_point = k == 0 and r == self.first_reference
+                if not is_the_point:
                     differences.append(all_differences[rows, r])
         return differences
 
     def smallest_loss(self, k):
-        """Return 0 if point `k` is itself a reference, else minus infinity."""
+        """Return 0 if point `k` is the reference itself, otherwise minus infinity."""
         if k == 0 and self.first_reference is not None:
             return 0.0
         return -np.inf
 
     def mean_loss(self, k):
-        """Return the largest mean signed loss of point `k` (groups, references)."""
+        """Return the largest mean of `differences(k)`, over all groups and references.
+
+        It is 0 if the point is itself the only reference.
+        """
         means = [differences.mean() for differences in self.differences(k)]
         return float(max([self.smallest_loss(k), *means]))
 
 
 class Reference(NamedTuple):
-    """A reference on the evidence rows.
+    """A model that losses are measured against, with its losses on the evidence rows.
 
     Attributes
     ----------
@@ -150,7 +155,7 @@ class Reference(NamedTuple):
 
 
 class _PathPoint(NamedTuple):
-    """An operating point on the evidence rows.
+    """Losses, costs and choices of the evidence rows at one budget.
 
     Attributes
     ----------
@@ -202,6 +207,7 @@ def groups_of_rows(groups, y):
             f"groups must have one entry per row, shape ({len(y)},), got shape "
             f"{groups.shape}."
         )
+    # The set has two elements if some groups are texts and others are not.
     is_text = {isinstance(group, str) for group in groups}
     if has_missing or len(is_text) > 1:
         raise ValueError(
@@ -231,7 +237,9 @@ def operating_budgets(router, X, n_points, call):
     """
     smallest = router.min_budget_
     if not np.isfinite(smallest):
+        # The router can promise no finite budget: the path has one point.
         return np.array([np.inf])
+    # None asks for no answers, only for choices and costs.
     unlimited = router.respond(X, router.make_call(np.inf, **call), None)
     largest = max(float(unlimited.cost.mean()), smallest)
     rising = np.unique(np.linspace(smallest, largest, n_points))
@@ -246,6 +254,19 @@ def feasible_budgets(router, X, call, budgets):
 
     The keywords of a call may exclude choices or change costs, so that no plan is as
     cheap as the cheapest one in `fit`.
+
+    Parameters
+    ----------
+    router : decision estimator
+    X : {array, sparse matrix, dataframe}
+    call : dict
+        Keywords of calls about these rows.
+    budgets : ndarray
+        In decreasing order. The first one is infinite, and has a plan.
+
+    Returns
+    -------
+    ndarray
     """
     for k, budget in enumerate(budgets[1:], start=1):
         try:
@@ -291,14 +312,17 @@ def collect(router, budgets, rows, *, reference, loss, from_single):
     if from_single:
         single = _safe_choice(router, rows.call, reference)
     if single not in reference_names:
-        # The reference of a choice with the name "full" is not the choice.
+        # The reference "full" is the estimator itself, also if a choice has this name.
         single = None
     if single is not None:
         first_reference = reference_names.index(single)
         plan = router.plan_single(rows.X, single, router.make_call(**rows.call))
         single_losses = references[first_reference].losses
+        # The losses of the single choice are those of the reference, so that no answers
+        # are needed.
         path.insert(0, _point_of_plan(router, rows, plan, np.inf, single_losses))
-    # The loss of a row that abstains lies between those of right and wrong answers.
+    # The loss of a row that abstains lies between those of a right and of a wrong
+    # answer, so that losses can differ by less than 1.
     some_abstain = can_abstain(router) or can_abstain(reference)
     return Evidence(
         budgets=np.array([point.budget for point in path]),
@@ -320,7 +344,7 @@ def collect(router, budgets, rows, *, reference, loss, from_single):
 
 
 def _path_point(router, rows, budget, objective):
-    """Return the operating point of a budget on the evidence rows."""
+    """Return the operating point of a budget on the evidence rows (`_PathPoint`)."""
     plan = router.plan(rows.X, router.make_call(budget, **rows.call))
     routed = routed_of(plan, router.answer(plan, objective.asks))
     losses = -objective.of_routed(rows.y, routed, router)
@@ -328,7 +352,22 @@ def _path_point(router, rows, budget, objective):
 
 
 def _point_of_plan(router, rows, plan, budget, losses):
-    """Return the operating point of a plan, with the bills of the rows if given."""
+    """Return the operating point of a plan, with the bills of the rows if given.
+
+    Parameters
+    ----------
+    router : decision estimator
+    rows : EvidenceRows
+    plan : Plan
+    budget : float
+        Budget of the point.
+    losses : ndarray of shape (n_rows,)
+        Minus the quality of the answers.
+
+    Returns
+    -------
+    _PathPoint
+    """
     if rows.bills is not None:
         cost = router.bill(plan, rows.bills)
         return _PathPoint(budget, losses, plan.route, cost, is_billed=True)
@@ -347,13 +386,22 @@ def _safe_choice(router, call, reference):
 
     For the reference "best" it is the choice that was best on the rows of `fit`, which
     are not evidence.
+
+    Parameters
+    ----------
+    router : decision estimator
+    call : dict
+        Keywords of calls about the evidence rows.
+    reference : str or fitted estimator
     """
     if call.get("exclude") is not None or call.get("allowed") is not None:
+        # The choices of the rows are restricted, so that none may answer all of them.
         return None
-    # Without a person who answers rows that abstain.
+    # The choices but the one that abstains.
     models = models_of(router)
     names = router.single_choices_
     if reference == "best" and names == models and hasattr(router, "mean_quality_"):
+        # `mean_quality_` has a last entry more if a choice abstains.
         means = np.asarray(router.mean_quality_)[: len(names)]
         # A mean is NaN if the log has no outcome of the choice.
         best = np.argmax(np.where(np.isnan(means), -np.inf, means))
@@ -364,7 +412,21 @@ def _safe_choice(router, call, reference):
 
 
 def _references(router, rows, reference, objective):
-    """Return a list of the references that the loss is measured against."""
+    """Return a list of the references that the loss is measured against.
+
+    Parameters
+    ----------
+    router : decision estimator
+    rows : EvidenceRows
+    reference : str or fitted estimator
+        "best" stands for each single choice.
+    objective : Objective
+        Computes the quality of answers.
+
+    Returns
+    -------
+    list of Reference
+    """
     names = router.single_choices_
     if isinstance(reference, str) and reference not in ("best", "full", *names):
         raise ValueError(
@@ -374,6 +436,7 @@ def _references(router, rows, reference, objective):
     if reference != "best":
         candidates = [reference]
     elif names:
+        # The best choice is not known: each of them is a reference.
         candidates = names
     else:
         candidates = ["full"]
@@ -391,6 +454,7 @@ def _references(router, rows, reference, objective):
         if isinstance(candidate, str) and candidate in names:
             quality = objective.of_single(rows.y, routed, router)
         elif routed.route is None:
+            # An estimator that does not route.
             quality = objective.of(rows.y, routed.y_pred)
         else:
             quality = objective.of_routed(rows.y, routed, decides)
@@ -435,7 +499,10 @@ def ask_reference(router, reference, *, X, call, objective, bills=None):
 
 
 def _ask_estimator(router, reference, X, objective):
-    """Return the name of a fitted estimator, and its answers, see `ask_reference`."""
+    """Return the name of an estimator as a reference, and its answers to all rows.
+
+    Parameters and results are those of :func:`ask_reference`.
+    """
     name = type(reference).__name__
     n_rows = num_samples(X)
     if hasattr(reference, "predict_routed") and objective.asks == "predict":
@@ -449,4 +516,5 @@ def _ask_estimator(router, reference, X, objective):
             proba = check_probabilities(answers, name)
             check_known_labels(reference.classes_, objective.classes, "classes_")
             answers = align_by_class(proba, reference.classes_, objective.classes)
+    # There is no route, and the costs are not known.
     return name, Routed(answers, None, np.full(n_rows, np.nan))

@@ -8,7 +8,7 @@ from sklearn.base import is_classifier, is_regressor
 from skroute.metrics._objectives import Objective, rated_by, worth_of
 from skroute.utils._validation import check_numbers
 
-# Name of the objective of a loss function from the user.
+# Name of the objective that is made of a loss function from the user.
 _USER_LOSS = "loss"
 
 # Unit of the loss in certificates and messages, by the name of a quality. Other
@@ -21,7 +21,8 @@ _UNITS = {
     "cost matrix": "in the unit of the cost matrix",
     "callable": "by the router's own quality",
 }
-# Units of the accuracy where y has several columns.
+# Units of the quality "accuracy" if y has several columns: an indicator matrix of label
+# sets, or the logged quality of each choice.
 _UNIT_OF_LABEL_SETS = "label sets not in common"
 _UNIT_OF_LOGGED_QUALITIES = "quality given up per row"
 
@@ -39,8 +40,8 @@ class Loss:
     unit : str
         For certificates and messages.
     exact : bool
-        True if losses of a row can only differ by -1, 0 or 1. The rows of a sample
-        cannot show this.
+        True if two losses of a row can only differ by -1, 0 or 1. It follows from the
+        kind of the loss. The rows of a sample cannot show it.
     """
 
     objective: Objective
@@ -49,7 +50,18 @@ class Loss:
     exact: bool = False
 
     def against(self, bought, answers):
-        """Return the loss of each answer minus that of the bought one, the truth."""
+        """Return the loss of each answer, with the bought answers as the truth.
+
+        Parameters
+        ----------
+        bought, answers : ndarray of shape (n_rows,) or (n_rows, n_outputs)
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            The quality of the bought answer less that of the answer. For a loss of the
+            user, the loss itself.
+        """
         bought_quality = 0.0
         if self.objective.name != _USER_LOSS:
             bought_quality = self.objective.of(bought, bought)
@@ -104,6 +116,7 @@ def loss_of(estimator, y, loss, loss_range):
             "10), loss_range=10."
         )
     unit = _UNITS.get(objective.name, objective.name.replace("_", " "))
+    # Losses of one label are 0 or 1.
     exact = objective.name == "accuracy"
     if exact and y is not None and y.ndim == 2:
         if is_classifier(estimator):
@@ -121,14 +134,17 @@ def loss_of(estimator, y, loss, loss_range):
 
 
 def _loss_of_user(estimator, loss, loss_range):
-    """Return the `Loss` of a loss function from the user."""
+    """Return the `Loss` of a loss function from the user.
+
+    Parameters are those of :func:`loss_of`. `loss` is not None.
+    """
     if loss_range is None:
         raise ValueError(
             "loss_range must be given together with loss: what two losses of a row can "
             "differ by at most, also on rows that are in no sample."
         )
     row_losses = rated_by(loss, "loss")
-    # A row that abstains loses the cost of abstaining.
+    # The loss of a row that abstains is the cost of abstaining, 0 if no row can.
     abstain_cost = getattr(estimator, "abstain_cost", None) or 0.0
     objective = Objective(
         _USER_LOSS,
@@ -150,6 +166,8 @@ def _possible_losses(objective):
     if objective.name in ("accuracy", "probability"):
         return np.array([-1.0, 0.0])
     if objective.name == "brier":
+        # The sum over several classes counts a wrong answer twice: in the class that is
+        # predicted, and in the true one.
         largest = 1.0 if len(objective.classes) == 2 else 2.0
         return np.array([0.0, largest])
     if objective.name == "log_loss":
@@ -158,6 +176,7 @@ def _possible_losses(objective):
         return np.array([0.0, -np.log(smallest_probability)])
     if objective.name == "cost matrix":
         n_classes = len(objective.classes)
+        # Each pair of a true and a predicted class, by position.
         true, predicted = np.indices((n_classes, n_classes))
         return -objective.function(true, predicted)
     return None

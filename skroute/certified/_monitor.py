@@ -15,26 +15,41 @@ from skroute.utils._tolerances import LIMIT_ROOM
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers
 
-# Bets against a promise of a cost, as shares of the largest possible bet. That one
-# loses all its capital on a row that costs nothing.
+# Bets against a promise of a cost, as shares of the largest possible bet. The largest
+# possible bet would lose all its capital on a row that costs nothing. Small bets notice
+# small changes, and large bets notice large ones sooner.
 _COST_BETS = np.geomspace(0.02, 0.5, 8)
-# Bets against a promise of a loss, as shares of the largest possible bet. That one
-# loses all its capital on a row with the smallest possible signed loss. Losses that are
-# never negative and five times the promised ones need the largest bets: with 0.9 in
-# place of 0.6, a loss of 0.1 against a promise of 0.02 is noticed after 180 audited rows
-# and not after 234 (medians, after 1,000 audited rows without a loss).
+# Bets against a promise of a loss, as shares of the largest possible bet. The largest
+# possible bet would lose all its capital on a row with the smallest signed loss. Losses
+# that are never negative, and five times the promised ones, need the largest bets: with
+# 0.9 in place of 0.6, a loss of 0.1 against a promise of 0.02 is noticed after 180
+# audited rows and not after 234 (medians, after 1,000 audited rows without a loss).
 _LOSS_BETS = np.geomspace(0.1, 0.9, 5)
-# Number of rows after which a new bettor starts.
+# Number of values (costs, or audited losses) after which a new bettor starts.
 _RESTART_INTERVAL = 250
-# Default of `max_cost`, in the unit of `budget`.
+# Default of `max_cost`, as a multiple of `budget`.
 _DEFAULT_MAX_COST = 10
-# Number of points of the history for `plot`. Every second point is dropped if there are
-# more.
+# Largest number of points of the history that `plot` draws. If there are more, every
+# second point is dropped.
 _MAX_HISTORY = 2000
 
 
 class Alarm(NamedTuple):
-    """Alarm of a monitor, see `alarm_` of :class:`PromiseMonitor`."""
+    """Alarm of a monitor: the mean of some values is above the promised one.
+
+    Attributes
+    ----------
+    kind : {"cost", "loss"}
+        Kind of the promise that is broken.
+    row : int
+        Number of rows fed when the alarm was raised.
+    mean : float
+        Mean of the last `n_rows` costs, or audited losses, up to then.
+    promised : float
+        The mean that was promised.
+    n_rows : int
+        Number of costs or losses since the bettor started whose capital has grown most.
+    """
 
     kind: str
     row: int
@@ -44,13 +59,13 @@ class Alarm(NamedTuple):
 
 
 class Leaders(NamedTuple):
-    """The bettor whose capital has grown most, for each bet.
+    """The bettors whose capital has grown most, one for each bet.
 
     Attributes
     ----------
     growth : ndarray of shape (n_bets,), dtype=float64
-        Log of the factor by which its capital has grown. Minus infinity before the
-        first bettor.
+        Log of the factor by which the capital of this bettor has grown. Minus infinity
+        before the first bettor.
 
     since : ndarray of shape (n_bets,), dtype=int64
         Number of values before this bettor started.
@@ -70,6 +85,7 @@ class Bettors:
     Parameters
     ----------
     kind : {"cost", "loss"}
+        Kind of the values.
     promised : float
         The mean that is promised.
     bets : ndarray of shape (n_bets,)
@@ -97,8 +113,11 @@ class Bettors:
         self.promised = float(promised)
         self.largest = float(largest)
         self.log_threshold = log_threshold
+        # The largest possible bet is one over the largest distance of a value below the
+        # promised mean.
         self.bets = bets / (promised - smallest)
         n_bets = len(self.bets)
+        # Before the first bettor starts, capitals are 0: their log is minus infinity.
         self.log_capitals = np.full(n_bets, -np.inf)
         self.leaders = Leaders(
             growth=np.full(n_bets, -np.inf),
@@ -124,6 +143,7 @@ class Bettors:
         """
         from skroute.guarantees._kernels import NO_ALARM, restarted_bets
 
+        # The kernel changes `log_capitals` and `leaders`.
         position = restarted_bets(
             values,
             self.n_values,
@@ -143,10 +163,14 @@ class Bettors:
         return float(np.logaddexp.reduce(self.log_capitals) - self.log_threshold)
 
     def _make_alarm(self, *, n_values, row):
-        """Return the alarm after `n_values` values, about the leading bettor's."""
-        # Initial capitals sum to less than 1. As the whole capital is above 1, that of
-        # the leading bettor has grown, so the mean of its values is above the promised
-        # one.
+        """Return the alarm after `n_values` values, with the mean of the latest ones.
+
+        These are the values since the leading bettor started. `row` is the number of
+        the row with the last value.
+        """
+        # The initial capitals of all bettors sum to less than 1. If the whole capital
+        # is above 1, that of the leading bettor has grown. The mean of its values is
+        # thus above the promised one.
         leading = int(self.leaders.growth.argmax())
         n_rows = n_values - int(self.leaders.since[leading])
         mean = float(self.leaders.total[leading]) / n_rows
@@ -310,11 +334,12 @@ class PromiseMonitor:
             self.n_audited_ = 0
             # Number of losses fed, those that are NaN included.
             self._n_losses = 0
-            # Number of rows after each update, and then what `Bettors.feed` returned of
-            # each promise.
+            # For each update, the number of rows after it, and then for each promise
+            # the number that `Bettors.feed` returned.
             self._history: list[tuple[float, ...]] = []
             watches_both = self.max_loss is not None and self.budget is not None
             n_promises = 2 if watches_both else 1
+            # Each promise may raise a false alarm with an equal share of `false_alarm`.
             log_threshold = log(n_promises / self.false_alarm)
             self._bettors = {}
             if self.budget is not None:
@@ -422,7 +447,7 @@ class PromiseMonitor:
                 "or leave the NaN out of loss."
             )
         with self._lock:
-            # Losses without costs have a row each, those that are NaN included.
+            # If losses are fed without costs, each is that of one row, NaN included.
             self._n_losses += len(losses)
             self.n_audited_ += int(is_audited.sum())
             n_before = self.n_rows_
@@ -432,7 +457,7 @@ class PromiseMonitor:
             if len(losses) == len(rows):
                 audited_rows = rows[is_audited]
             else:
-                # The rows of these losses are not known: take the last row for all.
+                # The rows of these losses are not known: the last row stands for all.
                 audited_rows = np.full(len(audited_losses), self.n_rows_)
             evidence = []
             for kind, bettors in self._bettors.items():
@@ -442,6 +467,7 @@ class PromiseMonitor:
                     evidence.append(bettors.feed(audited_losses, audited_rows))
             self._history.append((self.n_rows_, *evidence))
             if len(self._history) > _MAX_HISTORY:
+                # Every second point is dropped, and the last one stays.
                 self._history = self._history[1::2]
             return _first_or_none(self._alarms_so_far())
 

@@ -66,14 +66,16 @@ from skroute.utils._validation import (
 )
 
 # With a fitted estimator, some rows only set the scale of the budgets. They are not
-# evidence, so there are few of them: this share of all rows, and at most `_SCALE_ROWS`
-# or one in `_ROWS_PER_SCALE_ROW`, the larger of the two.
+# evidence, so that there are few of them. The next three constants limit their number.
+# Share of all rows.
 _SCALE_SHARE = 0.05
+# Number of rows that is allowed in any case.
 _SCALE_ROWS = 5
+# With many rows, one in this many rows is allowed.
 _ROWS_PER_SCALE_ROW = 100
 
-# Keywords of a call that change the choices of a row. The evidence must have had them
-# too.
+# Keywords of a call that change which choices a row may have. A certificate is about
+# calls with such a keyword only if the calls about the evidence rows had it as well.
 _RESTRICTIONS = ("costs", "exclude", "allowed")
 
 # Message of the error for `sample_weight`.
@@ -391,7 +393,10 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         return super().fit(X, y, **params)
 
     def _fit(self, X, y, *, task, **params):
-        """Fit the wrapped estimator on some rows, and certify it on the others."""
+        """Fit the wrapped estimator on some rows, and certify it on the others.
+
+        `task` reports steps to callbacks. `params` are keywords about the rows.
+        """
         self._check_estimator(unfrozen(self.estimator))
         if self.max_loss is None and self.budget is None:
             raise ValueError(
@@ -401,6 +406,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         rows = self._check_input(X, y, self.groups, params, reset=True)
         self._check_max_loss(rows.targets)
         fit_params, call = self._split_params(params)
+        # Evidence rows are in random order: their tests bet on one row after the other.
         order = check_random_state(self.random_state).permutation(num_samples(rows.X))
         n_fit = self._n_rows_to_fit(len(order))
         # Rows that fit the estimator and set the scale of the budgets.
@@ -444,8 +450,9 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             )
 
     def _n_rows_to_fit(self, n_rows):
-        """Return the number of rows that are not evidence."""
+        """Return how many of `n_rows` rows are not evidence."""
         if is_frozen(self.estimator):
+            # These rows only set the scale of the budgets.
             n_by_share = max(1, round(n_rows * _SCALE_SHARE))
             n_allowed = max(_SCALE_ROWS, n_rows // _ROWS_PER_SCALE_ROW)
             n_fit = min(n_by_share, n_allowed)
@@ -463,6 +470,14 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
 
         `fit` of a frozen estimator trains nothing, and raises an error if it is not
         fitted.
+
+        Parameters
+        ----------
+        rows : _CheckedRows
+        fit_rows : ndarray of int
+            Positions in `rows` of those to fit on.
+        fit_params : dict
+            Keywords about all `rows`.
         """
         model = clone(self.estimator)
         fit_params = check_method_params(rows.X, fit_params, indices=fit_rows)
@@ -474,7 +489,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         return model
 
     def _set_estimator(self, model):
-        """Set `estimator_`, and the attributes that are those of the estimator."""
+        """Set `estimator_` to a copy of a model, and the attributes taken from it."""
         self.estimator_ = copy(unfrozen(model))
         if hasattr(self.estimator_, "costs"):
             # Prices act at once. Later changes by the owner of the estimator are not
@@ -485,8 +500,12 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         self.abstain_quality_ = getattr(self.estimator_, "abstain_quality_", None)
 
     def _expected_groups(self, groups):
-        """Return the groups that need evidence rows: those of `fit`, or all classes."""
+        """Return the groups that need evidence rows: those of `fit`, or all classes.
+
+        `groups` has the group of each row of `fit`, or is None.
+        """
         if groups is None:
+            # No group is expected.
             return np.unique([])
         group_values = np.unique(groups)
         if isinstance(self.groups, str) and hasattr(self, "classes_"):
@@ -544,7 +563,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         return self
 
     def _check_estimator(self, model):
-        """Raise a ValueError if an estimator does not decide, or not row by row."""
+        """Raise a ValueError unless a model is a router that decides row by row."""
         if not isinstance(model, CostAwareMixin) or isinstance(model, CertifiedRouter):
             raise ValueError(
                 "estimator must be a decision estimator of skroute, which has a budget "
@@ -621,7 +640,8 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     def _check_input(self, X, y, groups, keywords, *, reset):
         """Check rows, their targets and groups, and return them (`_CheckedRows`).
 
-        `keywords` are other values for each row, whose number of rows is checked.
+        `keywords` are other values for each row, whose number of rows is checked. If
+        `reset` is True, the attributes that describe the columns of `X` are set.
         """
         if y is None:
             raise ValueError(
@@ -638,7 +658,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         return _CheckedRows(X, y, targets, groups_of_rows(groups, targets))
 
     def _targets(self, y):
-        """Return targets as an array, with qualities in the order of `models_of`."""
+        """Return targets as an array, with qualities in the order of the choices."""
         model = self.estimator_
         if not (is_classifier(model) or is_regressor(model)):
             y = in_order(y, models_of(model), "y")
@@ -699,7 +719,10 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         self._selection = selection
 
     def _check_labels_and_groups(self, evidence_rows):
-        """Raise a ValueError if no label is known, or a group has no evidence rows."""
+        """Raise a ValueError if no label is known, or a group has no evidence rows.
+
+        `evidence_rows` is an `EvidenceRows`.
+        """
         classes = getattr(self, "classes_", None)
         y = evidence_rows.y
         if self.loss is None and y.ndim == 1 and isinstance(classes, np.ndarray):
@@ -714,7 +737,13 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             )
 
     def _check_ranges(self, evidence, loss):
-        """Raise a ValueError if costs or losses are out of their range."""
+        """Raise a ValueError if costs or losses of evidence rows are out of range.
+
+        Parameters
+        ----------
+        evidence : Evidence
+        loss : Loss
+        """
         largest_cost = float(evidence.costs.max())
         if self.max_cost is not None and largest_cost > self.max_cost:
             raise ValueError(
@@ -726,7 +755,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             evidence.losses[:, :, None] - evidence.reference_losses[:, None, :]
         )
         largest_difference = np.abs(differences).max()
-        # `not <=` instead of `>`: a difference of NaN is refused too.
+        # NaN must be refused as well: a comparison with NaN is False.
         if not largest_difference <= loss.range * (1 + LIMIT_ROOM):
             raise ValueError(
                 f"Losses of a row differ by {largest_difference:.6g}, more than "
@@ -878,13 +907,14 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         max_loss = certificate.max_loss
         loss_range = self._selection.loss_range
         if max_loss is not None and max_loss >= loss_range:
-            # True for any rows.
+            # The promise is true for all rows: there is nothing to watch.
             max_loss = None
         budget = certificate.budget
         _, largest_cost = self._selection.cost_range()
         max_cost = largest_cost * (1 + LIMIT_ROOM)
         if budget is not None and budget >= largest_cost:
-            # Only costs above all costs of the evidence can break this promise.
+            # Only costs above all costs of the evidence can break this promise. They
+            # must not be cut off at the largest one. None is the monitor's default.
             max_cost = None
         return PromiseMonitor(
             max_loss=max_loss,
@@ -932,6 +962,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         model.budget = certificate.operating_budget
         stream = model.stream(budget_total, **options)
         if certificate.single is not None:
+            # Each request is answered by the single choice.
             other_choices = [
                 name for name in model.choices_ if name != certificate.single
             ]
@@ -976,6 +1007,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         The `state` of the plan is the plan of the wrapped estimator.
         """
         evidence = self._selection.evidence
+        # Index of the operating point.
         point = self._selection.point(call.budget)
         keywords = call.keywords()
         if "costs" in evidence.call_keywords and "costs" not in keywords:
@@ -993,6 +1025,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
                 "them."
             )
         model = self.estimator_
+        # A call with new restrictions may exclude the single choice.
         is_single = point == 0 and evidence.single is not None
         if is_single and not new_restrictions:
             plan = model.plan_single(X, evidence.single, model.make_call(**keywords))
@@ -1047,7 +1080,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         return hasattr(self._wrapped(), "predict_proba")
 
     def _share_cache(self, cache):
-        """Give the wrapped estimator a separate cache that adds to the same counts."""
+        """Give the wrapped estimator a new cache that adds to the counts of `cache`."""
         self.estimator_ = with_cache(self.estimator_, cache.row_counts)
 
     def score(self, X, y, sample_weight=None, budget=None, **call):

@@ -17,25 +17,26 @@ from skroute.guarantees import (
 )
 from skroute.utils._typing import NDArray
 
-# Share of the level for the single choice at the safe end, if the path begins with one.
-# If that choice fails, the other points still have nine tenths of the level.
+# Share of the level at which the single choice at the safe end is tested, if the path
+# begins with one. If it is not certified, the other points have nine tenths of the
+# level.
 _SINGLE_SHARE = 0.1
-# The exact test has no p-values below 1e-5. Smaller levels than this are tested by
-# betting.
+# The exact test has no p-values below 1e-5. If the level is smaller than this number,
+# losses are tested by betting instead.
 _SMALLEST_EXACT_LEVEL = 1e-3
 
 
 class _SafeEnd(NamedTuple):
-    """A point that the path may begin with, and its loss on the evidence rows.
+    """An operating point that a path may begin with, and its loss on the evidence rows.
 
     Attributes
     ----------
     level : float
         Level that the point is tested at.
     upper : float
-        Upper bound of its loss, for the worst group and reference.
+        Upper bound of its loss, for the group and the reference with the largest one.
     differences : ndarray of shape (n_rows,)
-        Signed losses in this group, against this reference.
+        Signed losses of the point in this group, against this reference.
     """
 
     level: float
@@ -71,13 +72,13 @@ class Selection:
     max_cost: float | None
     confidence: float
     fallback: str
-    # Computed upper bounds of the costs of all points, by level.
+    # Cache: upper bounds of the costs of all points, by level.
     _cost_uppers: dict = field(default_factory=dict)
-    # Computed certificates, by budget.
+    # Cache: certificates by budget.
     _certificates: dict = field(default_factory=dict)
 
     def level(self, budget=np.inf):
-        """Return the level of one promise: half of the whole level if there are two."""
+        """Return the level of one promise: `1 - confidence`, or half of it if both."""
         level = 1 - self.confidence
         if self.max_loss is not None and np.isfinite(budget):
             return level / 2
@@ -93,7 +94,7 @@ class Selection:
 
     @property
     def _difference_bounds(self):
-        """Smallest and largest possible signed loss."""
+        """Smallest and largest possible difference of two losses of a row."""
         return -self.loss_range, self.loss_range
 
     def _loss_method(self, level):
@@ -105,10 +106,10 @@ class Selection:
 
     @cached_property
     def p_values(self):
-        """p-values of "some loss is above max_loss" at each point.
+        """p-values of "some loss is above `max_loss`", of shape (n_points,).
 
-        P-values after the first failure stay 1. The single choice at index 0 does not
-        stop the sequence.
+        After the first point that is not certified, p-values are not computed: they are
+        1. A single choice at index 0 does not stop the sequence.
         """
         evidence = self.evidence
         n_points = len(evidence.budgets)
@@ -125,7 +126,11 @@ class Selection:
         return p_values
 
     def _loss_p_value(self, k, level):
-        """Return the largest p-value of a point, over groups and references."""
+        """Return the p-value of "the loss of point `k` is above `max_loss`".
+
+        It is the largest one over groups and references. `level` is the level at which
+        it will be compared.
+        """
         p_values = [
             mean_p_value(
                 differences,
@@ -139,7 +144,10 @@ class Selection:
         return max(p_values, default=0.0)
 
     def _upper_bounds_of_loss(self, k, level):
-        """Return an upper bound of the loss for each array of differences."""
+        """Return an upper bound of the mean of each of ``evidence.differences(k)``.
+
+        Each bound holds with probability ``1 - level``. The result is a list of floats.
+        """
         return [
             mean_upper_bound(
                 differences,
@@ -151,7 +159,7 @@ class Selection:
         ]
 
     def loss_upper(self, k):
-        """Return the upper bound of the loss of a point, taken for itself."""
+        """Return an upper bound of the loss of point `k`, valid for one point."""
         uppers = self._upper_bounds_of_loss(k, self.level())
         return max([self.evidence.smallest_loss(k), *uppers])
 
@@ -165,8 +173,16 @@ class Selection:
         """Return a mask of the points whose loss is certified at a level.
 
         A single choice at the safe end is tested at a tenth of the level. If it is
-        certified, the other points get the whole level, as in a fallback procedure;
-        else they get the rest.
+        certified, the other points are tested at the whole level (a fallback
+        procedure). Otherwise they are tested at the rest of it.
+
+        Parameters
+        ----------
+        level : float
+
+        Returns
+        -------
+        ndarray of shape (n_points,), dtype=bool
         """
         if self.evidence.single is None:
             return fixed_sequence_test(self.p_values, confidence=1 - level)
@@ -183,12 +199,20 @@ class Selection:
 
     def cost_range(self):
         """Return the smallest and the largest possible cost of a row."""
-        # 1 if all costs are 0: a range has a positive width.
-        largest = self.max_cost or self.evidence.costs.max() or 1.0
+        largest = self.max_cost
+        if largest is None:
+            largest = self.evidence.costs.max()
+        if largest == 0:
+            # All costs are 0. A range must have a positive width.
+            largest = 1.0
         return 0.0, float(largest)
 
     def cost_uppers(self, level):
-        """Return upper bounds of the costs of all points, each taken for itself."""
+        """Return an upper bound of the mean cost of each point, valid for one point.
+
+        Each bound holds with probability ``1 - level``. The result is an array of shape
+        (n_points,).
+        """
         if level not in self._cost_uppers:
             bounds = self.cost_range()
             uppers = [
@@ -249,7 +273,7 @@ class Selection:
         points = np.flatnonzero(is_certified)
         mean_cost = self.evidence.costs[:, points].mean(axis=0)
         mean_loss = self.evidence.losses[:, points].mean(axis=0)
-        # np.lexsort sorts by the last key first.
+        # np.lexsort sorts by its last key, and breaks ties by the keys before it.
         if self.max_loss is None:
             order = np.lexsort((mean_cost, mean_loss))
         else:
@@ -257,13 +281,17 @@ class Selection:
         return int(points[order[0]])
 
     def _unlimited_point(self):
-        """Return the index of the plan of the estimator without a budget."""
+        """Return the index of the operating point without a budget."""
         if self.evidence.single is None:
             return 0
         return 1
 
     def _within_budget(self, budget, is_certified):
-        """Return a mask of the certified points with a promised cost in the budget."""
+        """Return a mask of the certified points with a promised cost in the budget.
+
+        `is_certified` is the mask of the points whose loss is certified. An error is
+        raised if none of them is within the budget.
+        """
         costs = self.promised_costs(budget)
         points = np.flatnonzero(is_certified)
         cheapest = points[np.argmin(costs[points])]
@@ -299,7 +327,11 @@ class Selection:
         )
 
     def _safe_ends(self, level):
-        """Return a list of the points that the path may begin with (`_SafeEnd`)."""
+        """Return the one or two points that the path may begin with (`_SafeEnd`).
+
+        `level` is that of the promise of a loss.
+        """
+        # Level at which each point is tested, by its index. A single choice is point 0.
         levels = {0: level}
         if self.evidence.single is not None:
             levels = {0: _SINGLE_SHARE * level, 1: (1 - _SINGLE_SHARE) * level}
@@ -312,7 +344,7 @@ class Selection:
         return safe_ends
 
     def _refuse_loss(self, budget):
-        """Raise a ValueError with the loss that can be promised instead."""
+        """Raise a ValueError: `max_loss` cannot be promised. It names one that can."""
         best = min(self._safe_ends(self.level(budget)), key=lambda end: end.upper)
         needed = _more_rows_needed(
             self.max_loss,
@@ -403,13 +435,14 @@ class Selection:
         )
 
     def _best_reference(self):
-        """Return the name and the mean cost of the reference of the smallest loss."""
+        """Return name and mean cost of the reference with the smallest mean loss."""
         evidence = self.evidence
         best = int(np.argmin(evidence.reference_losses.mean(axis=0)))
         name, mean_cost = list(evidence.reference_costs.items())[best]
         if len(evidence.reference_costs) > 1:
             name = "the best single choice"
         if np.isnan(mean_cost):
+            # Not known: the cost without a budget stands for it.
             name += UNPRICED
             mean_cost = float(evidence.costs[:, 0].mean())
         return name, mean_cost
@@ -437,12 +470,14 @@ class Selection:
 def _more_rows_needed(limit, values, *, upper, bounds, level):
     """Forecast how many rows are needed to promise a mean of at most `limit`.
 
-    A bound comes down to the mean at best as one over the number of rows. A forecast by
-    mean and standard deviation alone that is smaller is replaced.
+    The distance of an upper bound from the mean falls at best as one over the number of
+    rows. If the forecast by mean and standard deviation is smaller than this allows, it
+    is replaced.
 
     Parameters
     ----------
     limit : float
+        The limit that cannot be promised with these rows.
     values : ndarray of shape (n_rows,)
     upper : float
         Upper bound of the mean by these rows, above `limit`.

@@ -10,7 +10,7 @@ from skroute.distributed._passes import PassedAssignment, choices_of, solve_in_p
 from skroute.utils._optional import import_optional
 from skroute.utils._validation import check_numbers
 
-# Number of results of blocks that one task merges.
+# Largest number of results that one task merges.
 _GROUP_SIZE = 8
 
 
@@ -102,6 +102,20 @@ def _run_delayed(function, blocks, merge):
     """Run a pass over delayed blocks, and merge the results in a tree of tasks.
 
     It is a `run` of :func:`solve_in_passes`.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(values, costs)`` returns the result of a block.
+    blocks : list of tuple
+        Values and costs of each block, delayed or in memory.
+    merge : callable
+        It takes a list of results, and returns one.
+
+    Returns
+    -------
+    object
+        The merged result of all blocks, computed.
     """
     import dask
 
@@ -149,6 +163,7 @@ def _checked_costs(array, costs, values):
             f"{costs.shape}."
         )
     if isinstance(costs, array.Array):
+        # Costs that all rows share are computed once.
         return costs.compute() if costs.ndim == 1 else costs
     if costs.ndim == 1:
         return costs

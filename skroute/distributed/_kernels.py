@@ -1,9 +1,11 @@
 """Numba kernels of one pass over a block of rows.
 
-Increments of the hulls of rows are ordered by their efficiency. The bits of a float64
-that is not negative, read as an integer, have the same order. A bin of a sketch
-contains the efficiencies that share their first bits, so that all blocks have the same
-bins. Arguments are those of `skroute.assignment._kernels`.
+An increment is a step on the hull of a row to its next more expensive choice. Its
+efficiency is the additional value per additional cost. Increments are ordered by their
+efficiency. The bits of a float64 that is not negative, read as an integer, have the
+same order. A bin of a sketch contains the efficiencies that share their first bits, so
+that all blocks have the same bins. `values`, `costs` and `order` are as in
+`skroute.assignment._kernels`.
 """
 
 import numpy as np
@@ -14,49 +16,55 @@ from skroute.assignment._kernels import row_hull, sort_row
 
 @njit(cache=True, nogil=True)
 def sketch_block(values, costs, order, low, shift, bins):
-    """Sum costs and values of increments by bin.
+    """Add up costs and values of the increments of a block, by bins of efficiency.
 
     Parameters
     ----------
-    values, costs, order : ndarray
+    values : ndarray of shape (n_rows, n_choices)
+    costs : ndarray of shape (n_rows, n_choices) or (1, n_choices)
+    order : ndarray of shape (n_choices,), dtype=int64
+        Choices by their cost in the first row of `costs`.
     low : int
         Bits of the smallest efficiency of the first bin.
     shift : int
         Bin k has the efficiencies with bits from ``low + (k << shift)`` up to the next
         bin.
     bins : ndarray of shape (n_bins, 3)
-        Number of increments, their cost and their value, in each bin. Added to in
-        place.
+        Number of increments, their cost and their value, in each bin. Changed: the
+        increments of the block are added.
 
     Returns
     -------
     sums : ndarray of shape (4,)
-        Cost and value of the cheapest choices; cost and value of the increments above
-        all bins.
+        Cost and value of the cheapest choices, then cost and value of the increments
+        above all bins.
     """
-    n, m = values.shape
-    shared = costs.shape[0] == 1
+    n_rows, n_choices = values.shape
+    has_shared_costs = costs.shape[0] == 1
     order = order.copy()
-    hull = np.empty(m, np.int64)
-    efficiency = np.empty(m)
+    hull = np.empty(n_choices, np.int64)
+    efficiency = np.empty(n_choices)
+    # A view: the bits of the efficiencies that `row_hull` writes.
     bits = efficiency.view(np.int64)
     n_bins = bins.shape[0]
     sums = np.zeros(4)
-    for j in range(n):
-        k = 0 if shared else j
-        if not shared:
-            sort_row(costs, j, order)
-        size = row_hull(values, costs, j, k, order, hull, efficiency)
-        sums[0] += costs[k, hull[0]]
-        sums[1] += values[j, hull[0]]
+    for row in range(n_rows):
+        cost_row = 0 if has_shared_costs else row
+        if not has_shared_costs:
+            # Sorts `order` in place.
+            sort_row(costs, row, order)
+        size = row_hull(values, costs, row, cost_row, order, hull, efficiency)
+        sums[0] += costs[cost_row, hull[0]]
+        sums[1] += values[row, hull[0]]
         for t in range(1, size):
             bin_index = (bits[t] - low) >> shift
             if bin_index < 0:
                 # Efficiency falls, so later increments are below the bins as well.
                 break
-            cost = costs[k, hull[t]] - costs[k, hull[t - 1]]
-            value = values[j, hull[t]] - values[j, hull[t - 1]]
+            cost = costs[cost_row, hull[t]] - costs[cost_row, hull[t - 1]]
+            value = values[row, hull[t]] - values[row, hull[t - 1]]
             if bin_index >= n_bins:
+                # The increment is above all bins.
                 sums[2] += cost
                 sums[3] += value
             else:
@@ -73,6 +81,7 @@ def walk_block(values, costs, order, low, high, choices, core):
     Parameters
     ----------
     values, costs, order : ndarray
+        As for :func:`sketch_block`.
     low, high : int
         The interval contains efficiencies with bits from `low` up to, but without,
         `high`.
@@ -81,19 +90,21 @@ def walk_block(values, costs, order, low, high, choices, core):
     core : ndarray of shape (n,), dtype=bool
         True for rows with an increment in the interval. Written.
     """
-    n, m = values.shape
-    shared = costs.shape[0] == 1
+    n_rows, n_choices = values.shape
+    has_shared_costs = costs.shape[0] == 1
     order = order.copy()
-    hull = np.empty(m, np.int64)
-    efficiency = np.empty(m)
+    hull = np.empty(n_choices, np.int64)
+    efficiency = np.empty(n_choices)
+    # A view: the bits of the efficiencies that `row_hull` writes.
     bits = efficiency.view(np.int64)
-    for j in range(n):
-        k = 0 if shared else j
-        if not shared:
-            sort_row(costs, j, order)
-        size = row_hull(values, costs, j, k, order, hull, efficiency)
+    for row in range(n_rows):
+        cost_row = 0 if has_shared_costs else row
+        if not has_shared_costs:
+            sort_row(costs, row, order)
+        size = row_hull(values, costs, row, cost_row, order, hull, efficiency)
+        # Efficiency falls along the hull: `t` is the first increment below `high`.
         t = 1
         while t < size and bits[t] >= high:
             t += 1
-        choices[j] = hull[t - 1]
-        core[j] = t < size and bits[t] >= low
+        choices[row] = hull[t - 1]
+        core[row] = t < size and bits[t] >= low

@@ -14,22 +14,28 @@ from skroute.utils._tolerances import ROUNDING, TINY
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import read_only
 
-# A sketch has 2 ** _BITS bins.
+# Number of bits of an efficiency by which one pass divides an interval: a sketch has
+# 2 ** 16 bins.
 _BITS = 16
-# Bits of a float64 that is not negative: its sign bit is 0.
+# Number of bits of a float64 that is not negative, whose sign bit is 0.
 _FLOAT_BITS = 63
-# Columns of the bins of a sketch.
+# Columns of `Sketch.bins`: number, cost and value of the increments in a bin.
 _COUNT = 0
 _COST = 1
 _VALUE = 2
-# Number of increments around the price that are solved exactly. Bounds the memory.
+# Largest number of increments around the dual price whose rows are solved exactly. It
+# bounds the memory.
 _MAX_CORE = 100_000
-# The core of a block without core rows.
+# Rows, and choices, of a block without rows that are solved exactly.
 _NO_ROWS = np.empty(0, np.int64)
 
 
 class BlockRule(NamedTuple):
-    """Rule for the choices of a block.
+    """Rule by which the rows of a block get their choices.
+
+    An increment is a step of a row to its next more expensive choice. Its efficiency is
+    the additional value per additional cost, a float64. `high` is compared with the
+    bits of that number.
 
     Attributes
     ----------
@@ -115,7 +121,7 @@ class PassedAssignment(NamedTuple):
 
 
 class Sketch(NamedTuple):
-    """Sums of one or several blocks over increments.
+    """Sums over the increments of one or several blocks, by bins of their efficiency.
 
     Attributes
     ----------
@@ -147,8 +153,12 @@ class Sketch(NamedTuple):
         return np.cumsum([0, *self.block_sizes])
 
     def n_bins_within(self, budget):
-        """Return the number of bins, from the top, that are within a mean budget."""
+        """Return the number of bins, from the top, that are within a mean budget.
+
+        All increments of these bins, and of those above the bins, can be bought.
+        """
         total = budget * self.n_rows
+        # Without a limit, all bins are within the budget.
         room = np.inf
         if np.isfinite(total):
             room = total * (1 + ROUNDING) - self.cheapest_cost - self.cost_above
@@ -162,9 +172,11 @@ class CoreOfBlock(NamedTuple):
     Attributes
     ----------
     rows : ndarray of shape (n_core_rows,), dtype=int64
+        Positions of these rows in the block.
     values, costs : ndarray of shape (n_core_rows, n_choices)
+        Values and costs of these rows.
     fixed_value, fixed_cost : float
-        Summed value and cost of the other rows.
+        Summed value and cost of the other rows, whose choices are settled.
     """
 
     rows: NDArray[np.int64]
@@ -175,7 +187,7 @@ class CoreOfBlock(NamedTuple):
 
 
 class _WalkedBlock(NamedTuple):
-    """Block with the choices of all increments above an interval.
+    """Block of rows, with the choices after all increments above an interval.
 
     Attributes
     ----------
@@ -193,19 +205,46 @@ class _WalkedBlock(NamedTuple):
 
 
 def choices_of(values, costs, rule):
-    """Return the choice of each row of a block by a `BlockRule`."""
-    # An empty interval: no row is in the core.
+    """Return the choice of each row of a block by a `BlockRule`.
+
+    Parameters
+    ----------
+    values, costs
+        As for :func:`~skroute.assignment.solve_assignment`.
+    rule : BlockRule
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), dtype=int64
+    """
+    # The interval from `high` to `high` is empty: no row is in the core.
     choices = _walk(values, costs, low=rule.high, high=rule.high).choices
     choices[rule.core_rows] = rule.core_choices
     return choices
 
 
 def sketch_of_block(values, costs, *, low, shift):
-    """Return the sketch of a block, with bins as in `_kernels.sketch_block`."""
+    """Return the sums over the increments of a block, by bins (`Sketch`).
+
+    Parameters
+    ----------
+    values, costs
+        As for :func:`~skroute.assignment.solve_assignment`.
+    low : int
+        Bits of the smallest efficiency of the first bin.
+    shift : int
+        Bin `k` has the efficiencies with bits from ``low + (k << shift)`` up to the
+        next bin.
+
+    Returns
+    -------
+    Sketch
+    """
     from skroute.distributed import _kernels
 
     values, costs, order = _check_block(values, costs)
     bins = np.zeros((2**_BITS, 3))
+    # The kernel adds the increments to `bins`.
     sums = _kernels.sketch_block(values, costs, order, low, shift, bins)
     cheapest_cost, cheapest_value, cost_above, value_above = sums
     return Sketch(
@@ -219,7 +258,7 @@ def sketch_of_block(values, costs, *, low, shift):
 
 
 def merge_sketches(sketches):
-    """Return the sketch of all blocks of some sketches, in their order."""
+    """Return one `Sketch` of the blocks of several, in their order."""
     block_sizes = []
     for sketch in sketches:
         block_sizes.extend(sketch.block_sizes)
@@ -234,10 +273,11 @@ def merge_sketches(sketches):
 
 
 def core_of_block(values, costs, *, low, high):
-    """Return the core of a block, as a list with one `CoreOfBlock`.
+    """Return the rows of a block to solve exactly, as a list with one `CoreOfBlock`.
 
-    Core rows have an increment in the interval of efficiencies with bits from `low` to
-    `high`.
+    Core rows have an increment in the interval of efficiencies with bits from `low` up
+    to, but without, `high`. The result is a list so that :func:`merge_cores` can join
+    it. `values` and `costs` are as for :func:`~skroute.assignment.solve_assignment`.
     """
     block = _walk(values, costs, low=low, high=high)
     core = np.flatnonzero(block.is_core)
@@ -256,7 +296,7 @@ def core_of_block(values, costs, *, low, high):
 
 
 def merge_cores(lists_of_cores):
-    """Return one list of the cores of all blocks."""
+    """Return one list of `CoreOfBlock`, from a list of lists."""
     merged = []
     for cores in lists_of_cores:
         merged.extend(cores)
@@ -339,6 +379,7 @@ def solve_in_passes(
     low = 0
     shift = _FLOAT_BITS - _BITS
     n_passes = 0
+    # Each pass divides the bin of the price further, until the bin is small enough.
     while True:
         function = partial(sketch_of_block, low=low, shift=shift)
         sketch = run(function, blocks, merge_sketches)
@@ -352,15 +393,18 @@ def solve_in_passes(
         n_bought = sketch.n_bins_within(budget)
         n_bins = len(sketch.bins)
         if n_bought == n_bins and low == 0:
+            # The budget buys all increments.
             return _plan_of_best_choices(sketch, n_passes)
         # Sums of a narrower interval are rounded otherwise: all bins may seem to fit.
         n_bought = min(n_bought, n_bins - 1)
+        # The first bin from the top that does not fit contains the dual price.
         price_bin = n_bins - 1 - n_bought
         if sketch.bins[price_bin, _COUNT] <= _MAX_CORE or shift == 0:
             break
         low += price_bin << shift
         shift = max(shift - _BITS, 0)
     first_bin, end_bin = _bins_around(sketch.bins[:, _COUNT], price_bin)
+    # The end of the last bin of all may be beyond an int64.
     high = min(low + (end_bin << shift), np.iinfo(np.int64).max)
     low += first_bin << shift
     cores = run(partial(core_of_block, low=low, high=high), blocks, merge_cores)
@@ -375,10 +419,22 @@ def solve_in_passes(
 
 
 def _plan_of_best_choices(sketch, n_passes):
-    """Return the plan with the best choice of every row: all increments are bought."""
+    """Return the plan with the best choice of every row: all increments are bought.
+
+    Parameters
+    ----------
+    sketch : Sketch
+        Of all blocks, over all efficiencies.
+    n_passes : int
+
+    Returns
+    -------
+    PassedAssignment
+    """
     cost_above_bins = sketch.cheapest_cost + sketch.cost_above
     value_above_bins = sketch.cheapest_value + sketch.value_above
     value = value_above_bins + sketch.bins[:, _VALUE].sum()
+    # Bits are never negative: each increment is taken.
     rule = BlockRule(high=0, core_rows=_NO_ROWS, core_choices=_NO_ROWS)
     return _make_plan(
         value=value,
@@ -394,9 +450,9 @@ def _plan_of_best_choices(sketch, n_passes):
 def _bins_around(counts, price_bin):
     """Return the widest range of bins around the price that can be solved exactly.
 
-    It has at most `_MAX_CORE` increments. It has the same number of bins on both sides,
-    because the best exchange may be outside of the bin of the price. It has at least
-    that bin.
+    The range has at most `_MAX_CORE` increments, unless the bin of the price alone has
+    more. It has the same number of bins on both sides, because the best exchange may be
+    outside of that bin.
 
     Parameters
     ----------
@@ -410,7 +466,9 @@ def _bins_around(counts, price_bin):
         The range ends before `end_bin`.
     """
     n_bins = len(counts)
+    # Number of increments in the bins before each bin, and in all bins.
     n_below = np.cumsum([0, *counts])
+    # Candidate ranges: `reach` bins on each side of the bin of the price.
     reach = np.arange(n_bins)
     first = np.maximum(price_bin - reach, 0)
     end = np.minimum(price_bin + reach + 1, n_bins)
@@ -421,7 +479,7 @@ def _bins_around(counts, price_bin):
 
 
 def _solve_core(cores, *, starts, total, low, high, n_passes):
-    """Solve the core rows of all blocks with the room that the other rows leave.
+    """Solve the core rows of all blocks with the budget that the other rows leave.
 
     Parameters
     ----------
@@ -443,8 +501,8 @@ def _solve_core(cores, *, starts, total, low, high, n_passes):
     fixed_cost = np.sum([core.fixed_cost for core in cores])
     n_core = len(values)
     if n_core == 0:
-        # By rounding: all increments above are bought, and no other one is in the
-        # interval.
+        # By the rounding of sums, no increment is in the interval. Those above it are
+        # bought. The price is the lower end of the interval.
         price = float(np.array(low, np.int64).view(np.float64))
         return _make_plan(
             value=fixed_value,
@@ -453,16 +511,20 @@ def _solve_core(cores, *, starts, total, low, high, n_passes):
             price=price,
             n_passes=n_passes,
             starts=starts,
+            # No block has core rows, so that `core.rows` stands for their choices too.
             rules=[BlockRule(high, core.rows, core.rows) for core in cores],
         )
     if (costs == costs[0]).all():
+        # All rows share their costs, which is faster.
         costs = costs[0]
     smallest_budget = float(np.min(costs, axis=-1).mean())
+    # Rounding may leave the core rows less than their cheapest plan costs.
     core_budget = max((total - fixed_cost) / n_core, smallest_budget)
     path = assignment_path(values, costs)
     plan = solve_in_memory(values, costs, core_budget)
     core_value = plan.objective * n_core
     value = fixed_value + core_value
+    # The relaxation differs from the plan in the core rows only.
     bound = max(value - core_value + path.objective(core_budget) * n_core, value)
     rules = []
     start = 0
@@ -483,8 +545,23 @@ def _solve_core(cores, *, starts, total, low, high, n_passes):
 
 
 def _make_plan(*, value, cost, bound, price, n_passes, starts, rules):
-    """Return the plan of all rows from sums over the rows."""
+    """Return the plan of all rows from sums over the rows.
+
+    Parameters
+    ----------
+    value, cost : float
+        Value and cost of the plan.
+    bound : float
+        Upper bound of the value of all plans within the budget.
+    price, n_passes, starts, rules
+        As in :class:`PassedAssignment`.
+
+    Returns
+    -------
+    PassedAssignment
+    """
     n_rows = int(starts[-1])
+    # Without rows, all means are 0.
     divisor = max(n_rows, 1)
     return PassedAssignment(
         objective=float(value / divisor),
@@ -503,6 +580,20 @@ def one_by_one(function, blocks, merge):
     """Run a pass over blocks one by one, with one of them in memory at a time.
 
     It is the default `run` of :func:`solve_in_passes`.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(values, costs)`` returns the result of a block.
+    blocks : sequence
+        Blocks, as for :func:`solve_in_passes`.
+    merge : callable
+        It takes a list of results, and returns one.
+
+    Returns
+    -------
+    object
+        The merged result of all blocks.
     """
     remaining = iter(blocks)
     merged = _run_block(function, next(remaining))
@@ -522,10 +613,18 @@ def _run_block(function, block):
 
 
 def _check_block(values, costs):
-    """Check a block, and return its values, costs, and order of choices by cost."""
+    """Check a block, and return its values, costs, and order of choices by cost.
+
+    Returns
+    -------
+    values : ndarray of shape (n_rows, n_choices)
+    costs : ndarray of shape (n_rows, n_choices) or (1, n_choices)
+    order : ndarray of shape (n_choices,), dtype=int64
+        Choices by their cost in the first row.
+    """
     shape = np.shape(values)
     if len(shape) == 2 and shape[0] == 0:
-        # A partition without rows, for example after a filter.
+        # A partition without rows, for example after a filter, has no costs to check.
         n_choices = shape[1]
         no_values = read_only(np.empty((0, n_choices)))
         no_costs = read_only(np.zeros((1, n_choices)))
@@ -536,11 +635,25 @@ def _check_block(values, costs):
 
 
 def _walk(values, costs, *, low, high):
-    """Take all increments of a block above an interval (`_WalkedBlock`)."""
+    """Take all increments of a block above an interval of efficiencies.
+
+    Parameters
+    ----------
+    values, costs
+        As for :func:`~skroute.assignment.solve_assignment`.
+    low, high : int
+        The interval contains efficiencies with bits from `low` up to, but without,
+        `high`.
+
+    Returns
+    -------
+    _WalkedBlock
+    """
     from skroute.distributed import _kernels
 
     values, costs, order = _check_block(values, costs)
     choices = np.empty(len(values), np.int64)
     is_core = np.empty(len(values), np.bool_)
+    # The kernel writes `choices` and `is_core`.
     _kernels.walk_block(values, costs, order, low, high, choices, is_core)
     return _WalkedBlock(values, costs, choices, is_core)

@@ -13,20 +13,20 @@ from skroute.forests._wrapped import prepared
 from skroute.utils._cache import NO_CACHE
 from skroute.utils._compat import _safe_indexing, num_samples
 
-# Distance from the decision of a score that is moved to the side of its answer. The
-# distances of other scores are far larger. A distance of 0 would have no side.
+# Distance from the decision of a score that is moved to the side of its answer. A
+# distance of 0 would have no side. The distances of other scores are far larger.
 TINY = 1e-12
 # A logistic probability is rounded to 1 in double precision where the score is larger
-# than about 36. From this score on it is so close to 1 that libraries differ.
+# than about 36. From this score on, libraries round it differently.
 _SATURATED = 30.0
-# Differences from the library's own probabilities that are rounding: they may be
-# computed in single precision.
+# Relative and absolute difference from the library's own probabilities that counts as
+# rounding. The library may compute probabilities in single precision.
 _RTOL = 1e-4
 _ATOL = 1e-5
 
 
 class ReadEnsemble(NamedTuple):
-    """A fitted ensemble and its engine.
+    """A fitted ensemble, and the engine that evaluates its members.
 
     Attributes
     ----------
@@ -68,8 +68,10 @@ class ReadEnsemble(NamedTuple):
         """
 
         def ask(new_rows):
+            # Rows that the cache has no answers for.
             asked = _safe_indexing(X, new_rows)
             if not self.before:
+                # A library warns of some types of rows, which a pipeline has converted.
                 asked = self.engine.rows_for_library(asked)
             return own_labels(self.estimator, asked, self.classes)
 
@@ -79,12 +81,14 @@ class ReadEnsemble(NamedTuple):
         return np.argmax(labels[:, None] == self.classes[None, :], axis=1)
 
 
-# What `ties_of` returns without looking at scores.
+# The result of `ties_of` if no row is a tie.
 _NO_ROWS = np.empty(0, dtype=np.intp)
 
 
 def ties_of(engine, walk):
     """Return the rows whose full score is a tie within rounding.
+
+    The ensemble itself is asked for the answers to these rows.
 
     Parameters
     ----------
@@ -97,11 +101,14 @@ def ties_of(engine, walk):
     ndarray of int
         Positions of the rows.
     """
-    if not engine.rounding:
+    if engine.rounding == 0:
+        # The ensemble itself is never asked.
         return _NO_ROWS
     n_evaluated = walk.n_evaluated
-    # For one row argmax takes a third of the time of a comparison.
-    if n_evaluated[n_evaluated.argmax()] != engine.n_members:
+    # The largest number. For one row, `argmax` takes a third of the time of `max`.
+    most_evaluated = n_evaluated[n_evaluated.argmax()]
+    if most_evaluated != engine.n_members:
+        # Each row left early, so that no score is a full one.
         return _NO_ROWS
     full = np.flatnonzero(n_evaluated == engine.n_members)
     return full[_is_tie(engine, walk.scores[full])]
@@ -110,12 +117,13 @@ def ties_of(engine, walk):
 def _is_tie(engine, scores):
     """Return True for full scores that the library may decide differently.
 
-    Its order of additions may be another one.
+    The library may add the members in another order, and round otherwise.
 
     Parameters
     ----------
     engine : Engine
     scores : ndarray of shape (n_samples, n_outputs)
+        Scores of rows for which each member was evaluated.
 
     Returns
     -------
@@ -127,56 +135,65 @@ def _is_tie(engine, scores):
     is_tie = margins <= engine.rounding
     link = engine.link
     if link is not None and link.kind == "ova":
-        # The probabilities of two classes are both rounded to 1.
+        # The library compares probabilities. If the second largest score is saturated,
+        # so is the largest: both probabilities are rounded to 1.
         second_scores = np.sort(scores, axis=1)[:, -2]
         is_tie |= link.slope * second_scores > _SATURATED
     return is_tie
 
 
 def sided(engine, scores, answers):
-    """Return scores on the side of the answer.
+    """Return scores that are moved to the side of the answers, where they are not.
 
-    For one output, they are distances from the decision.
+    A partial score, or that of a tie, may lie on the other side of the decision than
+    the answer of its row. Such a score is moved just to the side of the answer.
 
     Parameters
     ----------
     engine : Engine
     scores : ndarray of shape (n_samples, n_outputs)
+        Of a walk.
+
     answers : ndarray of shape (n_samples,), dtype=int64
+        Positions among the classes.
 
     Returns
     -------
     ndarray of shape (n_samples, n_outputs)
+        For one output, distances from the decision at `beta` of the engine: positive
+        for the second class. For several, scores: the answer has the largest one.
     """
     if engine.n_outputs == 1:
         distances = scores - engine.beta
         is_second_class = answers[:, None] > 0
+        # The distance of a score that is moved.
         nearest = np.where(is_second_class, TINY, -TINY)
         return np.where((distances > 0) == is_second_class, distances, nearest)
     other = np.flatnonzero(np.argmax(scores, axis=1) != answers)
     if len(other):
         scores = scores.copy()
         largest = scores[other].max(axis=1)
+        # The score of the answer becomes the next number above the largest score.
         scores[other, answers[other]] = np.nextafter(largest, np.inf)
     return scores
 
 
 def probabilities(engine, scores, n_evaluated, n_classes):
-    """Return the probabilities of the classes.
+    """Return the probabilities of the classes, from the scores of a walk.
 
     Parameters
     ----------
     engine : Engine
-        Has a link.
+        Its `link` is not None.
 
     scores : ndarray of shape (n_samples, n_outputs)
         From :func:`sided`.
 
     n_evaluated : ndarray of shape (n_samples,), dtype=int64
-        Number of members evaluated.
+        Number of members evaluated for each row, at least 1.
 
     n_classes : int
-        An ensemble of one class has one output and one column.
+        1 for an ensemble of one class, which has one output as that of two.
 
     Returns
     -------
@@ -184,6 +201,7 @@ def probabilities(engine, scores, n_evaluated, n_classes):
     """
     kind, slope, shift = engine.link
     if kind == "mean":
+        # Entry `k` is the weight of the first `k` members.
         weight_so_far = np.append(0.0, np.cumsum(engine.weights))
         scores = scores / weight_so_far[n_evaluated, None]
     if scores.shape[1] > 1:
@@ -191,17 +209,20 @@ def probabilities(engine, scores, n_evaluated, n_classes):
             return softmax(slope * scores, axis=1)
         if kind == "ova":
             return expit(slope * scores)
+        # Means of probabilities are probabilities.
         return scores
     if kind == "mean":
+        # Members score distances from a probability of 0.5.
         second_class = 0.5 + shift + scores
     else:
         second_class = expit(slope * (scores + shift))
     both_classes = np.concatenate([1.0 - second_class, second_class], axis=1)
+    # The only class of an ensemble of one class is the second one.
     return both_classes[:, -n_classes:]
 
 
 def check_same_answers(ensemble, X):
-    """Compare the members, as they are read, with the library on varied rows.
+    """Raise an error if an engine answers varied rows otherwise than its library.
 
     Parameters
     ----------
@@ -215,9 +236,11 @@ def check_same_answers(ensemble, X):
         If they differ anywhere.
     """
     estimator, engine, classes, before = ensemble
+    # With these thresholds, each member is evaluated on each row.
     thresholds = checked(never(engine.n_members), engine.n_members)
 
     def library_answers(rows):
+        # None is not compared: the engine has no probabilities.
         proba = None if engine.link is None else own_proba(estimator, rows)
         return {"labels": own_labels(estimator, rows, classes), "probabilities": proba}
 
@@ -227,12 +250,13 @@ def check_same_answers(ensemble, X):
         if len(ties):
             walk.answers[ties] = ensemble.own_answers(rows, ties)
         scores = sided(engine, walk.scores, walk.answers)
+        # An ensemble of one class has the answer 1: "clip" takes its only class.
         answers = {"labels": classes.take(walk.answers, mode="clip")}
         if engine.link is not None:
             answers["probabilities"] = probabilities(
                 engine, scores, walk.n_evaluated, n_classes=len(classes)
             )
-        # A net may not be able to read a row that was varied. It is not compared.
+        # A net may score a varied row with NaN. Such a row is not compared.
         answers["compared"] = np.isfinite(scores).all(axis=1)
         return answers
 

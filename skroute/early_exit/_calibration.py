@@ -97,6 +97,7 @@ def hold_out(n, share, rng, y):
     if not share or n < 2:
         return np.arange(n), None
     order = rng.permutation(n)
+    # Positions in `order` of the first row with each answer. It is kept to fit on.
     first_of_answer = np.unique(y[order], return_index=True)[1]
     always_train = order[first_of_answer]
     rest = np.delete(order, first_of_answer)
@@ -121,12 +122,13 @@ def hold_out(n, share, rng, y):
 # Added before rounding to whole rows, so that a product such as 0.1 * 30 is not just
 # below 3.
 _ROUNDING = 1e-9
-# The logarithm of 1 - alpha is taken of shares up to this one only.
+# Larger shares count as this one where log(1 - share) is computed, so that it is
+# finite.
 _LARGEST_SHARE = 1 - 1e-12
 
 
 def allowed_wrong(n_samples, alpha, confidence, guarantee):
-    """Return the largest number of wrong calibration rows that `alpha` allows.
+    """Return the largest number of wrong calibration rows with which `alpha` holds.
 
     Parameters
     ----------
@@ -154,25 +156,29 @@ def allowed_wrong(n_samples, alpha, confidence, guarantee):
     def bound(n_wrong):
         return share_upper_bound(n_wrong, n_samples, confidence=confidence)
 
+    # Bounds grow with the number of wrong rows. The largest number with a bound of at
+    # most `alpha` is one less than the count of such numbers, which start with 0.
     return bisect_right(range(n_samples + 1), alpha, key=bound) - 1
 
 
 def fewest_rows(alpha, confidence, guarantee):
-    """Return the least number of calibration rows that can show that `alpha` is kept.
+    """Return the least number of calibration rows that can show that `alpha` holds.
 
-    The thresholds are never wrong on them. Parameters are those of
-    :func:`allowed_wrong`. The number is infinite if `alpha` is 0.
+    This number suffices if the thresholds are wrong on none of these rows. Parameters
+    are those of :func:`allowed_wrong`. The number is infinite if `alpha` is 0.
     """
     if alpha <= 0:
         return np.inf
     if not guarantee:
+        # 1 / (n + 1) <= alpha
         return int(np.ceil(1 / alpha - _ROUNDING)) - 1
+    # (1 - alpha) ** n <= 1 - confidence
     n_rows = np.log1p(-confidence) / np.log1p(-min(alpha, _LARGEST_SHARE))
     return int(np.ceil(n_rows - _ROUNDING))
 
 
 def last_accepted(n_wrong, allowed):
-    """Return the last policy before the first with too many errors, or -1.
+    """Return the index of the last policy before the first one with too many errors.
 
     Policies are tested in an order that was fixed beforehand, from the most cautious
     on. A test counts errors: its p-value is at most its level exactly if the count is
@@ -192,15 +198,17 @@ def last_accepted(n_wrong, allowed):
     Returns
     -------
     int
+        -1 if the first policy has too many errors already.
     """
     too_many = np.any(n_wrong > allowed, axis=1)
-    # A test that is decided by its count has the p-value 0 or 1 for every level.
+    # The count alone decides the test. Its p-value is thus 0 or 1, which is accepted
+    # or not at each level.
     accepted = fixed_sequence_test(too_many.astype(np.float64))
     return int(np.count_nonzero(accepted)) - 1
 
 
 def affordable(tradeoff, budget):
-    """Return the policy in use, or the most faithful one within the budget.
+    """Return the index of the thresholds in use, or of the most faithful in the budget.
 
     Parameters
     ----------
@@ -211,6 +219,7 @@ def affordable(tradeoff, budget):
     Returns
     -------
     int
+        Index of a policy of `tradeoff`.
 
     Raises
     ------

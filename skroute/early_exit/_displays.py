@@ -57,7 +57,7 @@ class ExitDisplay:
     def from_estimator(
         cls, estimator, X, *, name=None, ax=None, bar_kwargs=None, line_kwargs=None
     ):
-        """Evaluate rows and plot when they leave.
+        """Evaluate rows with an ensemble, and plot when they leave.
 
         Parameters
         ----------
@@ -100,7 +100,7 @@ class ExitDisplay:
         bar_kwargs=None,
         line_kwargs=None,
     ):
-        """Plot from numbers of members evaluated.
+        """Plot the numbers of members that were evaluated for rows.
 
         Parameters
         ----------
@@ -127,7 +127,7 @@ class ExitDisplay:
         return display.plot(ax=ax, bar_kwargs=bar_kwargs, line_kwargs=line_kwargs)
 
     def plot(self, *, ax=None, name=None, bar_kwargs=None, line_kwargs=None):
-        """Plot.
+        """Draw the rows that stop after each member, and the share that goes on.
 
         Parameters
         ----------
@@ -149,6 +149,7 @@ class ExitDisplay:
             _, ax = plt.subplots()
         if name is None:
             name = self.name
+        # Bars have whole numbers of members. Small ensembles have a bar for each.
         edges = np.round(np.linspace(0, self.n_members, _N_BARS + 1))
         edges = np.unique(edges.astype(int))
         counts, _ = np.histogram(self.members, bins=edges + 0.5)
@@ -210,7 +211,7 @@ class TradeoffDisplay:
 
     @classmethod
     def from_estimators(cls, estimators, X, *, ax=None, line_kwargs=None):
-        """Evaluate every policy of fitted estimators on rows.
+        """Evaluate each set of thresholds of fitted estimators on rows, and plot.
 
         Parameters
         ----------
@@ -253,7 +254,7 @@ class TradeoffDisplay:
         return float(np.interp(disagreement, shares, costs, left=np.nan, right=np.nan))
 
     def plot(self, *, ax=None, line_kwargs=None):
-        """Plot.
+        """Draw a curve of cost against disagreement for each name.
 
         Parameters
         ----------

@@ -18,15 +18,16 @@ class Link(NamedTuple):
     Attributes
     ----------
     kind : {"logistic", "softmax", "ova", "mean"}
-        "mean" divides by the weight of the members that were evaluated. "ova" is
-        logistic for each class, so its probabilities need not add up to one.
+        "mean" divides the score by the weight of the members that were evaluated. "ova"
+        is logistic for each class, so its probabilities need not add up to one.
 
     slope : float
-        Factor of the score.
+        Factor of the score. Kind "mean" does not use it.
 
     shift : float
-        For one output only. It is added to the distance from the decision before the
-        link, or to the mean.
+        For one output only. Kind "logistic" computes
+        ``expit(slope * (distance + shift))``, with the distance of the score from the
+        decision. Kind "mean" computes ``0.5 + shift + mean``.
     """
 
     kind: str
@@ -281,7 +282,7 @@ def start_walk(engine, n_rows):
     Returns
     -------
     Walk
-        :func:`walk_in_turn` writes into its arrays.
+        Its arrays are new. :func:`walk_in_turn` writes the results into them.
     """
     scores = np.tile(engine.offset, (n_rows, 1))
     n_evaluated = np.zeros(n_rows, dtype=np.int64)
@@ -306,13 +307,16 @@ def walk_in_turn(evaluate, *, thresholds, beta, walk, release=None):
         As in :class:`Engine`.
 
     walk : Walk
-        Made by :func:`start_walk`. Its arrays are changed.
+        Made by :func:`start_walk`. The results of the rows are written into its arrays,
+        which may be views of larger ones.
 
     release : callable, default=None
-        ``release(rows)`` is called with the rows that stop after a member.
+        ``release(rows)`` is called with the rows that stop after each member but the
+        last. They will not be evaluated again.
     """
     lower, upper = thresholds
     last = len(lower) - 1
+    # Positions of the rows that have not stopped.
     rows = np.arange(len(walk.scores))
     for position in range(last + 1):
         scores = evaluate(position, rows, walk.scores[rows])
@@ -322,6 +326,7 @@ def walk_in_turn(evaluate, *, thresholds, beta, walk, release=None):
             walk.answers[rows], values = leader_and_margin(scores)
         else:
             values = scores[:, 0]
+            # A row that stops above is answered with class 1, below with class 0.
             cut = upper[position]
             if position == last:
                 cut = beta
@@ -378,6 +383,7 @@ def find_builder(ensemble):
     -------
     callable or None
     """
+    # The nearest registered base class, or the class itself, has the builder.
     for cls in type(ensemble).__mro__:
         package = cls.__module__.split(".")[0]
         build = _BUILDERS.get((package, cls.__name__))

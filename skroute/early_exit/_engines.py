@@ -11,6 +11,7 @@ from skroute.base import note_failure
 from skroute.base._inspection import is_frozen, unfrozen
 from skroute.early_exit._engine import Link, builds_engine, find_builder
 from skroute.early_exit._model_engines import (
+    HALF_VOTE,
     ExitEngine,
     MemberEngine,
     has_exits,
@@ -22,9 +23,12 @@ from skroute.forests._partial_sums import partial_sums
 from skroute.forests._wrapped import take_apart
 from skroute.utils._compat import num_samples
 
-# Bound on the rounding of a sum, in units in the last place of the largest sum, as for
-# the sums of forests.
+# Bound on the rounding of a sum of members' scores, in units in the last place of the
+# largest sum. `skroute.forests._forest` has the same bound for the sums of trees.
 _ROUNDING_UNITS = 16
+# Score of scikit-learn's AdaBoost for two classes, if each member votes for the second
+# class. It is -2 if each votes for the first one.
+_ADABOOST_SCORE = 2.0
 
 # Fitting ------------------------------------------------------------------------------
 
@@ -46,7 +50,7 @@ def fittable_models(estimator):
 
 
 def check_estimator(estimator):
-    """Raise an error, before any fit, if the members are not known to be added up."""
+    """Raise an error if `estimator` is not known to add up the scores of members."""
     if not isinstance(estimator, (list, tuple)):
         check_ensemble(unfrozen(estimator))
     elif not len(estimator):
@@ -74,6 +78,7 @@ def fit_models(estimator, X, y, params):
     Returns
     -------
     object or list
+        A list of members if `estimator` is a list or a tuple.
     """
     fitted = []
     for name, model in fittable_models(estimator).items():
@@ -82,6 +87,7 @@ def fit_models(estimator, X, y, params):
             with note_failure(type(model).__name__, num_samples(X), "fit"):
                 model.fit(X, y, **params(name))
         fitted.append(unfrozen(model))
+    # An ensemble is one model. Members are a list.
     return fitted if isinstance(estimator, (list, tuple)) else fitted[0]
 
 
@@ -94,11 +100,19 @@ def offers_proba(estimator):
     """
     if isinstance(estimator, (list, tuple)):
         return all(hasattr(member, "predict_proba") for member in estimator)
+    # A hard vote alone has no probabilities. Other ensembles have no `voting`.
     return getattr(unfrozen(estimator), "voting", "soft") != "hard"
 
 
 def takes_nan(model):
-    """Return True if a pipeline, or an ensemble behind its threshold, reads NaN."""
+    """Return True if a model reads rows with NaN.
+
+    Parameters
+    ----------
+    model : object
+        A pipeline, or an ensemble behind a moved threshold. For all other models the
+        result is False: the tags of the model itself are used.
+    """
     ensemble, before, cut = take_apart(model)
     if before:
         # The steps of the pipeline refuse NaN by themselves if they do not read it.
@@ -123,7 +137,7 @@ def check_ensemble(estimator):
     TypeError
     """
     ensemble, _, cut = take_apart(estimator)
-    # A raw booster has no methods of an estimator. Its reader checks that it
+    # A raw booster has neither `predict_proba` nor `fit`. Its reader checks that it
     # classifies.
     classifies = hasattr(type(ensemble), "predict_proba") or not hasattr(
         ensemble, "fit"
@@ -176,8 +190,10 @@ def engine_of(fitted, y=None, known_classes=None):
     engine, classes = ensemble_engine(fitted)
     if classes is not None:
         return engine, classes
+    # One output is that of two classes.
     n_classes = max(2, engine.n_outputs)
     if y is None:
+        # Without labels or an earlier fit, classes are numbered.
         classes = np.arange(n_classes) if known_classes is None else known_classes
         return engine, classes
     classes = np.unique(y)
@@ -190,7 +206,21 @@ def engine_of(fitted, y=None, known_classes=None):
 
 
 def _classes_of_members(members, y, known_classes):
-    """Return all classes of the members, the labels and an earlier fit, sorted."""
+    """Return all classes of the members, the labels and an earlier fit, sorted.
+
+    Parameters
+    ----------
+    members : list
+    y : array-like or None
+        Labels.
+
+    known_classes : ndarray or None
+        Classes of an earlier fit.
+
+    Returns
+    -------
+    ndarray of shape (n_classes,)
+    """
     all_classes = []
     for member in members:
         if getattr(member, "classes_", None) is not None:
@@ -208,7 +238,11 @@ def _classes_of_members(members, y, known_classes):
 
 
 def _list_engine(members, classes):
-    """Return the engine of a list of members whose scores are added."""
+    """Return the engine of a list of members whose scores are added.
+
+    There are probabilities only if each member is asked for its own: the members are
+    then averaged.
+    """
     methods = [response_of(member) for member in members]
     link = Link("mean") if set(methods) == {"predict_proba"} else None
     return MemberEngine(members, classes, methods=methods, link=link)
@@ -252,7 +286,7 @@ def ensemble_engine(estimator):
 
 
 def _forest_engine(forest, cut, name):
-    """Return the engine of a forest.
+    """Return the engine of an ensemble that was read as a `Forest`.
 
     Parameters
     ----------
@@ -286,6 +320,7 @@ def _forest_engine(forest, cut, name):
 @builds_engine("sklearn", "VotingClassifier")
 def _voting_engine(voting):
     """Return the engine of a vote, with the members that are not dropped."""
+    # Members that are dropped have a weight, but no entry in `estimators_`.
     members = list(voting.estimators_)
     weights = np.ones(len(members))
     if voting.weights is not None:
@@ -302,17 +337,19 @@ def _voting_engine(voting):
 
 @builds_engine("sklearn", "BaggingClassifier", "ForestClassifier")
 def _bagging_engine(bagging):
-    """Return the engine of bagging, which averages probabilities if all have them.
+    """Return the engine of a bagging ensemble or a forest of scikit-learn.
 
-    Members are of any kind. If they are trees, the reader of forests has found them
-    before.
+    Probabilities of the members are averaged if each member has them. Otherwise votes
+    are counted. Bagged trees that :func:`skroute.forests.find_reader` can read do not
+    come here: their engine is :class:`ForestEngine`.
     """
     members = list(bagging.estimators_)
     have_proba = all(hasattr(member, "predict_proba") for member in members)
     all_features = np.arange(bagging.n_features_in_)
-    # Forests draw no features for a member.
+    # Columns of each member. A forest has none: its members read all features.
     columns = getattr(bagging, "estimators_features_", [])
     if all(np.array_equal(features, all_features) for features in columns):
+        # None stands for all features. It spares a copy of the rows for each member.
         columns = None
     return _averaging_engine(
         bagging,
@@ -325,7 +362,7 @@ def _bagging_engine(bagging):
 
 
 def _averaging_engine(ensemble, members, *, weights, method, link, columns=None):
-    """Return the engine of members that are averaged or counted.
+    """Return the engine of members whose probabilities or votes are averaged.
 
     Parameters
     ----------
@@ -335,7 +372,10 @@ def _averaging_engine(ensemble, members, *, weights, method, link, columns=None)
     members : list
         Fitted estimators, which answer with positions of the classes.
 
-    weights, link, columns
+    weights : ndarray of shape (n_members,)
+        Weight of each member's answer.
+
+    link, columns
         As for :class:`MemberEngine`.
 
     method : {"predict", "predict_proba"}
@@ -359,17 +399,23 @@ def _averaging_engine(ensemble, members, *, weights, method, link, columns=None)
 
 @builds_engine("sklearn", "AdaBoostClassifier")
 def _adaboost_engine(adaboost):
-    """Return the engine of AdaBoost, whose members have weighted votes."""
+    """Return the engine of AdaBoost, whose members have weighted votes.
+
+    Its scores are those of AdaBoost's ``decision_function``.
+    """
     members = list(adaboost.estimators_)
     n_classes = len(adaboost.classes_)
+    # If boosting ended early, `estimator_weights_` has more entries than members.
     weights = (
         adaboost.estimator_weights_[: len(members)] / adaboost.estimator_weights_.sum()
     )
     if n_classes <= 2:
-        # A vote is 0.5 from even chances, and the score of the library is 2 for it.
-        weights = weights * 4.0
+        # Members score `HALF_VOTE` for the second class, and the negative of it for the
+        # first one.
+        weights = weights * (_ADABOOST_SCORE / HALF_VOTE)
         link = Link("logistic")
     else:
+        # `predict_proba` divides the scores by `n_classes - 1` before the softmax.
         link = Link("softmax", 1.0 / (n_classes - 1))
     return MemberEngine(
         members,
@@ -377,12 +423,25 @@ def _adaboost_engine(adaboost):
         weights,
         methods=["predict"] * len(members),
         rounding=_rounding_of(np.ones(len(members))),
+        # What a vote adds to the classes missed, so that its scores sum to zero. With
+        # one class there are none.
         missed_vote=-1.0 / max(1, n_classes - 1),
         link=link,
     )
 
 
 def _rounding_of(weights):
-    """Return the largest difference between sums in another order."""
+    """Return a bound on the rounding difference of sums of scores in two orders.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n_members,)
+        Weights of the members, whose scores are at most 1 in absolute value.
+
+    Returns
+    -------
+    float
+    """
+    # 1 more than the largest sum, so that the bound is not 0 if all weights are 0.
     largest_sum = np.abs(weights).sum() + 1.0
     return _ROUNDING_UNITS * np.finfo(np.float64).eps * largest_sum

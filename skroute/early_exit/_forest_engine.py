@@ -12,13 +12,16 @@ from skroute.forests._kernels import add_leaves
 from skroute.forests._rows import are_plain, rows_of
 from skroute.utils._cache import NO_CACHE
 
-# With fewer rows than this, a walk from the root to a leaf is faster than bit vectors.
+# With fewer rows than this, a walk from the roots of the trees to their leaves is
+# faster than bit vectors (measured).
 _FEWEST_ROWS = 512
-# Positions at which a stage ends, and rows are binned again. Few rows stop later on.
+# Numbers of members after which a stage ends, and the rows that go on are binned again.
+# Stages become longer because fewer and fewer rows stop.
 _STAGE_ENDS = (10, 40, 160)
-# Rows that are scored together. They stay in the cache of the processor.
+# Number of rows that are scored together. They stay in the cache of the processor.
 _BLOCK = 1024
-# Rows that pass through all stages together.
+# Number of rows that pass through all stages before the next rows. Their scores stay in
+# the cache of the processor.
 _CHUNK = 16384
 
 
@@ -90,33 +93,50 @@ class ForestEngine(Engine):
         return ForestEngine(self.forest.taken(order))
 
     def member_scores(self, X):
+        """Return what each member adds to each row: `Engine.member_scores`."""
         X = rows_of(self.forest, X)
         trees = tuple(self.forest.trees)
         scores = np.zeros((self.n_members, len(X), self.n_outputs), dtype=np.float32)
-        column = np.arange(self.n_outputs)
+        # Each output has its own column of the scores.
+        column_of_output = np.arange(self.n_outputs)
         for start in range(0, len(X), _BLOCK):
             stop = min(start + _BLOCK, len(X))
-            for t, added in enumerate(scores):
-                add_leaves(X, start, stop, trees, t, t + 1, column, added)
+            for t in range(self.n_members):
+                # The scores of member `t` are added to a view of `scores`.
+                add_leaves(X, start, stop, trees, t, t + 1, column_of_output, scores[t])
         return scores
 
     def walk(self, X, thresholds, n_jobs=None, cache=NO_CACHE):
+        """Evaluate each row until the thresholds stop it, as in :meth:`Engine.walk`."""
         X = rows_of(self.forest, X)
         n_rows = len(X)
         scores = np.empty((n_rows, self._n_outputs))
         n_evaluated = np.empty(n_rows, np.int64)
         answers = np.empty(n_rows, np.int64)
         walk = Walk(scores, n_evaluated, answers)
+        # `_walk_part` writes the results of its rows into the arrays of `walk`.
         if n_rows < _FEWEST_ROWS:
-            # Dividing rows among threads takes a notable part of the time of one row.
+            # Few rows are not divided among threads: for one row, the division takes a
+            # notable part of the time.
             self._walk_part(X, thresholds, walk, 0, n_rows)
         else:
             in_parts(partial(self._walk_part, X, thresholds, walk), n_rows, n_jobs)
         return walk
 
     def _walk_part(self, X, thresholds, walk, start, stop):
-        """Walk the rows ``start:stop`` and write their results into `walk`."""
+        """Walk the rows ``start:stop`` and write their results into `walk`.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_samples, n_features)
+        thresholds : ndarray of shape (2, n_members)
+        walk : Walk
+            Changed.
+
+        start, stop : int
+        """
         forest = self.forest
+        # `_layouts` is None if a tree does not fit into bit vectors.
         if stop - start < _FEWEST_ROWS or not self._layouts:
             walk_rows(
                 X,
@@ -129,10 +149,13 @@ class ForestEngine(Engine):
                 *walk,
             )
             return
+        # The stages add the leaves of their trees to these scores.
         walk.scores[start:stop] = forest.offset
         for first_row in range(start, stop, _CHUNK):
             rows = np.arange(first_row, min(first_row + _CHUNK, stop))
+            # Each stage moves the rows that have not stopped to the front of `rows`.
             n_undecided = len(rows)
+            # Position of the stage's first member.
             position = 0
             for bits in self._layouts:
                 if n_undecided == 0:
@@ -144,7 +167,10 @@ class ForestEngine(Engine):
 
     @cached_property
     def _layouts(self):
-        """Bit vectors of each stage, None if a tree does not fit into them."""
+        """Trees of each stage as bit vectors. A stage is a range of members.
+
+        A list of `BitTrees`, or None if a tree does not fit into bit vectors.
+        """
         ends = [end for end in _STAGE_ENDS if end < self.n_members]
         ends.append(self.n_members)
         layouts = []
@@ -174,7 +200,7 @@ class ForestEngine(Engine):
         return labels_at(self.forest, classes, answers)
 
     def rows_for_library(self, X):
-        # A library with categories reads them by itself.
+        # A library that encodes categories by itself reads the caller's rows.
         if self.forest.read_rule.columns.keeps_categories:
             return X
         return rows_of(self.forest, X)

@@ -14,22 +14,24 @@ from skroute.forests._bitvector_kernels import (
 )
 from skroute.forests._kernels import leaves
 
-# Number of trees that a row which is alone goes down together: their loads from memory
-# overlap.
+# If a single row is left, it goes down this many trees at the same time: their loads
+# from memory overlap.
 _TREES_TOGETHER = 8
-# Cost of moving one row in one column when gaps of a block are closed, in tests of a
-# row.
+# The walk by bit vectors compares two costs, in units of one test of one row: going on
+# with rows that have left, or closing the gaps that they leave in a block.
+# Cost of moving the code of one row in one column.
 _MOVE = 8
-# Cost of a tree in addition to its tests, in tests of a row.
+# Cost of a tree in addition to its tests, for one row.
 _TREE = 8
-# Replaces the number of a row in a block after the row has left.
+# Written in place of the number of a row in a block, after the row has left.
 _GONE = -1
-# Smallest saving in cost by which new cuts replace others. Smaller ones are rounding.
+# Smallest saving in cost by which new thresholds replace others. Smaller savings are
+# rounding.
 _LEAST_SAVING = 1e-9
 
 
-# Fields of records are read before the loops over rows: numba counts a reference to the
-# array at each access.
+# In this file, fields of records are read before the loops over rows: numba counts a
+# reference to the array at each access.
 
 
 class _Results(NamedTuple):
@@ -50,18 +52,21 @@ class _Results(NamedTuple):
 
 
 class _RowBlock(NamedTuple):
-    """Undecided rows that go down the trees together. They are the first of each array.
+    """Undecided rows that go down the trees together.
+
+    The undecided rows are the first entries of `rows` and `totals`.
 
     Attributes
     ----------
     rows : ndarray of shape (n,), dtype=int64
-        Rows of `X`.
+        Rows of `X`, by number.
 
     totals : ndarray of shape (n, n_outputs), dtype=float64
-        Partial sums.
+        Partial sums of the rows.
 
     leaves : ndarray of shape (n_leaves,), dtype=uint64
-        Leaves of the rows in some trees, tree after tree.
+        Leaves that the rows reach in some trees: those of all rows in one tree, then
+        those in the next one.
 
     scratch : ndarray of shape (2, n_leaves), dtype=uint64
         Memory of the kernel that finds the leaves.
@@ -107,10 +112,10 @@ def walk_rows(
     size = min(BLOCK, stop - start)
     n_leaves = max(size, _TREES_TOGETHER)
     block = _RowBlock(
-        np.empty(size, dtype=np.int64),
-        np.empty((size, len(offset)), dtype=np.float64),
-        np.empty(n_leaves, dtype=np.uint64),
-        np.empty((2, n_leaves), dtype=np.uint64),
+        rows=np.empty(size, dtype=np.int64),
+        totals=np.empty((size, len(offset)), dtype=np.float64),
+        leaves=np.empty(n_leaves, dtype=np.uint64),
+        scratch=np.empty((2, n_leaves), dtype=np.uint64),
     )
     for begin in range(start, stop, size):
         n_rows = min(size, stop - begin)
@@ -125,7 +130,13 @@ def walk_rows(
 
 @njit(cache=True, nogil=True, inline="always")
 def _walk_row_block(X, block, n_rows, trees, thresholds, beta, results):
-    """Evaluate the first `n_rows` rows of a block until all have left."""
+    """Evaluate the first `n_rows` rows of a block member by member, until all left.
+
+    Parameters are those of :func:`walk_rows`, except `block`, a `_RowBlock`, and
+    `results`, a `_Results` into which the results of the rows are written.
+    """
+    # The fields of `Trees`. `member_start` has the first tree of each member, and the
+    # number of trees at its end.
     _, values, _, _, outputs, member_start, _, _, _ = trees
     n_members = len(member_start) - 1
     n_trees = len(outputs)
@@ -161,7 +172,22 @@ def _walk_row_block(X, block, n_rows, trees, thresholds, beta, results):
 def _add_leaf_values(block, n_rows, first_leaf, output, values):
     """Add the values of one tree's leaves to the partial sums of the rows.
 
-    `output` is -1 if the leaves have a value for each output.
+    Parameters
+    ----------
+    block : _RowBlock
+        Its `totals` are changed.
+
+    n_rows : int
+        Number of rows of the block.
+
+    first_leaf : int
+        Index in ``block.leaves`` of the first row's leaf in the tree.
+
+    output : int
+        Output that the tree adds to, -1 if its leaves have a value for each output.
+
+    values : ndarray of shape (n_leaves, n_values)
+        Values of the leaves of all trees.
     """
     first_output = max(output, 0)
     n_values = 1
@@ -178,6 +204,18 @@ def _add_leaf_values(block, n_rows, first_leaf, output, values):
 @njit(cache=True, nogil=True, inline="always")
 def _drop_stopped(block, n_rows, position, thresholds, beta, results):
     """Write the results of the rows that stop, and move the others to the front.
+
+    Parameters
+    ----------
+    block : _RowBlock
+        Its first `n_rows` rows were evaluated up to `position`. Changed.
+
+    n_rows, position : int
+    thresholds, beta
+        As for :func:`walk_rows`.
+
+    results : _Results
+        Changed.
 
     Returns
     -------
@@ -197,6 +235,7 @@ def _drop_stopped(block, n_rows, position, thresholds, beta, results):
         # A margin is only compared with the upper threshold.
         low = -np.inf
     elif is_last:
+        # A full score is answered with the second class if it is above `beta`.
         high = beta
     n_staying = 0
     for j in range(n_rows):
@@ -254,13 +293,15 @@ class _StageBlock(NamedTuple):
         Bit vector of each row in one tree. The lowest bit is the leaf.
 
     totals : ndarray of shape (n_outputs, n), dtype=float64
-        Partial sums. After a row has left they are NaN, which is beyond no threshold.
+        Partial sums. After a row has left they are NaN: no comparison with a threshold
+        is true.
 
     largest, margins : ndarray of shape (n,), dtype=float64
-        Largest partial sum and its margin to the second, if there are several outputs.
+        With several outputs, the largest partial sum of each row and its margin to the
+        second largest one. Unused with one output.
 
     places : ndarray of shape (n,), dtype=int32
-        Places of the rows that leave, or of those that stay.
+        Memory for the places of the rows that leave, or of those that stay.
     """
 
     rows: Any
@@ -285,10 +326,11 @@ def walk_stage(
     n_evaluated,
     answers,
 ):
-    """Evaluate the members of one stage for rows that have not left.
+    """Evaluate a range of members (a stage) by bit vectors, for undecided rows.
 
-    A stage is a range of positions with a layout of its own. A row is binned only to
-    the cuts that its next trees ask for, and blocks of rows are full again.
+    A stage is a range of positions whose trees have their own bit vectors. At the start
+    of a stage, the undecided rows are collected in full blocks, and binned to the cuts
+    that the trees of the stage test.
 
     Parameters
     ----------
@@ -302,13 +344,15 @@ def walk_stage(
         Position of the first member of the stage.
 
     bits : BitTrees
-        Members of the stage.
+        Trees of the stage's members.
 
     thresholds : ndarray of shape (2, n_members)
-        Lower and upper thresholds of all stages, as for :func:`walk_rows`.
+        Lower and upper thresholds by position, of all stages. A row stops if its
+        partial sum is below the lower or above the upper one. With several outputs, its
+        margin is compared with the upper one.
 
     beta : float
-        As for :func:`walk_rows`.
+        Full score of one output above which the answer is the second class.
 
     scores, n_evaluated, answers : ndarray
         The arrays of a :class:`~skroute.early_exit._engine.Walk`. `scores` contains the
@@ -325,19 +369,21 @@ def walk_stage(
     n_columns = len(bits.columns.limit)
     n_outputs = scores.shape[1]
     last_tree_of_column = _last_trees(bits)
+    # All columns are binned.
     every_column = np.ones(n_columns, dtype=np.bool_)
     block = _StageBlock(
-        np.empty(size, dtype=np.int64),
-        np.empty((n_columns, size + GAP), dtype=np.uint16),
-        np.empty(size, dtype=bits.clear.dtype),
-        np.empty((n_outputs, size), dtype=np.float64),
-        np.empty(size, dtype=np.float64),
-        np.empty(size, dtype=np.float64),
-        np.empty(size, dtype=np.int32),
+        rows=np.empty(size, dtype=np.int64),
+        codes=np.empty((n_columns, size + GAP), dtype=np.uint16),
+        leaves=np.empty(size, dtype=bits.clear.dtype),
+        totals=np.empty((n_outputs, size), dtype=np.float64),
+        largest=np.empty(size, dtype=np.float64),
+        margins=np.empty(size, dtype=np.float64),
+        places=np.empty(size, dtype=np.int32),
     )
     n_staying = 0
     for begin in range(0, n_rows, size):
         n_places = min(size, n_rows - begin)
+        # The rows, their partial sums and their codes are written into the block.
         _read_block(rows, begin, n_places, scores, block)
         bin_rows(X, block.rows, n_places, bits.columns, every_column, block.codes)
         n_places = _walk_stage_block(
@@ -356,11 +402,12 @@ def walk_stage(
 
 @njit(cache=True, nogil=True)
 def _last_trees(bits):
-    """Return the last tree that reads each column, 0 if no tree reads it.
+    """Return the number of the last tree of some `BitTrees` that reads each column.
 
     Returns
     -------
     ndarray of shape (n_columns,), dtype=int64
+        0 also if no tree reads the column: its codes are never needed after tree 0.
     """
     last_tree_of_column = np.zeros(len(bits.columns.limit), dtype=np.int64)
     for t in range(len(bits.outputs)):
@@ -371,7 +418,20 @@ def _last_trees(bits):
 
 @njit(cache=True, nogil=True)
 def _read_block(rows, begin, n_places, scores, block):
-    """Read the rows ``begin, ..., begin + n_places - 1`` and their partial sums."""
+    """Read rows and their partial sums into the first places of a block.
+
+    Parameters
+    ----------
+    rows : ndarray of int64
+        Numbers of rows. Those from `begin` to before ``begin + n_places`` are read.
+
+    begin, n_places : int
+    scores : ndarray of shape (n_samples, n_outputs)
+        Partial sums of all rows.
+
+    block : _StageBlock
+        Changed.
+    """
     block_rows = block.rows
     totals = block.totals
     for j in range(n_places):
@@ -383,9 +443,22 @@ def _read_block(rows, begin, n_places, scores, block):
 
 @njit(cache=True, nogil=True)
 def _write_undecided(block, n_places, scores, rows, n_staying):
-    """Append the rows of a block that have not left to the first `n_staying` of `rows`.
+    """Append the rows of a block that have not left to the list `rows`.
 
-    Their partial sums are written into `scores`.
+    Parameters
+    ----------
+    block : _StageBlock
+    n_places : int
+        Number of places of the block that are in use.
+
+    scores : ndarray of shape (n_samples, n_outputs)
+        The partial sums of these rows are written into it.
+
+    rows : ndarray of int64
+        Its first `n_staying` entries are rows of earlier blocks. These rows are written
+        after them.
+
+    n_staying : int
 
     Returns
     -------
@@ -418,13 +491,31 @@ def _walk_stage_block(
 ):
     """Evaluate the members of a stage for one block, until all of its rows have left.
 
+    Parameters
+    ----------
+    block : _StageBlock
+        Changed: rows that leave are `_GONE`.
+
+    n_places : int
+        Number of places of the block that are in use.
+
+    first_position, bits, thresholds, beta
+        As for :func:`walk_stage`.
+
+    last_tree_of_column : ndarray of shape (n_columns,)
+        From :func:`_last_trees`.
+
+    results : _Results
+        The results of rows that leave are written into it.
+
     Returns
     -------
     int
         Number of places in use at the end. Rows that have left may be among them.
     """
+    # Number of rows that have left since the gaps of the block were closed, and of the
+    # tests that were made for them after they had left.
     n_gone = 0
-    # Tests of rows that had left already, since the gaps of the block were closed.
     n_wasted_tests = 0
     move_cost = _MOVE * len(last_tree_of_column)
     for member in range(len(bits.member_start) - 1):
@@ -438,6 +529,8 @@ def _walk_stage_block(
         last_tree = bits.member_start[member + 1] - 1
         n_tests = bits.test_start[last_tree + 1] - bits.test_start[first_tree]
         n_wasted_tests += n_gone * (n_tests + _TREE)
+        # Closing the gaps moves the rows that stay. It is done when it costs less than
+        # what was wasted on rows that have left.
         if n_wasted_tests > (n_places - n_gone) * move_cost:
             n_places = _close_gaps(block, n_places, last_tree_of_column, last_tree)
             n_gone = 0
@@ -447,7 +540,20 @@ def _walk_stage_block(
 
 @njit(cache=True, nogil=True, inline="always")
 def _add_member(block, n_places, bits, member):
-    """Add the values of one member's trees to the partial sums of a block."""
+    """Add the values of one member's trees to ``block.totals``.
+
+    Parameters
+    ----------
+    block : _StageBlock
+        Its `leaves` are overwritten.
+
+    n_places : int
+        Number of places of the block that are in use.
+
+    bits : BitTrees
+    member : int
+        Number of a member among those of `bits`.
+    """
     for t in range(bits.member_start[member], bits.member_start[member + 1]):
         tests_of_tree = (bits.test_start[t], bits.test_start[t + 1])
         find_leaves(
@@ -462,12 +568,13 @@ def _add_member(block, n_places, bits, member):
             block.leaves,
         )
         first_leaf = bits.leaf_start[t]
+        # The output that the tree adds to, -1 if its leaves have a value for each.
         output = bits.outputs[t]
         if output >= 0:
             totals = block.totals[output]
             add_values(bits.values, first_leaf, 0, block.leaves, n_places, totals)
         else:
-            # The leaves have a value for each output.
+            # -1: the leaves have a value for each output.
             for k in range(len(block.totals)):
                 totals = block.totals[k]
                 add_values(bits.values, first_leaf, k, block.leaves, n_places, totals)
@@ -475,21 +582,36 @@ def _add_member(block, n_places, bits, member):
 
 @njit(cache=True, nogil=True)
 def _let_leave(block, n_places, position, thresholds, beta, results):
-    """Write the results of the rows that leave a block after a position.
+    """Write the results of the rows that leave after the member at a position.
+
+    Parameters
+    ----------
+    block : _StageBlock
+        Its first `n_places` places were evaluated up to `position`. Changed: rows that
+        leave are `_GONE`, and their partial sums NaN.
+
+    n_places, position : int
+    thresholds, beta
+        As for :func:`walk_rows`.
+
+    results : _Results
+        Changed.
 
     Returns
     -------
     int
         Number of rows that leave.
     """
-    low = thresholds[0, position]
-    high = thresholds[1, position]
     is_last = position == thresholds.shape[1] - 1
-    n_found = _find_leaving(block, n_places, low, high, is_last)
-    if n_found == 0:
+    n_written = _find_leaving(
+        block, n_places, thresholds[0, position], thresholds[1, position], is_last
+    )
+    if n_written == 0:
         return 0
     n_outputs = len(block.totals)
-    cut = high
+    # For one output, a row that leaves is answered with the second class if its score
+    # is above `cut`.
+    cut = thresholds[1, position]
     if is_last and n_outputs == 1:
         cut = beta
     rows = block.rows
@@ -499,10 +621,11 @@ def _let_leave(block, n_places, position, thresholds, beta, results):
     n_evaluated = results.n_evaluated
     answers = results.answers
     n_leaving = 0
-    for k in range(n_found):
+    for k in range(n_written):
         place = places[k]
         row = rows[place]
         if row == _GONE:
+            # The row has left before. At the last position all places are written.
             continue
         answers[row] = _answer_at(totals, place, cut)
         n_evaluated[row] = position + 1
@@ -516,10 +639,26 @@ def _let_leave(block, n_places, position, thresholds, beta, results):
 
 @njit(cache=True, nogil=True)
 def _find_leaving(block, n_places, low, high, is_last):
-    """Write the places of the rows that leave into `block.places`; return their number.
+    """Write the places of the rows that leave into `block.places`.
 
-    `low` and `high` are the thresholds. At the last position all places are written,
-    also those of rows that have left before.
+    Parameters
+    ----------
+    block : _StageBlock
+    n_places : int
+        Number of places of the block that are in use.
+
+    low, high : float
+        Thresholds of the position. With several outputs, margins are compared with
+        `high` only: a margin has no lower threshold.
+
+    is_last : bool
+        At the last position all places are written, also those of rows that have left
+        before.
+
+    Returns
+    -------
+    int
+        Number of places written.
     """
     places = block.places
     if is_last:
@@ -527,17 +666,24 @@ def _find_leaving(block, n_places, low, high, is_last):
             places[j] = j
         return n_places
     if low == -np.inf and high == np.inf:
+        # No row leaves at this position.
         return 0
     if len(block.totals) == 1:
         return _places_outside(block.totals[0], n_places, low, high, places)
     _compute_margins(block, n_places)
-    return _places_outside(block.margins, n_places, -np.inf, high, places)
+    no_low = -np.inf
+    return _places_outside(block.margins, n_places, no_low, high, places)
 
 
 @njit(cache=True, nogil=True)
 def _places_outside(values, n_places, low, high, places):
-    """Write the places of values below `low` or above `high`; return their number."""
-    # Usually no row leaves. Without a branch, this loop becomes vector instructions.
+    """Write the places of values below `low` or above `high`; return their number.
+
+    The places, of the first `n_places` of `values`, are written into `places`. NaN is
+    not outside.
+    """
+    # Usually no value is outside. Without a branch, this first loop becomes vector
+    # instructions.
     n_outside = np.int32(0)
     for j in range(n_places):
         n_outside += (values[j] < low) | (values[j] > high)
@@ -545,7 +691,8 @@ def _places_outside(values, n_places, low, high, places):
         return 0
     n_written = 0
     for j in range(n_places):
-        # The next place overwrites one that is not outside.
+        # Each place is written, without a branch. The next one overwrites a place whose
+        # value is not outside.
         places[n_written] = j
         n_written += (values[j] < low) | (values[j] > high)
     return n_written
@@ -553,13 +700,15 @@ def _places_outside(values, n_places, low, high, places):
 
 @njit(cache=True, nogil=True)
 def _compute_margins(block, n_places):
-    """Compute `block.margins`, between the two largest partial sums of each row.
+    """Write the margin between the two largest partial sums into `block.margins`.
 
-    Every output is compared with all rows, without a branch.
+    Margins of the first `n_places` places are written, and `block.largest` is
+    overwritten. The inner loops run over rows, without a branch, so that they become
+    vector instructions.
     """
     totals = block.totals
     largest = block.largest
-    # The second largest, until the last loop.
+    # Until the last loop, this array contains the second largest sums.
     margins = block.margins
     for j in range(n_places):
         largest[j] = totals[0, j]
@@ -576,7 +725,11 @@ def _compute_margins(block, n_places):
 
 @njit(cache=True, nogil=True)
 def _answer_at(totals, place, cut):
-    """Return the leading class of a row or, for one output, 1 if it is above `cut`."""
+    """Return the answer to the row at a place of a block, as the number of its class.
+
+    For one output, the answer is 1 if the row's sum is above `cut`, and 0 otherwise.
+    For several, it is the class with the largest sum. The first class wins ties.
+    """
     if len(totals) == 1:
         return np.int64(totals[0, place] > cut)
     leader = np.int64(0)
@@ -590,7 +743,25 @@ def _answer_at(totals, place, cut):
 def _close_gaps(block, n_places, last_tree_of_column, tree):
     """Move the rows that have not left to the front of a block; return their number.
 
-    Codes of a column are not moved if no tree after `tree` reads it.
+    Parameters
+    ----------
+    block : _StageBlock
+        Changed. Its `leaves`, `largest` and `margins` are computed again for each
+        member, so that they are not moved.
+
+    n_places : int
+        Number of places of the block that are in use.
+
+    last_tree_of_column : ndarray of shape (n_columns,)
+        From :func:`_last_trees`.
+
+    tree : int
+        Tree that was evaluated last. Codes of a column are not moved if no later tree
+        reads it.
+
+    Returns
+    -------
+    int
     """
     rows = block.rows
     codes = block.codes
@@ -598,7 +769,8 @@ def _close_gaps(block, n_places, last_tree_of_column, tree):
     places = block.places
     n_staying = 0
     for j in range(n_places):
-        # The next place overwrites that of a row that has left.
+        # Each place is written, without a branch. The next one overwrites the place of
+        # a row that has left.
         places[n_staying] = j
         n_staying += rows[j] != _GONE
     for k in range(n_staying):
@@ -617,12 +789,13 @@ def _close_gaps(block, n_places, last_tree_of_column, tree):
 
 
 class _CandidateTail(NamedTuple):
-    """One end of a candidate's values, from which wrong answers are counted.
+    """The rows beyond thresholds on one side, with 0, 1, ... wrong answers among them.
 
     Attributes
     ----------
     limits : ndarray of shape (n_errors + 1,)
-        Entry `j` is the threshold with `j` wrong answers beyond it.
+        Entry `j` is the threshold with `j` wrong answers beyond it: above it in the
+        upper tail, below it in the lower one.
 
     n_beyond : ndarray of shape (n_errors + 1,), dtype=int64
         Number of rows beyond each limit.
@@ -641,6 +814,8 @@ def count_decided(
     Parameters
     ----------
     scores : ndarray of shape (n_members, n_samples, n_outputs)
+        What each member adds.
+
     candidates : ndarray of shape (n_candidates,), dtype=int64
         Members to try.
 
@@ -648,11 +823,11 @@ def count_decided(
         The undecided rows.
 
     fewest_errors, most_errors : int
-        Numbers of wrong answers at this position. The rows decided are added up over
-        ``fewest_errors, ..., most_errors``.
+        Range of the number of wrong answers that are allowed. The rows decided with
+        ``fewest_errors, ..., most_errors`` errors are added up.
 
     use_lo, use_hi : bool
-        Which thresholds there are.
+        If False, no row leaves below (above).
 
     Returns
     -------
@@ -662,14 +837,15 @@ def count_decided(
     n_limits = most_errors + 1
     values = np.empty(n_rows, dtype=scores.dtype)
     bad = np.empty(n_rows, dtype=np.bool_)
-    # A tail that is not used holds no row, and never meets the other.
+    # A tail that is not used keeps these values: there are no rows beyond its limits,
+    # and its limits never meet those of the other tail.
     upper = _CandidateTail(
-        np.full(n_limits, np.inf, dtype=scores.dtype),
-        np.zeros(n_limits, dtype=np.int64),
+        limits=np.full(n_limits, np.inf, dtype=scores.dtype),
+        n_beyond=np.zeros(n_limits, dtype=np.int64),
     )
     lower = _CandidateTail(
-        np.full(n_limits, -np.inf, dtype=scores.dtype),
-        np.zeros(n_limits, dtype=np.int64),
+        limits=np.full(n_limits, -np.inf, dtype=scores.dtype),
+        n_beyond=np.zeros(n_limits, dtype=np.int64),
     )
     n_decided = np.empty(len(candidates), dtype=np.int64)
     for c in range(len(candidates)):
@@ -677,7 +853,8 @@ def count_decided(
         if use_hi:
             _fill_tail(values, bad, upper)
         if use_lo:
-            # The lowest values are the largest of the negated ones.
+            # Leaving below is wrong for rows that are not bad. The smallest values are
+            # the largest negated ones.
             _fill_tail(-values, ~bad, lower)
             lower.limits[:] = -lower.limits
         n_decided[c] = _most_decided(upper, lower, n_rows, fewest_errors, most_errors)
@@ -688,8 +865,17 @@ def count_decided(
 def _try_candidate(added, undecided, values, bad):
     """Write the values of the undecided rows after one more member, and which are bad.
 
-    `added`, of shape (n_samples, n_outputs), are the scores of the member. `values` and
-    `bad` are those of `running_values` at one position.
+    Parameters
+    ----------
+    added : ndarray of shape (n_samples, n_outputs)
+        Scores of the member.
+
+    undecided : Undecided
+    values : ndarray of shape (n,)
+        Changed: partial sums of the undecided rows (one output), or their margins.
+
+    bad : ndarray of shape (n,), dtype=bool
+        Changed: True for rows for which leaving above is wrong.
     """
     totals = undecided.totals
     n_outputs = totals.shape[1]
@@ -708,15 +894,28 @@ def _try_candidate(added, undecided, values, bad):
                 second = total
         if n_outputs == 1:
             values[i] = largest
+            # For one output, the target is True if leaving above is wrong.
             bad[i] = undecided.target[i] != 0
         else:
             values[i] = largest - second
+            # For several, the target is the answer of the full ensemble.
             bad[i] = leader != undecided.target[i]
 
 
 @njit(cache=True, nogil=True)
 def _fill_tail(values, bad, tail):
-    """Write the largest values of the bad rows, and the number of rows above each."""
+    """Write the largest values of bad rows, and the number of rows above each.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,)
+    bad : ndarray of shape (n,), dtype=bool
+        True for rows that are wrong if they leave above.
+
+    tail : _CandidateTail
+        Changed: its limits are the largest values of bad rows, in decreasing order, and
+        -inf if there are fewer bad rows than limits.
+    """
     limits = tail.limits
     limits[:] = -np.inf
     for i in range(len(values)):
@@ -728,7 +927,7 @@ def _fill_tail(values, bad, tail):
 
 @njit(cache=True, nogil=True)
 def _insert_decreasing(value, largest):
-    """Insert a value into a decreasing array, whose last entry is dropped."""
+    """Insert a value into a decreasing array, in place. The last entry is dropped."""
     j = len(largest) - 1
     while j > 0 and largest[j - 1] < value:
         largest[j] = largest[j - 1]
@@ -748,10 +947,22 @@ def _n_above(values, limit):
 
 @njit(cache=True, nogil=True)
 def _most_decided(upper, lower, n_rows, fewest_errors, most_errors):
-    """Return the rows decided by the best thresholds, summed over numbers of errors.
+    """Return how many rows the best thresholds decide, summed over numbers of errors.
 
-    For each number of errors, the best division of the errors between the two tails is
-    taken.
+    Parameters
+    ----------
+    upper, lower : _CandidateTail
+        For each number of errors, their best division between these tails is taken.
+
+    n_rows : int
+        Number of undecided rows.
+
+    fewest_errors, most_errors : int
+        As for :func:`count_decided`.
+
+    Returns
+    -------
+    int
     """
     n_decided = np.int64(0)
     for n_errors in range(fewest_errors, most_errors + 1):
@@ -772,7 +983,7 @@ def _most_decided(upper, lower, n_rows, fewest_errors, most_errors):
 
 
 class Cuts(NamedTuple):
-    """Thresholds of one position, as numbers of rows in order of their values.
+    """Thresholds of one position, which lie between rows that are sorted by value.
 
     Attributes
     ----------
@@ -780,7 +991,8 @@ class Cuts(NamedTuple):
         The first `n_below` rows leave below.
 
     first_above : int
-        The rows from `first_above` on leave above.
+        The rows from index `first_above` on leave above. The number of rows if none
+        does.
     """
 
     n_below: int
@@ -789,9 +1001,10 @@ class Cuts(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def best_cuts(values, rows, bad, to_go, prices, use_lo, use_hi):
-    """Return the thresholds of one position that save most.
+    """Return the thresholds of one position at which leaving rows save most cost.
 
-    A row that leaves saves its cost from here on, less the price of its error.
+    A row that leaves saves its cost after this position. It costs the price of its
+    error.
 
     Parameters
     ----------
@@ -799,19 +1012,20 @@ def best_cuts(values, rows, bad, to_go, prices, use_lo, use_hi):
         Partial sums, or margins, of the rows that reach the position, sorted.
 
     rows : ndarray of shape (n,), dtype=int64
-        These rows, in order of `values`.
+        Positions of these rows among the samples, in order of `values`.
 
     bad : ndarray of shape (n_samples,), dtype=float64
         Chance that leaving above is wrong. Leaving below is wrong otherwise.
 
     to_go : ndarray of shape (n_samples,), dtype=float64
-        Cost of each row from here on if it stays, errors included.
+        Cost of each row after this position if it stays, errors included.
 
     prices : ndarray of shape (2, n_samples), dtype=float64
-        Price of a wrong answer above and below, in units of cost.
+        Price of a wrong answer of each row, in units of cost: if it leaves above, and
+        if it leaves below.
 
     use_lo, use_hi : bool
-        Which thresholds there are.
+        If False, no row leaves below (above).
 
     Returns
     -------
@@ -819,15 +1033,18 @@ def best_cuts(values, rows, bad, to_go, prices, use_lo, use_hi):
     """
     n = len(values)
     saved_above = _saved_above(rows, bad, to_go, prices[0])
+    # Saved if the first `j` rows leave below, and the most of these up to `j`.
     saved_below = 0.0
     most_saved_below = 0.0
     best_n_below = 0
+    # The best pair of thresholds so far: no row leaves.
     most_saved = 0.0
     n_below = 0
     first_above = n
-    # The upper cut is before row `j`. The best lower cut is at or before it.
+    # The upper threshold is before row `j`. The best lower one is at or before it.
     for j in range(n + 1):
         if j > 0:
+            # Row `j - 1` is now one of those that may leave below.
             i = rows[j - 1]
             saved_below += to_go[i] - prices[1, i] * (1.0 - bad[i])
         # No threshold lies between equal values.
@@ -849,11 +1066,15 @@ def best_cuts(values, rows, bad, to_go, prices, use_lo, use_hi):
 
 @njit(cache=True, nogil=True)
 def _saved_above(rows, bad, to_go, prices):
-    """Return the cost saved if all rows from the `j`-th on leave above, for each `j`.
+    """Return the cost saved if all rows from index `j` on leave above, for each `j`.
+
+    Parameters are those of :func:`best_cuts`, with the `prices` of leaving above, of
+    shape (n_samples,).
 
     Returns
     -------
     ndarray of shape (n + 1,), dtype=float64
+        The last entry is 0: no row leaves.
     """
     n = len(rows)
     saved = np.zeros(n + 1)
@@ -865,7 +1086,22 @@ def _saved_above(rows, bad, to_go, prices):
 
 @njit(cache=True, nogil=True)
 def settle(values, bad, lo, hi, prices, to_go):
-    """Replace `to_go` of the rows that leave by the price of their errors."""
+    """Replace the cost of rows that leave at a position by the price of their errors.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_samples,)
+        Partial sums, or margins, at the position.
+
+    bad, prices
+        As for :func:`best_cuts`.
+
+    lo, hi : float
+        Thresholds of the position.
+
+    to_go : ndarray of shape (n_samples,)
+        Cost of each row from the position on. Changed.
+    """
     for i in range(len(values)):
         if values[i] > hi:
             to_go[i] = prices[0, i] * bad[i]
@@ -875,12 +1111,15 @@ def settle(values, bad, lo, hi, prices, to_go):
 
 @njit(cache=True, nogil=True)
 def leave_at(values, lo, hi):
-    """Return where rows leave.
+    """Return the position at which each row leaves, and on which side.
 
     Parameters
     ----------
     values : ndarray of shape (n_members, n_samples)
+        Partial sums, or margins, by position.
+
     lo, hi : ndarray of shape (n_members,)
+        Thresholds by position. Those of the last one are not used.
 
     Returns
     -------
@@ -893,7 +1132,7 @@ def leave_at(values, lo, hi):
     n_members, n_samples = values.shape
     position = np.full(n_samples, n_members - 1)
     side = np.zeros(n_samples, dtype=np.int8)
-    # The first `n_rows` have not left.
+    # The first `n_rows` entries are the rows that have not left.
     rows = np.arange(n_samples)
     n_rows = n_samples
     for r in range(n_members - 1):

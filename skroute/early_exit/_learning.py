@@ -32,49 +32,56 @@ from skroute.utils._compat import num_samples
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import warn
 
-# A warning is given if more than this share of an answer's rows may be answered
-# otherwise. The documentation of the parameter `alpha` names it.
+# A warning is given if more than this share of the rows with one answer of the full
+# ensemble may get another answer. The documentation of the parameter `alpha` names it.
 MOST_OF_AN_ANSWER = 0.1
 
-# Thresholds and votes are compared on this share of the rows to learn from. The
-# documentation of the parameter `stopping` names it.
+# If `stopping` is "auto", its two values "thresholds" and "votes" are compared on this
+# share of the rows to learn from. The documentation of the parameter names it.
 COMPARED_ON = 1 / 3
-# With fewer rows than this, thresholds are taken without a comparison: it would be
-# noise.
+# With fewer rows than this, `stopping` "auto" is "thresholds" without a comparison,
+# which would be noise.
 FEWEST_TO_COMPARE = 100
 
-# Policies between "never leave early" and the most hurried, fixed before calibration.
-# The grids are fine enough that neighbours differ by about a tenth in disagreement.
+# Number of prices of a wrong answer. Thresholds are learned for each, before
+# calibration chooses among them. With 40 prices, thresholds of neighbouring prices
+# differ by about a tenth in disagreement.
 N_POLICIES = 40
-# Price of a wrong answer, in evaluations of the full ensemble.
+# Prices of a wrong answer for thresholds on partial sums, in evaluations of the full
+# ensemble. At the first price hardly a row is wrong. At the last one, an error is worth
+# the evaluation of half of the ensemble.
 PRICES = np.geomspace(256.0, 0.5, N_POLICIES)
-# The same for votes. Their errors are counted by a law, not by rows, so higher prices
-# make a difference.
+# Prices of a wrong answer for numbers of votes, in the same unit. Errors of votes are
+# expected numbers of rows, which become far smaller than one row. Higher prices than
+# for thresholds thus make a difference.
 VOTE_PRICES = np.geomspace(65536.0, 0.5, N_POLICIES)
-# More cautious policies, for rows on which the first price is wrong too often:
-# thresholds are moved outwards by these multiples of the deviation of what is still to
-# come.
+# Factors of the policies that are more cautious than those of the first price, for rows
+# on which the latter is wrong too often. Thresholds are moved outwards by these
+# multiples of the standard deviation of what the remaining members add.
 WIDER = np.geomspace(3.0, 0.02, 16)
 
-# The four values of the order search and of the fit were chosen on splits of the
-# training rows of Adult, Covertype and Letter. Errors that the order search may make at
-# least: their number is known to about a tenth, 1 / sqrt(80).
+# `SEARCH_ERRORS`, `SEARCH_SHARE`, `SEARCH_SPREAD` and `SOFTNESS` were chosen on splits
+# of the training rows of Adult, Covertype and Letter.
+
+# Least number of rows that the order search may answer otherwise than the full
+# ensemble. A count of 80 rows is exact to about a tenth, 1 / sqrt(80).
 SEARCH_ERRORS = 80
-# Share of what alpha allows that the order search may use: thresholds are fitted again
-# once the order is known.
+# The order search may make this share of the errors that `alpha` allows. It need not
+# make all of them: thresholds are learned again once the order is known.
 SEARCH_SHARE = 1 / 3
-# Members are compared by the mean over 2 * 10 + 1 numbers of errors: at one number
-# alone, a single row decides between them.
+# The order search compares members by the number of rows decided, averaged over the
+# allowed number of errors and 10 numbers on either side of it. At one number alone, a
+# single row decides between members.
 SEARCH_SPREAD = 10
-# Doubt about the full ensemble's answer while thresholds are fitted, in deviations of
-# its score: a threshold then depends on all rows near a tie, and decided rows stay
-# decided.
+# Doubt about the full ensemble's answer to a row while thresholds are learned: the
+# parameter `softness` of :func:`doubtful`, in standard deviations of the full scores. A
+# threshold then depends on all rows near a tie. Other rows have no doubt.
 SOFTNESS = 0.01
-# Largest share of the rows that the order search may answer otherwise, if SEARCH_ERRORS
-# is more.
+# Largest share of the rows that `SEARCH_ERRORS` may be. With few rows, it would be a
+# large share.
 MOST_SEARCH_ERRORS = 0.05
-# Least number of errors that one answer counts as allowed, so that no weight is
-# infinite.
+# Least number of allowed errors by which the weight of an answer is divided, so that
+# the weight is finite if `alpha` allows none.
 LEAST_ALLOWED = 1e-3
 
 
@@ -94,7 +101,7 @@ class ExitOptions(NamedTuple):
         How rows stop.
 
     use_lo, use_hi : bool
-        Which thresholds there are.
+        If False, there is no lower (upper) threshold: no row leaves below (above).
 
     never_leave : bool
         True if no row may stop early, so that no thresholds are learned.
@@ -142,15 +149,15 @@ class ScoredRows(NamedTuple):
         return max(2, self.scores.shape[2])
 
     def taken(self, rows):
-        """Return some of the rows, by their positions."""
+        """Return the rows at some positions (`ScoredRows`)."""
         return self._replace(scores=self.scores[:, rows])
 
     def answers(self):
-        """Return the answers of :func:`full_answers`."""
+        """Return the full ensemble's answers to the rows, by :func:`full_answers`."""
         return full_answers(self.scores, self.offset, self.beta)
 
     def values_and_bad(self, order):
-        """Return the arrays of :func:`running_values`."""
+        """Return `values` and `bad` of the rows, by :func:`running_values`."""
         return running_values(self.scores, order, self.offset, self.beta)
 
 
@@ -192,7 +199,7 @@ class Promise(NamedTuple):
 
 
 class Calibrated(NamedTuple):
-    """The results of sets of thresholds on rows, and the one in use.
+    """Cost and disagreement of sets of thresholds on rows, and the set in use.
 
     Attributes
     ----------
@@ -201,7 +208,7 @@ class Calibrated(NamedTuple):
 
     bounds : ndarray of shape (1,) or (n_answers,)
         Upper bounds of the disagreement, of all rows or of the rows of each answer, as
-        `alpha` is; NaN where no rows were kept for it.
+        `alpha` is. NaN if no rows were held out.
 
     staged_disagreement : ndarray of shape (n_members,)
         Share of rows that left with another answer, up to each position.
@@ -221,7 +228,7 @@ class Calibrated(NamedTuple):
 
 
 class Exits(NamedTuple):
-    """When rows leave an ensemble.
+    """The order of evaluation, and the thresholds at which rows leave an ensemble.
 
     Attributes
     ----------
@@ -229,10 +236,10 @@ class Exits(NamedTuple):
         Members in order of evaluation.
 
     stopping : {"thresholds", "votes"}
-        What is used, if the option was "auto".
+        How rows stop. If the option was "auto", the better of the two.
 
     calibrated : Calibrated
-        The thresholds, and what they do.
+        The thresholds, and their cost and disagreement.
     """
 
     order: NDArray[np.int64]
@@ -244,7 +251,26 @@ class Exits(NamedTuple):
 
 
 def order_of(order, engine, rng):
-    """Return the parameter `order` as a permutation, or "qwyc" for the search."""
+    """Return the parameter `order` as a permutation, or "qwyc" for the order search.
+
+    Parameters
+    ----------
+    order : str or array-like of shape (n_members,)
+        "qwyc", "natural", "random", or a permutation of the members.
+
+    engine : Engine
+    rng : RandomState
+        Draws a random order.
+
+    Returns
+    -------
+    ndarray of shape (n_members,), dtype=int64, or "qwyc"
+
+    Raises
+    ------
+    ValueError
+        If it is no permutation, or an order that the engine does not allow.
+    """
     n_members = engine.n_members
     natural = np.arange(n_members)
     is_name = isinstance(order, str)
@@ -272,8 +298,23 @@ def order_of(order, engine, rng):
 def shares_of(alpha, classes):
     """Return the parameter `alpha` as a number, or as an array of class shares.
 
-    The array has the dtype float64, and two entries if there is one class. A ValueError
-    is raised if a label has no share, or a share no label or no sense.
+    Parameters
+    ----------
+    alpha : float or mapping from label to float
+        Share of all rows, or of the rows of each class, that may change.
+
+    classes : ndarray of shape (n_classes,)
+
+    Returns
+    -------
+    float or ndarray of shape (n_answers,), dtype=float64
+        An array if `alpha` is a mapping. An ensemble of one class has two answers,
+        which have the same share.
+
+    Raises
+    ------
+    ValueError
+        If a class has no share, a share no class, or a share is not from 0 to 1.
     """
     if not isinstance(alpha, Mapping):
         return float(alpha)
@@ -297,17 +338,36 @@ def shares_of(alpha, classes):
                 f"alpha[{label!r}] must be a number from 0 to 1, got {share!r}."
             )
     if len(shares) == 1:
-        shares = shares * 2
+        # An ensemble of one class has two answers.
+        shares = [shares[0], shares[0]]
     return np.array(shares, dtype=np.float64)
 
 
 def stopping_of(engine, mode, stopping, order):
-    """Return the parameter `stopping`, "auto" only if votes are possible."""
+    """Return the parameter `stopping`, "auto" only if votes are possible.
+
+    Parameters
+    ----------
+    engine : Engine
+    mode, stopping, order
+        Parameters of :class:`~skroute.early_exit.QWYCEnsemble`.
+
+    Returns
+    -------
+    {"auto", "thresholds", "votes"}
+        "auto" stands for a comparison of the two others.
+
+    Raises
+    ------
+    ValueError
+        If `mode` or `stopping` does not fit the ensemble.
+    """
     if engine.n_outputs > 1 and mode == "negative":
         raise ValueError(
             "mode='negative' needs two classes: there is no negative class among "
             f"{engine.n_outputs}. Use mode='both'."
         )
+    # Members that are averaged with equal weights.
     members_count_alike = engine.averages_members and np.ptp(engine.weights) == 0
     if stopping == "votes" and not members_count_alike:
         raise ValueError(
@@ -315,6 +375,7 @@ def stopping_of(engine, mode, stopping, order):
             "of bagging, and not of boosting or with weights. Use stopping='auto' or "
             "'thresholds'."
         )
+    # Votes settle the order by cost. They are tried only if no other order is given.
     order_is_free = isinstance(order, str) and order == "qwyc"
     if stopping == "auto" and not (order_is_free and members_count_alike):
         return "thresholds"
@@ -350,6 +411,8 @@ def learn(sample, costs, options, on_position=None):
     if isinstance(order, str):
         order = _learn_order(sample, costs, options, errors.share, on_position)
     values, bad = sample.values_and_bad(order)
+    # The first policy never leaves early. Then come those that are more cautious than
+    # the policy of the first price, and those of all prices.
     policies = [never(len(values))]
     if not options.never_leave:
         path = _learn_thresholds(
@@ -368,7 +431,7 @@ def learn(sample, costs, options, on_position=None):
 
 
 def _learn_order(sample, costs, options, share, on_position):
-    """Return the order of the members.
+    """Return the order in which members are evaluated: by cost, or by the order search.
 
     Parameters
     ----------
@@ -383,9 +446,12 @@ def _learn_order(sample, costs, options, share, on_position):
     ndarray of shape (n_members,), dtype=int64
     """
     if options.stopping == "votes":
-        # Members that count alike differ in nothing but their cost.
+        # Votes count alike: members differ in nothing but their cost. The cheapest
+        # member is first.
         return np.argsort(costs, kind="stable")
+    # Share of rows that makes the errors of the search numerous enough to be compared.
     enough = min(SEARCH_ERRORS / sample.n_rows, MOST_SEARCH_ERRORS)
+    # The thresholds of the search are not used: they are learned again.
     order, _, _ = qwyc_order(
         sample.scores,
         sample.offset,
@@ -402,7 +468,7 @@ def _learn_order(sample, costs, options, share, on_position):
 
 
 def _learn_thresholds(sample, *, order, values, bad, costs, options, weights):
-    """Return thresholds from cautious to hurried.
+    """Return thresholds for each price of an error, from cautious to hurried.
 
     Parameters
     ----------
@@ -434,7 +500,8 @@ def _learn_thresholds(sample, *, order, values, bad, costs, options, weights):
         )
     wrong = bad
     if options.use_lo:
-        # A margin of several classes has no doubt: the second class may become first.
+        # Only ensembles of one output have lower thresholds, and doubt is computed for
+        # one output only.
         wrong = doubtful(values, bad, sample.beta, SOFTNESS)
     return lagrangian_path(
         values,
@@ -448,15 +515,16 @@ def _learn_thresholds(sample, *, order, values, bad, costs, options, weights):
 
 
 class _AllowedErrors(NamedTuple):
-    """The rows that may be answered otherwise.
+    """The share of rows that may be answered wrongly, and the weights of errors.
 
     Attributes
     ----------
     share : float
-        Share of all rows.
+        Share of all rows that may be answered otherwise.
 
     weights : ndarray of shape (2, n_samples) or None
-        Number of errors that each row counts for, as for :func:`lagrangian_path`.
+        Number of errors that a wrong answer to each row counts for, as for
+        :func:`lagrangian_path`. None counts each as one.
     """
 
     share: float
@@ -464,7 +532,7 @@ class _AllowedErrors(NamedTuple):
 
 
 def _allowed_errors(sample, alpha):
-    """Return the errors that `alpha` allows on these rows.
+    """Return the share of errors that `alpha` allows on these rows, and their weights.
 
     Parameters
     ----------
@@ -480,18 +548,21 @@ def _allowed_errors(sample, alpha):
         return _AllowedErrors(float(alpha), None)
     answers = sample.answers()
     share = float(alpha[answers].mean())
-    if not share:
+    if share == 0:
+        # No error is allowed on any of these rows.
         return _AllowedErrors(share, None)
     # Errors that are allowed less often count for more. On average they count as one.
     n_rows_of_answer = np.bincount(answers, minlength=len(alpha))
-    allowed = np.maximum(alpha * n_rows_of_answer, LEAST_ALLOWED)
-    weight = share * len(answers) / (allowed * np.count_nonzero(alpha))
+    n_allowed = np.maximum(alpha * n_rows_of_answer, LEAST_ALLOWED)
+    # Weight of an error on a row with each answer, of shape (n_answers,).
+    weight = share * len(answers) / (n_allowed * np.count_nonzero(alpha))
     if sample.scores.shape[2] == 1:
-        # A row that leaves above wrongly is one of the first class, below of the
-        # second.
-        first_and_second = weight[[0, -1]]
-        weights = np.repeat(first_and_second[:, None], len(answers), axis=1)
+        # A row that is wrong above has the first class as its right answer. A row that
+        # is wrong below has the second one.
+        weight_of_sides = weight[[0, -1]]
+        weights = np.repeat(weight_of_sides[:, None], len(answers), axis=1)
     else:
+        # Rows leave above only. The second row of the array is not used.
         weights = np.stack([weight[answers], weight[answers]])
     return _AllowedErrors(share, weights)
 
@@ -502,7 +573,7 @@ def _allowed_errors(sample, alpha):
 def calibrate(
     policies, values, bad, *, answers, n_answers, costs, alpha, promise=None, labels=()
 ):
-    """Return what sets of thresholds change on rows, and choose the one to use.
+    """Evaluate sets of thresholds on rows, and choose the one to use.
 
     Parameters
     ----------
@@ -510,13 +581,14 @@ def calibrate(
         From cautious to hurried. The first one never leaves early.
 
     values, bad : ndarray of shape (n_members, n_samples)
-        From :func:`running_values`.
+        From :func:`running_values`: the values that thresholds are compared with, and
+        True where leaving above the upper threshold gives a wrong answer.
 
     answers : ndarray of shape (n_samples,), dtype=int64
-        From :func:`full_answers`.
+        The full ensemble's answers, as positions among the classes.
 
     n_answers : int
-        Number of answers that there are.
+        Number of answers that are possible.
 
     costs : ndarray of shape (n_members,)
         In evaluation order.
@@ -539,8 +611,9 @@ def calibrate(
     cost_so_far = np.cumsum(costs)
     cost = np.empty(len(policies))
     disagreement = np.empty(len(policies))
-    # Rows that these thresholds or more cautious ones answer otherwise: the count grows
-    # from one to the next, as conformal risk control needs.
+    # By policy and answer, the number of rows that the policy or a more cautious one
+    # answers otherwise. It never falls from one policy to the next, as conformal risk
+    # control needs.
     n_ever_wrong = np.empty((len(policies), n_answers), dtype=np.int64)
     ever_wrong = np.zeros(len(answers), dtype=bool)
     for i, policy in enumerate(policies):
@@ -564,7 +637,7 @@ def calibrate(
 
 
 def _choose(n_wrong, n_rows, alpha, promise, labels):
-    """Return the index of the thresholds in use, and the bounds of :class:`Calibrated`.
+    """Return the index of the thresholds to use, and bounds of their disagreement.
 
     Parameters
     ----------
@@ -576,23 +649,34 @@ def _choose(n_wrong, n_rows, alpha, promise, labels):
 
     alpha, promise, labels
         As for :func:`calibrate`.
+
+    Returns
+    -------
+    chosen : int
+        Index of a policy. 0 is the one that never leaves early.
+
+    bounds : ndarray of shape (1,) or (n_answers,)
+        0 if `chosen` is 0, NaN if nothing is promised.
     """
     shares = np.atleast_1d(alpha)
     if np.ndim(alpha) == 0:
+        # One share is that of all rows: those of all answers are counted together.
         n_wrong = n_wrong.sum(axis=1, keepdims=True)
         n_rows = n_rows.sum(keepdims=True)
     if promise is None:
-        # As far as alpha goes on these rows: nothing is promised about others.
+        # `alpha` is kept on these rows only. Nothing is promised about other rows.
         chosen = last_accepted(n_wrong, (shares * n_rows).astype(np.int64))
         return max(0, chosen), np.full(len(shares), np.nan)
-    # Bounds of several answers hold at the same time.
+    # Bounds of several answers hold at the same time (Bonferroni).
     confidence = 1 - (1 - promise.confidence) / len(shares)
     allowed = np.empty(len(shares), dtype=np.int64)
     for i, share in enumerate(shares):
         allowed[i] = allowed_wrong(n_rows[i], share, confidence, promise.guarantee)
-    # The first thresholds never leave early and are never wrong.
+    # If no policy is accepted, the first one is used. It never leaves early, so that it
+    # is never wrong.
     chosen = max(0, last_accepted(n_wrong, allowed))
     if chosen == 0:
+        # With one policy, no early exit was wanted.
         if len(n_wrong) > 1:
             _warn_of_no_exit(alpha, n_rows, promise.guarantee, confidence, labels)
         return chosen, np.zeros(len(shares))
@@ -664,15 +748,18 @@ def learn_exits(
         with task.step("thresholds or votes"):
             stopping = better_stopping(options, sample, costs, rng)
         options = options._replace(stopping=stopping)
+    # Number of positions that are searched, 0 if the order is given.
     n_positions = engine.n_members - 1 if isinstance(options.order, str) else 0
     with task.step("order and thresholds", n_positions) as step:
 
         def on_position():
+            # An empty step reports to the callback that one more position is done.
             with step.step("position"):
                 pass
 
         learned = learn(sample, costs, options, on_position)
     if calibration_sample is None:
+        # Thresholds are chosen on the rows that they were learned from.
         promise = None
         calibration_sample = sample
         values = learned.values
@@ -721,7 +808,7 @@ def _score_rows(engine, *, X, X_calibration, share, rng):
 
 
 def better_stopping(options, sample, costs, rng):
-    """Return the stopping that costs less on rows that it was not learned from.
+    """Return "thresholds" or "votes", the one that costs less on held-out rows.
 
     Parameters
     ----------
@@ -785,7 +872,7 @@ def _warn_of_no_exit(alpha, n_rows, guarantee, confidence, labels):
     if np.ndim(alpha):
         shares = alpha
         hardest = int(np.argmin(n_rows * shares))
-        # An ensemble of one class answers with the last of two.
+        # An ensemble of one class has two answers, of which its label is the last.
         label = labels[max(0, hardest - len(shares) + len(labels))]
         limit = "none may change, which no number of rows shows."
         if shares[hardest] > 0:
@@ -797,6 +884,7 @@ def _warn_of_no_exit(alpha, n_rows, guarantee, confidence, labels):
             f" The full ensemble gives {n_rows[hardest]} of them the answer {label!r}, "
             f"of which {limit}"
         )
+        # The message shows `alpha` as it was passed.
         alpha = dict(zip(labels, shares[-len(labels) :].tolist(), strict=True))
     warn(
         f"No early exit keeps alpha={alpha!r} on {n_rows.sum()} calibration rows: "
@@ -807,16 +895,21 @@ def _warn_of_no_exit(alpha, n_rows, guarantee, confidence, labels):
 
 
 class _RareAnswer(NamedTuple):
-    """An answer of which many rows may be answered otherwise.
+    """An answer of the full ensemble, many rows of which may get another answer.
 
     Attributes
     ----------
     share : float
-        Share of its rows that may change.
+        Share of the rows with this answer that may get another one.
 
     label : object
-    n_wrong, n_rows : int
-        Calibration rows of this answer that got another one, and all of them.
+        The class that is the answer.
+
+    n_wrong : int
+        Number of calibration rows with this answer that got another one.
+
+    n_rows : int
+        Number of calibration rows with this answer.
     """
 
     share: float
@@ -828,14 +921,28 @@ class _RareAnswer(NamedTuple):
 def warn_of_rare_answers(alpha, calibrated, labels, confidence):
     """Warn if many rows of a rare answer may be answered otherwise.
 
-    There is no warning about an answer if the calibration rows show that few of its
-    rows are.
+    There is no warning about an answer if held-out rows show that few of its rows are.
+
+    Parameters
+    ----------
+    alpha : float or ndarray of shape (n_answers,)
+        There is no warning for an array, which has a share for each answer.
+
+    calibrated : Calibrated
+    labels : list
+        The classes.
+
+    confidence : float
+        Confidence of upper bounds of the share of rows that are answered otherwise.
     """
-    if np.ndim(alpha) or not calibrated.tradeoff.chosen:
+    never_leaves = calibrated.tradeoff.chosen == 0
+    if np.ndim(alpha) > 0 or never_leaves:
         return
     n_all_rows = calibrated.n_rows.sum()
+    # Bounds are NaN if the rows are those that thresholds were learned from.
     is_held_out = not np.isnan(calibrated.bounds[0])
     rare_answers = []
+    # An ensemble of one class has one label and two counts.
     for label, n_wrong, n_rows in zip(
         labels, calibrated.wrong, calibrated.n_rows, strict=False
     ):

@@ -11,6 +11,10 @@ from skroute.utils._cache import NO_CACHE
 from skroute.utils._compat import _safe_indexing, check_response_method, num_samples
 from skroute.utils._validation import check_probabilities
 
+# Score of a vote of two classes: a vote for the second class is a probability of 1,
+# which is this far from even chances. A vote for the first class has the negative.
+HALF_VOTE = 0.5
+
 
 class MemberEngine(Engine):
     """The engine whose members are models with scores.
@@ -40,7 +44,9 @@ class MemberEngine(Engine):
         As in :class:`Engine`.
 
     missed_vote : float, default=0.0
-        For several classes, what a vote adds to each class that it is not for.
+        With more than two classes, a vote adds 1 to the score of its class, and
+        `missed_vote` to the score of each other class. Members that are not asked by
+        ``predict`` do not use it.
 
     link : Link, default=None
         As in :class:`Engine`.
@@ -108,13 +114,15 @@ class MemberEngine(Engine):
         return self._averages_members
 
     def _check_classes(self, t):
-        """Raise an error if the scores of a member cannot be added to the others."""
+        """Raise an error if the scores of member `t` cannot be added to the others."""
         labels = getattr(self.members[t], "classes_", None)
         method = self.methods[t]
+        # A function of rows has no labels, and labels that are predicted need no order.
         if labels is None or method not in ("predict_proba", "decision_function"):
             return
         has_other_classes = not np.isin(labels, self.classes).all()
-        # Missing probabilities are 0. Missing scores have no value.
+        # A class that the member has not seen has the probability 0. For a score there
+        # is no such value.
         lacks_scores = method == "decision_function" and len(labels) < len(self.classes)
         if has_other_classes or lacks_scores:
             raise ValueError(
@@ -124,6 +132,7 @@ class MemberEngine(Engine):
             )
 
     def reordered(self, order):
+        """Return the engine with its members in another order (a permutation)."""
         engine = copy(self)
         engine.members = [self.members[t] for t in order]
         engine.methods = [self.methods[t] for t in order]
@@ -154,9 +163,10 @@ class MemberEngine(Engine):
             if self.columns is not None:
                 rows = np.asarray(X)[:, self.columns[t]]
             if method == "call":
+                # The member is a function of rows.
                 answer = np.asarray(member(rows), dtype=np.float64)
             elif method == "predict":
-                # Labels are of any type.
+                # Labels are of any type, so that they are not converted to numbers.
                 answer = np.asarray(member.predict(rows))
             else:
                 answer = np.asarray(getattr(member, method)(rows), dtype=np.float64)
@@ -169,7 +179,7 @@ class MemberEngine(Engine):
         return scores * self._weights[t]
 
     def _aligned(self, member, method, answer):
-        """Return the answer of a member as scores with the columns of the ensemble.
+        """Return a member's answer as scores, with columns in the order of the classes.
 
         Parameters
         ----------
@@ -192,19 +202,22 @@ class MemberEngine(Engine):
         if method != "decision_function" or has_same_order:
             return answer
         if self.n_outputs == 1:
-            # The score is that of the other class.
+            # The member's labels are in reverse order: its score is positive for the
+            # first class of the ensemble.
             return -answer
+        # The classes of the ensemble are the sorted labels.
         return answer[:, np.argsort(labels)]
 
     def _votes(self, labels):
-        """Return the scores of votes.
+        """Return the scores of a member that votes with labels.
 
-        For two classes, they are distances from even chances. For more, there is a vote
-        for each class.
+        For two classes, a score is `HALF_VOTE` or its negative. For more, it is 1 for
+        the class of the vote and `missed_vote` for each other class.
 
         Parameters
         ----------
         labels : ndarray of shape (n_rows,)
+            Label that the member predicts for each row.
 
         Returns
         -------
@@ -212,19 +225,20 @@ class MemberEngine(Engine):
         """
         hits = labels[:, None] == self.classes[None, :]
         if self.n_outputs == 1:
-            return hits[:, -1] - 0.5
+            return hits[:, -1] - HALF_VOTE
         return np.where(hits, 1.0, self.missed_vote)
 
     def _centred(self, member, labels, proba):
-        """Return the scores of probabilities.
+        """Return the scores of a member that has probabilities.
 
-        For two classes, they are distances from even chances.
+        For two classes, a score is the distance of the second class's probability from
+        even chances. For more, scores are the probabilities.
 
         Parameters
         ----------
         member : object
         labels : ndarray of shape (n_columns,)
-            Classes of the columns.
+            Classes of the columns, sorted, perhaps not all of the ensemble.
 
         proba : ndarray of shape (n_rows, n_columns)
 
@@ -237,6 +251,7 @@ class MemberEngine(Engine):
             finite = np.isfinite(proba).all(axis=1)
             check_probabilities(proba[finite], type(member).__name__)
         if not np.array_equal(labels, self.classes):
+            # Classes that the member has not seen have the probability 0.
             aligned = np.zeros((len(proba), len(self.classes)))
             aligned[:, np.searchsorted(self.classes, labels)] = proba
             proba = aligned
@@ -245,6 +260,7 @@ class MemberEngine(Engine):
         return proba
 
     def member_scores(self, X):
+        """Return what each member adds to each row: `Engine.member_scores`."""
         scores = np.empty(
             (self.n_members, num_samples(X), self.n_outputs), dtype=np.float32
         )
@@ -253,9 +269,11 @@ class MemberEngine(Engine):
         return scores
 
     def walk(self, X, thresholds, n_jobs=None, cache=NO_CACHE):
+        """Evaluate each row until the thresholds stop it, as in :meth:`Engine.walk`."""
         n_rows = num_samples(X)
 
         def score_new_rows(t, rows):
+            # Rows whose score by member `t` is not in the cache.
             cache.count_rows(f"member {t}", len(rows))
             return self.score(t, _safe_indexing(X, rows))
 
@@ -301,8 +319,8 @@ def response_of(member):
 
 # Nets with exits ----------------------------------------------------------------------
 
-# Rows whose hidden states are in memory at the same time, if the net has no
-# `eval_batch_size`.
+# Number of rows whose hidden states are in memory at the same time, if the net has no
+# attribute `eval_batch_size`.
 _BLOCK = 1024
 
 
@@ -360,14 +378,15 @@ class ExitEngine(Engine):
         return True
 
     def reordered(self, order):
-        # Exits have one order.
+        # Exits have one order: `order` is always that of the exits.
         return self
 
     def _score(self, run, exit, rows=None):
         """Return the scores of rows at an exit, of shape (n_rows, n_outputs).
 
-        For two classes, the score is the margin of the second one. `rows` are positions
-        in the block of the run. None is all of them.
+        For two classes, the score is the logit of the second class less that of the
+        first. `rows` are positions in the block of rows that `run` evaluates. None is
+        all of them.
         """
         logits = run.logits(exit, rows)
         if self.n_outputs == 1:
@@ -382,8 +401,13 @@ class ExitEngine(Engine):
             yield block, self.net.start(_safe_indexing(X, block))
 
     def member_scores(self, X):
+        """Return what each exit adds to the score of the exit before it.
+
+        The result has shape (n_exits, n_samples, n_outputs).
+        """
         added = np.empty((self.n_members, num_samples(X), self.n_outputs))
         for block, run in self._blocks(X):
+            # Nothing comes before the first exit.
             previous = 0.0
             for k in range(self.n_members):
                 scores = self._score(run, k)
@@ -392,14 +416,17 @@ class ExitEngine(Engine):
         return added
 
     def walk(self, X, thresholds, n_jobs=None, cache=NO_CACHE):
+        """Evaluate each row until the thresholds stop it, as in :meth:`Engine.walk`."""
         # Threads are those of the net's library, and hidden states are too large to be
         # kept.
         walk = start_walk(self, num_samples(X))
         for block, run in self._blocks(X):
 
             def go_on(k, rows, scores, run=run):
+                # The score of an exit replaces `scores`, those of the exit before it.
                 return self._score(run, k, rows)
 
+            # Views: the results of the block are written into the arrays of `walk`.
             block_walk = Walk(
                 walk.scores[block], walk.n_evaluated[block], walk.answers[block]
             )
@@ -413,4 +440,6 @@ class ExitEngine(Engine):
         return walk
 
     def timed_calls(self):
+        # `stage_call(exit, previous)` goes on after the exit `previous`, and from the
+        # rows themselves after -1.
         return {k: self.net.stage_call(k, k - 1) for k in range(self.n_members)}

@@ -30,24 +30,27 @@ FORMAT = "skroute-early-exit"
 # Files of other versions are refused.
 VERSION = 1
 
-# Entries that are fields of the trees of a forest. The nodes have an entry for each of
-# their fields, and `special` is computed from them.
+# Names of entries that are fields of `Trees`. Not among them are `nodes`, whose fields
+# have an entry each, and `special`, which is computed from the nodes.
 _ARRAYS = tuple(name for name in Trees._fields if name not in ("nodes", "special"))
-# Entries that are fields of the rules of a forest.
+# Names of entries that are fields of `ReadRule`.
 _OF_READING = ("dtype", "finite", "cast")
+# Names of entries that are fields of `PartialRule`.
 _OF_PARTIAL_SUMS = ("link", "slope", "shift", "beta")
+# Names of entries that are fields of `NumbersOnly`, the columns of a forest.
 _OF_COLUMNS = ("reads_negative_codes",)
-# Entries that are arrays with one dimension.
+# Names of entries that are arrays with one dimension.
 _VECTORS = ("lo", "hi", "offset", *(NODE.names or ()))
-# Entries that must not be NaN.
+# Names of entries in which no number is NaN.
 _NOT_NAN = ("lo", "hi", "offset", "threshold", "values", "beta", "slope", "shift")
-# Allowed values of some of these entries.
+# Allowed values of entries, by name.
 _ALLOWED = {
     "finite": (True, False, "allow-nan"),
     "cast": ("", "float32"),
     "reads_negative_codes": (True, False),
 }
-# Entries that each file has. Files of the first release lack the others of the rules.
+# Names of entries that each file has. Files of the first release of skroute lack other
+# fields of the rules, which have defaults.
 _NUMBERS = ("offset", "beta", "link", "slope", "n_features", "dtype")
 _NEEDED = (*_ARRAYS, *_NUMBERS, *(NODE.names or ()), "lo", "hi", "classes")
 
@@ -112,6 +115,7 @@ def export_ensemble(estimator, path):
     path = os.fspath(path)
     if not path.endswith(".npz"):
         raise ValueError(f"path must end in '.npz', got {path!r}.")
+    # `thresholds_` has shape (n_members, 2).
     lo, hi = estimator.thresholds_.T
     entries = {
         "format": FORMAT,
@@ -213,6 +217,7 @@ def forest_of(exported):
             )
     offset = exported["offset"]
     n_features = exported["n_features"]
+    # Raises an error if a walk could leave the arrays.
     trees.check(n_features, len(offset))
     columns = NumbersOnly(**_fields(exported, _OF_COLUMNS))
     forest = Forest(
@@ -222,7 +227,9 @@ def forest_of(exported):
         read_rule=ReadRule(columns=columns, **_fields(exported, _OF_READING)),
         partial_rule=PartialRule(**_fields(exported, _OF_PARTIAL_SUMS)),
     )
+    # Raises an error if the thresholds are damaged.
     checked((exported["lo"], exported["hi"]), forest.n_members)
+    # One output is that of one or two classes.
     possible_n_classes = [forest.n_outputs]
     if forest.n_outputs == 1:
         possible_n_classes = [1, 2]
@@ -266,7 +273,7 @@ def _check_entries(exported):
 
 
 def _fields(exported, names):
-    """Return the entries of these names that a file has."""
+    """Return the entries with these names, without those that a file lacks."""
     return {name: exported[name] for name in names if name in exported}
 
 
@@ -350,7 +357,7 @@ class PortableEnsemble:
         return cls(load_exported(path), n_jobs=n_jobs)
 
     def _walk(self, X):
-        """Evaluate rows until the thresholds stop them."""
+        """Evaluate rows member by member, until the thresholds stop them (`Walk`)."""
         if issparse(X):
             raise TypeError(
                 "X is sparse, and the file does not say what its library reads where "

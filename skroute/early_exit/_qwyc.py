@@ -322,6 +322,8 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         self
             Fitted estimator.
         """
+        # An ensemble of an earlier fit must not remain if this fit fails: `optimize`
+        # would use it.
         self.__dict__.pop("estimator_", None)
         params = {"X_calibration": X_calibration, **fit_params}
         return self._run_fit(self._fit, X, y, params)
@@ -342,6 +344,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             rows = _safe_indexing(rows, train)
 
         def params_of(name):
+            # Metadata of the rows to fit on, for the model with this name.
             check_weights(routed[name]["fit"], n_rows)
             return check_method_params(labels, routed[name]["fit"], indices=train)
 
@@ -380,6 +383,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             return self._route_metadata(params)
         models = fittable_models(self.estimator)
         routed = {name: {"fit": {}} for name in models}
+        # Names of the models that get the weights: those that are fitted.
         takes_weights = [name for name in models if not is_frozen(models[name])]
         if not takes_weights:
             # The first frozen model refuses weights with an error.
@@ -414,6 +418,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
     def _optimize(self, X, y, *, task, X_calibration):
         """Learn the evaluation of an ensemble that is frozen or fitted."""
         models = list(fittable_models(self.estimator).values())
+        # None: the ensemble itself has its classes.
         known_classes = None
         if all(map(is_frozen, models)):
             check_estimator(self.estimator)
@@ -449,7 +454,30 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         )
 
     def _learn(self, fitted, engine, classes, *, X, X_calibration, share, rng, task):
-        """Learn order and thresholds, calibrate them, and set the fitted attributes."""
+        """Learn order and thresholds, calibrate them, and set the fitted attributes.
+
+        Parameters
+        ----------
+        fitted : object or list
+            Fitted ensemble, or list of fitted members.
+
+        engine : Engine
+            In the ensemble's own order.
+
+        classes : array-like of shape (n_classes,)
+        X : indexable
+            Rows to learn from, before the steps of a pipeline.
+
+        X_calibration : indexable or None
+            Calibration rows. If None, a `share` of `X` is held out.
+
+        share : float
+            0 if nothing is held out.
+
+        rng : RandomState
+        task : task of a callback
+            Reports steps.
+        """
         stopping = stopping_of(engine, self.mode, self.stopping, self.order)
         self.estimator_ = fitted
         self.classes_ = np.asarray(classes)
@@ -468,8 +496,11 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             alpha=alpha,
             order=order_of(self.order, engine, rng),
             stopping=stopping,
+            # Margins of several classes have no lower threshold.
             use_lo=engine.n_outputs == 1,
+            # With mode "negative", no row is answered positive early.
             use_hi=self.mode == "both",
+            # No error is allowed, and no budget asks for thresholds.
             never_leave=not np.any(alpha) and self.budget is None,
             n_jobs=self.n_jobs,
         )
@@ -497,20 +528,31 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         self.disagreement_bound_ = float(calibrated.bounds.max())
         self.staged_disagreement_ = calibrated.staged_disagreement
         self._set_class_disagreements(calibrated, bounds_by_class=np.ndim(alpha) > 0)
+        # Entry `k` is the cost of the first `k` members.
         self._cost_of_count = np.concatenate([[0.0], np.cumsum(costs[self.order_])])
         self._engine = engine.reordered(self.order_)
+        # Raises an error if no set of thresholds fits the budget.
         affordable(tradeoff, self._effective_budget(None))
         self.choices_ = [str(k) for k in range(engine.n_members + 1)]
         warn_of_rare_answers(alpha, calibrated, labels, self.confidence)
 
     def _set_class_disagreements(self, calibrated, bounds_by_class):
-        """Set the disagreement of each class and its bound, NaN if there is none."""
+        """Set the disagreement of each class and its upper bound.
+
+        Parameters
+        ----------
+        calibrated : Calibrated
+        bounds_by_class : bool
+            True if its bounds are those of each answer. Otherwise the bounds of the
+            classes are NaN.
+        """
         with np.errstate(invalid="ignore"):
             disagreement = calibrated.wrong / calibrated.n_rows
+        # A bound for all rows at once is none for a class: NaN.
         bounds = np.full(len(disagreement), np.nan)
         if bounds_by_class:
             bounds = calibrated.bounds
-        # An ensemble of one class answers with the last of two.
+        # An ensemble of one class has two answers, of which its class is the last.
         n_classes = len(self.classes_)
         self.class_disagreement_ = disagreement[-n_classes:]
         self.class_disagreement_bound_ = bounds[-n_classes:]
@@ -518,6 +560,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
     def __setstate__(self, state):
         super().__setstate__(state)
         if "tradeoff_" in state:
+            # Thresholds from a pickle are checked before compiled code reads them.
             thresholds = []
             for pair in self.tradeoff_.thresholds:
                 thresholds.append(checked(pair, len(self.order_)))
@@ -581,10 +624,15 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         """Evaluate rows, with the steps of a pipeline before them, until they stop."""
         cache = cache_of(self)
         if self._before:
+            # The cache has the prepared rows if these rows were walked before.
             X = cache.get_or_compute("prepared", lambda: prepared(self._before, X))
         return self._engine.walk(X, thresholds, self.n_jobs, cache)
 
     def _answer(self, plan, response):
+        """Return labels, scores or probabilities of the rows of a plan.
+
+        `response` is "predict", "decision_function" or "predict_proba".
+        """
         walk = plan.state
         answers = self._settled(plan.X, walk)
         if response == "predict":
@@ -598,12 +646,16 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return probabilities(self._engine, scores, walk.n_evaluated, n_classes)
 
     def _settled(self, X, walk):
-        """Return the answers of a walk, those of ties by the ensemble itself."""
+        """Return the answers of a walk, with those of ties by the ensemble itself.
+
+        `X` are the rows of the call, before the steps of a pipeline.
+        """
         ties = ties_of(self._engine, walk)
         if len(ties):
             ensemble = ReadEnsemble(
                 self.estimator_, self._engine, self.classes_, self._before
             )
+            # The walk is of this call only, so that its answers may be overwritten.
             walk.answers[ties] = ensemble.own_answers(X, ties, cache_of(self))
         return walk.answers
 
@@ -648,7 +700,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         for model in models:
             if hasattr(unfrozen(model), "__sklearn_tags__"):
                 members.append(model)
-        # A raw booster and a function have no tags, and check rows by themselves.
+        # A raw booster and a function have no tags. They check rows by themselves.
         tags.input_tags.allow_nan = True
         if members:
             inherit_member_tags(tags, members)

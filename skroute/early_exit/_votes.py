@@ -7,15 +7,15 @@ import numpy as np
 from skroute.early_exit._algorithms import leader_and_margin
 from skroute.utils._typing import NDArray
 
-# Share of the rows, those closest to the decision, on which the deviation of a vote is
-# measured.
+# Share of the rows, those closest to the decision, on which the standard deviation of
+# the members' votes is measured.
 _NEAR = 0.1
-# Least number of these rows: the deviation of fewer would be noise.
+# Least number of rows on which it is measured. The deviation on fewer would be noise.
 _FEWEST_NEAR = 50
-# Standard deviation by which the observed numbers of votes are smoothed, as a share of
-# the members.
+# Standard deviation of the normal kernel that smooths the observed numbers of votes, as
+# a share of the number of members.
 _SPREAD = 0.01
-# Number of these deviations at which the smoothing kernel ends.
+# Number of standard deviations at which the smoothing kernel is cut off.
 _REACH = 4
 
 
@@ -31,7 +31,7 @@ class _States(NamedTuple):
         Weight of the rows that pass through each state.
 
     negative_weight : ndarray of shape (t + 1,)
-        Weight of those for which the positive answer is wrong.
+        Weight of those of these rows for which the positive answer is wrong.
     """
 
     weight: NDArray[np.float64]
@@ -39,7 +39,7 @@ class _States(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """The states after `t` members and the vote that follows.
+    """The states of a vote after `t` members, and the chances of the next vote.
 
     Attributes
     ----------
@@ -59,9 +59,9 @@ class _Step(NamedTuple):
 
 
 def optimal_stopping(law, negative, costs, prices, use_lo=True, use_hi=True):
-    """Return the numbers of votes at which counting stops.
+    """Return the numbers of votes at which the count of a row's votes stops.
 
-    They have the least mean cost plus price times wrong answers.
+    They minimise mean cost plus price times wrong answers.
 
     Votes are drawn one after another, without replacement. The state ``(t, k)``, `k`
     votes of `t` members, determines the law of the votes that follow. The linear
@@ -85,18 +85,20 @@ def optimal_stopping(law, negative, costs, prices, use_lo=True, use_hi=True):
         Prices of a wrong answer, in units of cost.
 
     use_lo, use_hi : bool, default=True
-        Which answers may come early, negative and positive.
+        If False, no row gets the negative (positive) answer early.
 
     Returns
     -------
     below, above : ndarray of shape (n_prices, n_members), dtype=int64
-        After member `r`, a row with at most ``below[:, r]`` or at least ``above[:, r]``
-        votes stops. They are -1 and more than ``r + 1`` if no row does.
+        After member `r`, a row with at most ``below[:, r]`` votes stops with the
+        negative answer, and with at least ``above[:, r]`` votes with the positive one.
+        No row does where ``below`` is -1, or ``above`` more than ``r + 1``.
     """
     n_members = len(law) - 1
     prices = np.asarray(prices, dtype=np.float64)[:, None]
     below = np.full((len(prices), n_members), -1)
     above = np.full((len(prices), n_members), n_members + 1)
+    # The states after all members.
     states = _States(law.astype(np.float64), law * negative)
     # Least expected cost from each state on, by price and number of votes.
     to_go = np.zeros((len(prices), n_members + 1))
@@ -110,6 +112,7 @@ def optimal_stopping(law, negative, costs, prices, use_lo=True, use_hi=True):
         if use_lo:
             below[:, t - 1] = _last_before_going_on(cost_of_negative > to_go)
         if use_hi:
+            # States in reverse: from the most votes for the answer to the fewest.
             goes_on_from_most = (cost_of_positive > to_go)[:, ::-1]
             above[:, t - 1] = t - _last_before_going_on(goes_on_from_most)
         if use_lo and use_hi:
@@ -126,7 +129,7 @@ def optimal_stopping(law, negative, costs, prices, use_lo=True, use_hi=True):
 
 
 def _one_vote_back(states, t):
-    """Return the step from the states after `t` members to those after ``t + 1``.
+    """Return the states after `t` members, from those after one more.
 
     Parameters
     ----------
@@ -134,6 +137,7 @@ def _one_vote_back(states, t):
         After ``t + 1`` members.
 
     t : int
+        At least 1.
 
     Returns
     -------
@@ -150,7 +154,8 @@ def _one_vote_back(states, t):
         states.negative_weight[:-1] * last_was_against
         + states.negative_weight[1:] * last_was_for
     )
-    # A state without rows is judged by the votes so far.
+    # In a state that no row passes through, the next vote is for the answer as often as
+    # the votes so far. The positive answer is wrong without a majority of them.
     up = k / t
     wrong = (2 * k <= t).astype(np.float64)
     has_rows = weight > 0
@@ -182,9 +187,9 @@ def _last_before_going_on(goes_on):
 def vote_path(scores, offset, beta, costs, prices, use_lo=True, use_hi=True):
     """Return thresholds of partial sums by :func:`optimal_stopping`, for each price.
 
-    Soft votes are approximated by hard votes with the same standard deviation. With
-    several classes, the votes are those for the leading class less those for the second
-    one.
+    Members with probabilities have soft votes. They are approximated by hard votes, of
+    one size, with the same standard deviation. With several classes, a vote counts for
+    the class that leads in the full ensemble, against the second one.
 
     Parameters
     ----------
@@ -213,13 +218,15 @@ def vote_path(scores, offset, beta, costs, prices, use_lo=True, use_hi=True):
     vote_size = _vote_size(votes, margins)
     law = _law(margins / vote_size, n_members)
     n_votes = np.arange(n_members + 1)
+    # The positive answer is wrong without a majority.
     negative = (2 * n_votes <= n_members).astype(np.float64)
     if has_one_output:
         # The partial sum of a row whose votes are divided equally.
         start = offset[0]
         tied_sums = start + np.arange(1, n_members + 1) * ((beta - start) / n_members)
     else:
-        # Either of two classes may lead.
+        # Either of the two classes may lead at the end, so that the law is symmetric,
+        # and a tie is as often wrong as right.
         law = law + law[::-1]
         negative[2 * n_votes == n_members] = 0.5
         use_lo = True
@@ -227,8 +234,8 @@ def vote_path(scores, offset, beta, costs, prices, use_lo=True, use_hi=True):
         tied_sums = np.zeros(n_members)
     below, above = optimal_stopping(law, negative, costs, prices, use_lo, use_hi)
     t = np.arange(1, n_members + 1)
-    # Thresholds lie halfway between two numbers of votes, each of which moves the sum
-    # by two vote sizes.
+    # A vote for the answer in place of one against it moves the sum by two vote sizes.
+    # Thresholds lie halfway between the sums of two neighbouring numbers of votes.
     lower_sums = tied_sums + vote_size * (2 * below + 1 - t)
     upper_sums = tied_sums + vote_size * (2 * above - 1 - t)
     lo = np.where(below >= 0, lower_sums, -np.inf)
@@ -243,7 +250,10 @@ def vote_path(scores, offset, beta, costs, prices, use_lo=True, use_hi=True):
 
 
 def _votes(scores, offset, beta):
-    """Return what each member adds to the distance from the decision.
+    """Return what each member adds to the distance of a row from the decision.
+
+    With several classes, it is the distance between the two classes that lead in the
+    full ensemble.
 
     Parameters are those of :func:`vote_path`.
 
@@ -256,13 +266,16 @@ def _votes(scores, offset, beta):
     totals = offset + scores.sum(axis=0, dtype=np.float64)
     rows = np.arange(len(totals))
     leader, _ = leader_and_margin(totals)
+    # Without the leading class, the largest sum is that of the second one.
     totals[rows, leader] = -np.inf
     second = np.argmax(totals, axis=1)
     return scores[:, rows, leader] - scores[:, rows, second]
 
 
 def _vote_size(votes, margins):
-    """Return the size of a hard vote with the deviation of these votes.
+    """Return the size of hard votes with the same standard deviation as these votes.
+
+    A hard vote adds this size to the distance from the decision, or its negative.
 
     Parameters
     ----------
@@ -273,8 +286,9 @@ def _vote_size(votes, margins):
     Returns
     -------
     float
-        1 if all votes of each row are equal.
+        1 if the deviation is 0, as a size of 0 would count no votes.
     """
+    # The rows closest to the decision: how many members they need depends on this size.
     n_near = max(_FEWEST_NEAR, int(_NEAR * len(margins)))
     near = np.argsort(np.abs(margins), kind="stable")[:n_near]
     variance = votes[:, near].var(axis=0, dtype=np.float64).mean()
@@ -285,7 +299,7 @@ def _vote_size(votes, margins):
 
 
 def _law(margins, n_members):
-    """Return the smoothed share of rows by number of votes.
+    """Return the share of rows by number of votes for the positive answer, smoothed.
 
     Parameters
     ----------
@@ -300,11 +314,13 @@ def _law(margins, n_members):
     """
     votes = np.rint(0.5 * (n_members + margins))
     votes = np.clip(votes, 0, n_members).astype(np.int64)
-    # The number of votes is on the side of the answer. A tie is answered negative.
+    # Rounding must not move the number of votes to the other side of the decision than
+    # the margin. A tie is answered negative.
     half = n_members // 2
     votes = np.where(margins > 0, np.maximum(votes, half + 1), np.minimum(votes, half))
     count = np.bincount(votes, minlength=n_members + 1).astype(np.float64)
-    # One more row has any number of votes with the same chance.
+    # One more row is spread evenly over all numbers of votes, so that none has the
+    # share 0.
     count += 1.0 / len(count)
     deviation = _SPREAD * n_members
     reach = min(int(np.ceil(_REACH * deviation)), n_members)

@@ -23,8 +23,8 @@ _LEAST_ROWS_PER_BLOCK = 1024
 _BLOCKS_PER_THREAD = 4
 # Links that are computed with the exponential of the C library.
 _C_LINKS = ("sigmoid", "softmax", "position", "exp")
-# XGBoost bounds the exponent of its logistic function, below the overflow of single
-# precision.
+# XGBoost limits the exponent of its logistic function to this number, whose exponential
+# does not overflow in single precision.
 _LARGEST_EXPONENT = 88.7
 
 
@@ -47,8 +47,13 @@ def exact_sums(forest, X, n_jobs=None):
     n_rows = len(X)
     rule = forest.sum_rule
     sums = np.empty((n_rows, forest.n_outputs), dtype=rule.dtype)
-    sums[:] = 0.0 if rule.offset_last else forest.offset
+    if rule.offset_last:
+        # `_add_block` adds the offset behind the trees.
+        sums[:] = 0.0
+    else:
+        sums[:] = forest.offset
     walk, layout = walk_of(forest, n_rows, first=0, last=forest.n_members)
+    # Each block adds to its rows of `sums`.
     in_parts(partial(_add_block, forest, X, walk, layout, sums), n_rows, n_jobs=n_jobs)
     return sums
 
@@ -64,12 +69,14 @@ def _add_block(forest, X, walk, layout, sums, start, stop):
         From :func:`~skroute.forests._code_walk.walk_of`.
 
     sums : ndarray of shape (n_samples, n_outputs)
+        Changed: rows ``start:stop``.
+
     start, stop : int
         The first row of the block and the one behind its last.
     """
-    # Each output has its own column.
-    column = np.arange(forest.n_outputs)
-    walk(X, start, stop, layout, 0, forest.n_members, column, sums)
+    # Each output has its own column of `sums`.
+    column_of_output = np.arange(forest.n_outputs)
+    walk(X, start, stop, layout, 0, forest.n_members, column_of_output, sums)
     rule = forest.sum_rule
     if rule.offset_last:
         sums[start:stop] *= rule.scale
@@ -90,6 +97,7 @@ def in_parts(call, n, n_jobs):
     n_jobs : int or None
         Number of threads, as in joblib.
     """
+    # Rounded up: the last block may be smaller.
     most_blocks = -(-n // _LEAST_ROWS_PER_BLOCK)
     n_threads = 1
     if most_blocks > 1:
@@ -122,7 +130,8 @@ def decision(forest, scores):
         return scores
     mean_votes = scores / rule.divisor
     if mean_votes.shape[1] == 1:
-        # The votes of two classes have opposite signs: their difference.
+        # The one score is that of the votes for the second class. Those for the first
+        # class have the opposite sign, and scikit-learn answers with the difference.
         return mean_votes * 2
     return mean_votes
 
@@ -151,14 +160,19 @@ def answer(forest, scores):
     if forest.classes is None:
         return answers[:, 0] if has_one_column else answers
     if has_one_column and rule.kind != "mean":
-        # The second of two classes.
+        # The one column is the probability of the second class. An average has a column
+        # for each class.
         return np.concatenate([1 - answers, answers], axis=1)
     return answers
 
 
 def _probabilities_of_votes(forest, scores):
-    """Return the probabilities of weighted votes, as AdaBoost computes them."""
+    """Return the probabilities of weighted votes, as AdaBoost computes them.
+
+    Parameters are those of :func:`answer`. Results have shape (n_samples, n_classes).
+    """
     votes = decision(forest, scores)
+    # AdaBoost divides the votes by `n_classes - 1`, and by 2 for two classes.
     n_classes = len(forest.classes)
     if n_classes == 2:
         return sk_softmax(np.hstack([-votes, votes]) / 2)
@@ -166,7 +180,7 @@ def _probabilities_of_votes(forest, scores):
 
 
 def _linked(rule, scores):
-    """Return the link of scores, of the same shape."""
+    """Return the link function of an `AnswerRule` at scores, of the same shape."""
     if rule.kind in _C_LINKS:
         return _linked_by_c_library(rule.kind, scores, slope=rule.slope)
     if rule.kind == "expit":
@@ -175,23 +189,27 @@ def _linked(rule, scores):
         return sk_softmax(scores)
     if rule.kind == "sk_exp":
         return np.exp(scores)
+    # "identity" and "mean" answer with the scores.
     return scores
 
 
 def _linked_by_c_library(kind, scores, slope):
-    """Return the link of a boosting library, in the precision of the scores.
+    """Return the link function of a boosting library, in the precision of the scores.
 
     Parameters
     ----------
     kind : {"sigmoid", "exp", "softmax", "position"}
+        "position" is the softmax, too.
+
     scores : ndarray of shape (n_samples, n_outputs)
     slope : float
+        Factor of the scores inside the logistic function ("sigmoid").
 
     Returns
     -------
     ndarray of shape (n_samples, n_outputs)
     """
-    # The import compiles.
+    # The import compiles the kernels, so that it is left to the first use.
     from skroute.forests._kernels import exponential
 
     if kind == "sigmoid":
@@ -201,6 +219,7 @@ def _linked_by_c_library(kind, scores, slope):
         return 1 / (1 + exponential(exponent))
     if kind == "exp":
         return exponential(scores)
+    # The softmax. Without the largest score of each row, no exponential overflows.
     powers = exponential(scores - scores.max(axis=1, keepdims=True))
     # The libraries add one power after the other, in double precision.
     totals = powers.cumsum(axis=1, dtype=np.float64)[:, -1:]
@@ -229,9 +248,11 @@ def label_positions(forest, scores):
             response = decision(forest, scores)[:, 0]
         return cut.positions(response, forest.classes)
     if not rule.by_score:
+        # The library compares probabilities, which rounding can make equal.
         return np.argmax(answer(forest, scores), axis=1)
     scores = decision(forest, scores)
     if scores.shape[1] == 1:
+        # The second class, at position 1, has scores above `beta`.
         return (scores[:, 0] > rule.beta).astype(np.intp)
     return np.argmax(scores, axis=1)
 
@@ -251,8 +272,10 @@ def labels_at(forest, classes, positions):
         Of the type of the library's own labels.
     """
     rule = forest.answer_rule
+    # Positions of an ensemble of one class can be 1: "clip" takes its only class.
     labels = classes.take(positions, mode="clip")
-    # If a threshold was moved, scikit-learn answers, with the classes themselves.
+    # If a threshold was moved, scikit-learn's estimator of it answers, with labels of
+    # the type of the classes.
     if rule.cut is not None or not rule.label_dtype:
         return labels
     return labels.astype(rule.label_dtype)
@@ -285,8 +308,9 @@ _FORESTS: WeakKeyDictionary = WeakKeyDictionary()
 def average_of(model, X):
     """Return the ``predict`` of a regressor, many times faster for a forest.
 
-    scikit-learn checks the rows and calls joblib for each of the trees, which takes
-    longer than the trees do. Other models, and subclasses of forests, use their own
+    For each tree of a forest, scikit-learn checks the rows and calls joblib, which
+    takes longer than the tree does. Here, the trees are evaluated together. Other
+    models, and subclasses of forests, use their own
     ``predict``. So do forests whose rows are not an array of finite numbers.
 
     Parameters

@@ -25,28 +25,35 @@ from skroute.forests._trees import (
 
 # Code of a missing value that goes right, above all other codes.
 MISSING_CODE = 65535
-# A tree that is not oblivious has one bit of a 64-bit number for each leaf.
+# Largest number of leaves of a tree that is not oblivious: each leaf has one bit of a
+# 64-bit number.
 MOST_LEAVES = 64
-# With fewer rows than this a walk from the root to a leaf is faster.
+# With fewer rows than this, a walk from the root of each tree to a leaf is faster than
+# bit vectors (measured).
 FEWEST_ROWS = 48
-# Limit of a column of numbers.
+# `limit` in `Columns` of a column of numbers, which has no categories.
 NO_LIMIT = -1
-# Depth from which the number of a leaf does not fit into 16 bits with a sign.
+# Depth of an oblivious tree from which the number of a leaf does not fit into 16 bits
+# with a sign.
 _LEAST_DEPTH_OF_32_BITS = 15
-# Second bit of the word behind a bit set. It is set if missing values go left.
+# Bit 1 of the word that is appended to a bit set of categories. It is set if missing
+# values go left.
 _MISSING_LEFT_BIT = 2
-# Compiled code has at least one word, also without categories.
+# First word of all bit sets. It is not used: compiled code gets at least one word, also
+# if there are no categories.
 _UNUSED_WORD = np.zeros(1, np.uint32)
+# The bit sets of a column of numbers: none.
 _NO_WORDS = np.empty(0, np.uint32)
-# A column of categories has this much more than the number of its feature in its key,
-# so that such columns are sorted behind those of numbers.
+# Added to the number of the feature in the key of a column of categories, so that such
+# columns are sorted behind those of numbers.
 _CATEGORIES_LAST = np.int64(FEATURE_MASK + 1)
-# Bits of the key of a column below the number of its feature.
+# Number of bits by which the number of the feature is shifted in the key of a column.
+# The bits below it contain the flags of the nodes.
 _FEATURE_SHIFT = 32
 
 
 class Columns(NamedTuple):
-    """The columns of codes to which a block of rows is binned.
+    """The columns to which rows are binned: each cell becomes a 16-bit code.
 
     Nodes that split on the same feature and send missing values to different sides have
     different columns. The code alone then decides a test.
@@ -70,8 +77,8 @@ class Columns(NamedTuple):
         True if zero counts as missing.
 
     limit : ndarray of shape (n_columns,), dtype=int32
-        For a column of categories the first code that is in no set. `NO_LIMIT` for
-        columns of numbers, which come first.
+        For a column of categories, the first code that is in no set: all categories
+        from there on get it. `NO_LIMIT` for columns of numbers, which come first.
     """
 
     feature: Any
@@ -94,11 +101,12 @@ class BinnedTests(NamedTuple):
         Column that each test reads.
 
     cut : ndarray of shape (n_tests,), dtype=int32
-        A row goes right if its code is above. For categories the first word of a bit
-        set, and members of the set go left.
+        For a column of numbers, the largest code that goes left. For a column of
+        categories, the position in `words` of the test's bit set. Members of the set go
+        left.
 
     words : ndarray, dtype=uint32
-        Bit sets of categories. The first word is unused, so that there is one.
+        Bit sets of categories, one after the other. The first word is not used.
     """
 
     columns: Columns
@@ -108,7 +116,7 @@ class BinnedTests(NamedTuple):
 
 
 class _ColumnTests(NamedTuple):
-    """The tests of one column.
+    """The tests of inner nodes on one column of codes.
 
     Attributes
     ----------
@@ -140,8 +148,9 @@ class BitTrees(NamedTuple):
         Those of :class:`BinnedTests`.
 
     clear : ndarray of shape (n_tests,), dtype=uint32, uint64, int16 or int32
-        Leaves that are left for a row that goes right. Signed if all trees are
-        oblivious.
+        Bits of the leaves that a row which goes right can still reach. The type is
+        signed if all trees are oblivious: the bits are then those of the complement of
+        a leaf's number.
 
     test_start, leaf_start : ndarray of shape (n_trees + 1,), dtype=int32
         Tests of tree `t` are ``test_start[t]:test_start[t + 1]``, and its leaves are
@@ -167,7 +176,7 @@ class BitTrees(NamedTuple):
 
 
 class _ClearingNodes(NamedTuple):
-    """The nodes that become tests, and the leaves that each of them leaves.
+    """The nodes that become tests, and the leaves that a row can reach to their right.
 
     Attributes
     ----------
@@ -183,7 +192,7 @@ class _ClearingNodes(NamedTuple):
 
 
 class _LeafNumbers(NamedTuple):
-    """Numbers of leaves within their trees, from left to right.
+    """Numbers that count the leaves of each tree from left to right.
 
     Attributes
     ----------
@@ -219,6 +228,7 @@ def bit_trees(trees, dtype):
     tree_of_node = trees.tree_of_node
     n_leaves = np.bincount(tree_of_node[is_leaf], minlength=n_trees)
     numbers = _number_leaves(trees)
+    # None unless all trees are oblivious.
     level = _levels_of_oblivious(trees)
     if level is not None:
         clearing = _tests_of_levels(trees, level)
@@ -233,6 +243,7 @@ def bit_trees(trees, dtype):
     leaf_start = np.append(0, np.cumsum(n_leaves))
     test_start = np.append(0, np.cumsum(n_tests))
     leaves = np.flatnonzero(is_leaf)
+    # Leaves are stored tree after tree, in the order of their numbers.
     new_position = leaf_start[tree_of_node[leaves]]
     new_position = new_position + numbers.first[leaves].astype(np.int64)
     values = np.empty((len(leaves), trees.values.shape[1]))
@@ -269,16 +280,18 @@ def _tests_of_levels(trees, level):
     # The nodes of a level follow each other: level `k` starts with number 2**k - 1.
     starts_level = number_in_tree + 1 == 1 << level
     nodes = np.flatnonzero(~trees.is_leaf & starts_level)
-    # The root decides the highest bit of the number of a leaf.
+    # The test at the root is the highest bit of the number of a leaf.
     bit = trees.depths[tree_of_node[nodes]] - level[nodes] - 1
     dtype = np.int16
     if trees.depths.max() >= _LEAST_DEPTH_OF_32_BITS:
         dtype = np.int32
+    # A row that goes right has the bit in its leaf's number: it is cleared in the
+    # complement.
     return _ClearingNodes(nodes, clear=~np.left_shift(1, bit).astype(dtype))
 
 
 def _tests_of_nodes(trees, numbers, most_leaves):
-    """Return one test for each inner node.
+    """Return one test for each inner node of trees with few leaves.
 
     Parameters
     ----------
@@ -292,7 +305,7 @@ def _tests_of_nodes(trees, numbers, most_leaves):
     _ClearingNodes
     """
     nodes = np.flatnonzero(~trees.is_leaf)
-    # As many bits as there are leaves under the left child, at their numbers.
+    # The bits of the leaves under the left child: one bit for each, from the first on.
     left_leaves = np.left_shift(np.uint64(1), numbers.n_left[nodes]) - np.uint64(1)
     left_leaves = left_leaves << numbers.first[nodes]
     dtype = np.uint32 if most_leaves <= 32 else np.uint64
@@ -302,16 +315,22 @@ def _tests_of_nodes(trees, numbers, most_leaves):
 def _levels_of_oblivious(trees):
     """Return the level of each node if all trees are oblivious, else None.
 
-    None if no tree has more than one split: its leaves are few.
+    Returns
+    -------
+    ndarray of shape (n_nodes,), dtype=int, or None
+        0 for roots. None also if no tree has more than one split: the layout for other
+        trees is as fast for them.
     """
     nodes = trees.nodes
     sizes = trees.tree_sizes
+    # A complete tree has 2**k - 1 nodes. One with a single split has 3.
     is_complete = (sizes & (sizes + 1)) == 0
     if not is_complete.all() or sizes.max() <= 3:
         return None
     root_of_node = trees.roots[trees.tree_of_node]
     number_in_tree = np.arange(len(nodes)) - root_of_node
     # Complete trees are laid out level by level: the level is floor(log2(number + 1)).
+    # `frexp` returns exponents, which are larger by one.
     level = np.frexp((number_in_tree + 1).astype(np.float64))[1] - 1
     first_of_level = root_of_node + (1 << level) - 1
     is_leaf = trees.is_leaf
@@ -325,7 +344,7 @@ def _levels_of_oblivious(trees):
 
 
 def _number_leaves(trees):
-    """Return the numbers of the leaves within their trees.
+    """Count the leaves of each tree from left to right.
 
     Parameters
     ----------
@@ -375,8 +394,11 @@ def find_tests(nodes, trees, dtype):
     is_categorical = (flags & CATEGORICAL) != 0
     is_zero_missing = (flags & ZERO_MISSING) != 0
     if (is_categorical & is_zero_missing).any():
+        # Columns of categories have no code for a zero that is missing.
         return None
+    # `column` is the number of the column that each test reads.
     keys, column = np.unique(_column_keys(nodes, flags), return_inverse=True)
+    # Entry `s` has the words of bit set `s`. There is one more, which no node tests.
     sets = np.split(trees.cat_words, trees.cat_start[1:])
     cut = np.zeros(len(nodes), dtype=np.int32)
     by_column = []
@@ -385,6 +407,7 @@ def find_tests(nodes, trees, dtype):
     for key, tests in zip(keys, _tests_by_column(column, n_columns=len(keys))):
         thresholds = nodes["threshold"][tests]
         if key & CATEGORICAL:
+            # The threshold of a categorical node is the number of its bit set.
             column_tests = _category_tests(
                 [sets[number] for number in thresholds.astype(np.int64)],
                 (flags[tests] & MISSING_RIGHT) != 0,
@@ -394,6 +417,7 @@ def find_tests(nodes, trees, dtype):
         else:
             column_tests = _number_tests(thresholds, dtype)
         if column_tests is None:
+            # The codes of the column do not fit into 16 bits.
             return None
         cut[tests] = column_tests.cut
         words.append(column_tests.words)
@@ -412,10 +436,22 @@ def _column_keys(nodes, flags):
 
     Columns of one feature are neighbours in the order of the keys, and those of
     categories come last.
+
+    Parameters
+    ----------
+    nodes : ndarray of shape (n_tests,), dtype=NODE
+        Inner nodes.
+
+    flags : ndarray of shape (n_tests,)
+        The bits of the nodes' features that are flags.
+
+    Returns
+    -------
+    ndarray of shape (n_tests,), dtype=int64
     """
     is_categorical = (flags & CATEGORICAL) != 0
-    # A bit set has a bit for missing values, so that categories have one column a
-    # feature.
+    # The bit set of a categorical node has a bit for missing values. Such nodes of one
+    # feature thus have one column, also if their other flags differ.
     kind = np.where(is_categorical, CATEGORICAL, flags).astype(np.int64)
     feature = (nodes["feature"] & FEATURE_MASK) + is_categorical * _CATEGORIES_LAST
     return feature << _FEATURE_SHIFT | kind
@@ -425,7 +461,7 @@ def _tests_by_column(column, n_columns):
     """Return the positions of the tests of each column, as a list of arrays."""
     order = np.argsort(column, kind="stable")
     bounds = np.searchsorted(column[order], np.arange(1, n_columns))
-    # Without a column there is still one array, an empty one.
+    # `split` returns at least one array, also if there is no column.
     return np.split(order, bounds)[:n_columns]
 
 
@@ -442,6 +478,9 @@ def _number_tests(thresholds, dtype):
     -------
     _ColumnTests or None
     """
+    # `cut` is the position of each test's threshold among the sorted cuts. The code of
+    # a row is the number of cuts below it: it is larger if the row is above the
+    # threshold.
     cuts, cut = np.unique(_below(thresholds, dtype), return_inverse=True)
     if len(cuts) >= MISSING_CODE:
         return None
@@ -460,7 +499,7 @@ def _category_tests(sets, goes_right, first_word, dtype):
         True for tests that send missing values to the right.
 
     first_word : int
-        Number of words of the columns before.
+        Position of the first word of this column among those of all columns.
 
     dtype : numpy.dtype
         Type of the rows.
@@ -481,6 +520,7 @@ def _category_tests(sets, goes_right, first_word, dtype):
         table[i, : len(words)] = words
     table[:, longest] = np.where(goes_right, 0, _MISSING_LEFT_BIT)
     return _ColumnTests(
+        # The position of the first word of each set.
         cut=first_word + (longest + 1) * np.arange(len(sets)),
         cuts=np.empty(0, dtype),
         words=table.ravel(),
@@ -489,7 +529,7 @@ def _category_tests(sets, goes_right, first_word, dtype):
 
 
 def _columns_of(keys, by_column, dtype):
-    """Return the columns to which rows are binned.
+    """Return the columns of codes of some tests, as one record (`Columns`).
 
     Parameters
     ----------
@@ -507,6 +547,8 @@ def _columns_of(keys, by_column, dtype):
     limit = np.array([tests.limit for tests in by_column], dtype=np.int32)
     cuts = [tests.cuts for tests in by_column]
     n_cuts = [len(cuts_of_column) for cuts_of_column in cuts]
+    # A missing number that goes left has code 0, which is above no cut. For categories,
+    # its code has the second bit of the word behind the bit set.
     missing_of_numbers = np.where((keys & MISSING_RIGHT) != 0, MISSING_CODE, 0)
     missing = np.where(limit == NO_LIMIT, missing_of_numbers, limit + 1)
     return Columns(
@@ -521,9 +563,9 @@ def _columns_of(keys, by_column, dtype):
 
 
 def _below(threshold, dtype):
-    """Return the largest numbers of a type that are not above the thresholds.
+    """Return the largest numbers of type `dtype` that are not above the thresholds.
 
-    They separate rows of this type as the thresholds do.
+    They separate rows of this type as the thresholds, of double precision, do.
     """
     # CatBoost's thresholds of missing values are below the lowest number: an overflow.
     with np.errstate(over="ignore", under="ignore"):

@@ -4,9 +4,9 @@ A block of rows is binned once, to the columns of a
 :class:`skroute.forests._bitvector.BitTrees`. Ranges of its trees are then evaluated on
 the codes. Early exit evaluates further ranges after some rows have left.
 
-`remaining` has a number for each row. Its bits are the leaves of a tree that the tests
-so far have not ruled out. A test with the number `clear` rules out the bits that are
-not in `clear`, for a row that goes right. `all_leaves` has all bits.
+`remaining` has a number for each row. Its bits are the leaves of a tree that the row
+can still reach after some tests. For a row that goes right, a test clears the bits that
+are not in its number `clear`. `all_leaves` has all bits.
 """
 
 import numpy as np
@@ -16,12 +16,14 @@ from numba.extending import intrinsic
 
 from skroute.forests._trees import ZERO
 
-# Number of rows that are evaluated together.
+# Number of rows that are evaluated together. Their codes stay in the cache of the
+# processor.
 BLOCK = 1024
 # Unused entries at the end of each column of a block. Columns that are a power of two
 # apart would share lines of the cache.
 GAP = 32
-# Bytes of the cuts of a column up to which they are counted. More cuts are searched.
+# If the cuts of a column have at most this many bytes, each cell is compared with each
+# cut. Among more cuts, the code of a cell is searched by halving.
 _MOST_COUNTED_BYTES = 1024
 # Number of columns whose cells are read together, row by row.
 _COLUMNS_TOGETHER = 32
@@ -74,7 +76,7 @@ def _count_cuts(cells, n_rows, cuts, count, code):
 
     code : ndarray of shape (n,), dtype=uint16
     """
-    # True becomes 1 in the type of the counts.
+    # The type of the counts. `number(True)` is 1.
     number = count.dtype.type
     count[:n_rows] = 0
     in_fours = len(cuts) // 4 * 4
@@ -103,9 +105,20 @@ def _count_cuts(cells, n_rows, cuts, count, code):
 def _search_cuts(cells, n_rows, cuts, base, code):
     """Write the number of cuts below each cell into `code`, by halving.
 
-    All rows take each step together. The parameters are those of `_count_cuts`, with
-    `base`, an ndarray of int32, in place of `count`.
+    All rows take each step together.
+
+    Parameters
+    ----------
+    cells, n_rows, code
+        As for :func:`_count_cuts`.
+
+    cuts : ndarray of shape (n_cuts,)
+        At least one.
+
+    base : ndarray of shape (n,), dtype=int32
+        Overwritten.
     """
+    # The number of cuts below a cell is from ``base`` to ``base + n_left``.
     base[:n_rows] = 0
     n_left = np.int32(len(cuts))
     while n_left > 1:
@@ -119,26 +132,33 @@ def _search_cuts(cells, n_rows, cuts, base, code):
 
 @njit(cache=True, nogil=True)
 def _bin_column(cells, n_rows, columns, c, base, code):
-    """Write the codes of cells of a row each for column `c` into `code`.
+    """Write the codes of some rows in one column into `code`.
 
     Parameters
     ----------
     cells : ndarray of shape (n,)
+        Value of each row in the feature of the column.
+
     n_rows : int
         Only the first `n_rows` cells are used.
 
     columns : Columns
     c : int
+        Number of the column.
+
     base : ndarray of shape (n,), dtype=int64
-        Overwritten.
+        Memory that is overwritten.
 
     code : ndarray of shape (n,), dtype=uint16
+        The codes are written here.
     """
     cuts = columns.cuts[columns.start[c] : columns.start[c + 1]]
     limit = columns.limit[c]
     if limit >= 0:
+        # A column of categories.
         for j in range(n_rows):
-            # Truncation as in C: -0.5 is category 0.
+            # Truncation as in C: -0.5 is category 0. All other numbers, and NaN, get
+            # the code `limit`, which is in no set.
             code[j] = np.uint16(np.int32(cells[j]) if -1 < cells[j] < limit else limit)
     elif len(cuts) * cells.itemsize > _MOST_COUNTED_BYTES:
         _search_cuts(cells, n_rows, cuts, base.view(np.int32), code)
@@ -147,7 +167,7 @@ def _bin_column(cells, n_rows, columns, c, base, code):
     else:
         _count_cuts(cells, n_rows, cuts, base, code)
     missing = columns.missing[c]
-    # No cut is below a missing value: its code is 0 so far, unless it is a category.
+    # No cut is below a missing number, so that its code is 0 already.
     if missing != 0:
         for j in range(n_rows):
             code[j] = missing if cells[j] != cells[j] else code[j]
@@ -158,7 +178,7 @@ def _bin_column(cells, n_rows, columns, c, base, code):
 
 @njit(cache=True, nogil=True)
 def bin_rows(X, rows, n_rows, columns, used, codes):
-    """Write the codes of rows into `codes`.
+    """Bin rows: write the codes of their cells into `codes`, column by column.
 
     Parameters
     ----------
@@ -171,10 +191,10 @@ def bin_rows(X, rows, n_rows, columns, used, codes):
 
     columns : Columns
     used : ndarray of shape (n_columns,), dtype=bool
-        Codes of other columns are left as they are.
+        True for the columns to bin. The codes of others are left as they are.
 
     codes : ndarray of shape (n_columns, n), dtype=uint16
-        `n` is at least `n_rows`.
+        The codes are written here. `n` is at least `n_rows`.
     """
     feature = columns.feature
     n_columns = len(feature)
@@ -194,9 +214,10 @@ def bin_rows(X, rows, n_rows, columns, used, codes):
 
 @njit(cache=True, nogil=True, inline="always")
 def _apply_four_tests(codes, n_rows, k, reads, cuts, clears, all_leaves, remaining):
-    """Clear the leaves that four tests of numbers, from test `k` on, rule out.
+    """Apply the tests ``k, ..., k + 3``, which are on numbers, to the remaining leaves.
 
-    The remaining leaves of a row are read and written once for the four.
+    Parameters are those of :func:`find_leaves`. `remaining` is changed: each row's
+    number is read and written once for four tests.
     """
     column_0 = reads[k]
     column_1 = reads[k + 1]
@@ -220,7 +241,11 @@ def _apply_four_tests(codes, n_rows, k, reads, cuts, clears, all_leaves, remaini
 
 @njit(cache=True, nogil=True, inline="always")
 def _apply_test(codes, n_rows, column, cut, clear, all_leaves, remaining):
-    """Clear the leaves that one test of a number rules out."""
+    """Apply one test on numbers to the remaining leaves of each row, in place.
+
+    A row goes right if its code in `column` is above `cut`. It keeps the leaves in
+    `clear`.
+    """
     code_of_cut = np.uint16(cut)
     for j in range(n_rows):
         remaining[j] &= clear if codes[column, j] > code_of_cut else all_leaves
@@ -230,9 +255,10 @@ def _apply_test(codes, n_rows, column, cut, clear, all_leaves, remaining):
 def _apply_category_test(
     codes, n_rows, column, first_word, words, clear, all_leaves, remaining
 ):
-    """Clear the leaves that one test of a category rules out.
+    """Apply one test on categories to the remaining leaves of each row, in place.
 
-    The bit set of the test starts at ``words[first_word]``. Members of it go left.
+    The bit set of the test starts at ``words[first_word]``. Members of it go left. The
+    other rows go right, and keep the leaves in `clear`.
     """
     for j in range(n_rows):
         code = np.int32(codes[column, j])
@@ -263,16 +289,17 @@ def find_leaves(codes, n_rows, span, limit, reads, cuts, clears, words, remainin
     """
     first_test = span[0]
     end = span[1]
-    # As the complement of a signed number, this is leaf 0 of an oblivious tree.
+    # For oblivious trees the type is signed, and this number is -1: the complement of
+    # leaf 0.
     all_leaves = ~clears.dtype.type(0)
     is_oblivious = all_leaves < 0
     has_tests = first_test < end
-    # A tree without tests has one leaf.
+    # A tree without tests has one leaf, whose bit is the lowest one.
     at_root = all_leaves if has_tests or is_oblivious else clears.dtype.type(1)
     for j in range(n_rows):
         remaining[j] = at_root
     k = first_test
-    # Columns of categories come last.
+    # Columns of categories come last. `limit` is negative for columns of numbers.
     has_categories = len(limit) > 0 and limit[-1] >= 0
     if not has_categories:
         while k + 4 <= end:
@@ -304,7 +331,7 @@ def add_values(values, first_leaf, k, remaining, n_rows, total):
         Position of the first leaf of the tree.
 
     k : int
-        0 if the leaves have one value.
+        Column of `values`: the output, or 0 if the leaves have one value.
 
     remaining : ndarray
         The leaves of the rows, from `find_leaves`.
@@ -313,7 +340,7 @@ def add_values(values, first_leaf, k, remaining, n_rows, total):
         Only the first `n_rows` rows are used.
 
     total : ndarray of shape (n,)
-        Sums of the rows.
+        Sums of the rows. Changed.
     """
     for j in range(n_rows):
         leaf = np.uint64(first_leaf) + np.uint64(_lowest_bit(remaining[j]))
@@ -321,15 +348,16 @@ def add_values(values, first_leaf, k, remaining, n_rows, total):
 
 
 @njit(cache=True, nogil=True)
-def _used_columns(bits, first_tree, last_tree, column):
+def _used_columns(bits, first_tree, last_tree, column_of_output):
     """Return True for the columns that trees ``first_tree, ..., last_tree - 1`` test.
 
-    Trees of outputs that `column` leaves out are ignored.
+    A tree is ignored if the entry of its output in `column_of_output` is -1. A tree
+    whose output is -1 has leaves with a value for each output.
     """
     used = np.zeros(len(bits.columns.limit), dtype=np.bool_)
     for t in range(first_tree, last_tree):
         output = bits.outputs[t]
-        if output >= 0 and column[output] < 0:
+        if output >= 0 and column_of_output[output] < 0:
             continue
         for k in range(bits.test_start[t], bits.test_start[t + 1]):
             used[bits.column[k]] = True
@@ -338,7 +366,10 @@ def _used_columns(bits, first_tree, last_tree, column):
 
 @njit(cache=True, nogil=True)
 def _read_sums(out, begin, n_rows, total):
-    """Copy `n_rows` rows of `out`, from row `begin` on, into the columns of `total`."""
+    """Copy `n_rows` rows of `out`, from row `begin` on, into the columns of `total`.
+
+    `total` has shape (n_columns of `out`, n_rows).
+    """
     for k in range(out.shape[1]):
         for j in range(n_rows):
             total[k, j] = out[begin + j, k]
@@ -346,14 +377,14 @@ def _read_sums(out, begin, n_rows, total):
 
 @njit(cache=True, nogil=True)
 def _write_sums(total, begin, n_rows, out):
-    """Copy columns of `total` into `n_rows` rows of `out`, from row `begin` on."""
+    """Copy the columns of `total` into `n_rows` rows of `out`, from row `begin` on."""
     for k in range(out.shape[1]):
         for j in range(n_rows):
             out[begin + j, k] = total[k, j]
 
 
 @njit(cache=True, nogil=True)
-def add_members(X, start, stop, bits, first, last, column, out):
+def add_members(X, start, stop, bits, first, last, column_of_output, out):
     """Add members ``first, ..., last - 1`` to rows ``start:stop`` of `out`, in place.
 
     Parameters
@@ -362,13 +393,15 @@ def add_members(X, start, stop, bits, first, last, column, out):
     start, stop : int
     bits : BitTrees
     first, last : int
-    column : ndarray of shape (n_outputs,), dtype=int64
+        The first member, and the one behind the last.
+
+    column_of_output : ndarray of shape (n_outputs,), dtype=int64
         Column of `out` that each output adds to, -1 for none.
 
     out : ndarray of shape (n_samples, n_columns)
         The sums are added in its type.
     """
-    # Local names: access to a tuple of arrays takes longer than a tree does.
+    # Local names, because access to a tuple of arrays takes longer than a tree does.
     columns = bits.columns
     limit = columns.limit
     reads = bits.column
@@ -381,10 +414,11 @@ def add_members(X, start, stop, bits, first, last, column, out):
     outputs = bits.outputs
     first_tree = bits.member_start[first]
     last_tree = bits.member_start[last]
-    used = _used_columns(bits, first_tree, last_tree, column)
+    used = _used_columns(bits, first_tree, last_tree, column_of_output)
     block = min(BLOCK, stop - start)
     codes = np.empty((len(used), block + GAP), dtype=np.uint16)
     remaining = np.empty(block, dtype=clears.dtype)
+    # Sums of the rows of a block, by column of `out`.
     total = np.empty((out.shape[1], block), dtype=out.dtype)
     for begin in range(start, stop, block):
         n_rows = min(block, stop - begin)
@@ -392,7 +426,8 @@ def add_members(X, start, stop, bits, first, last, column, out):
         _read_sums(out, begin, n_rows, total)
         for t in range(first_tree, last_tree):
             output = outputs[t]
-            if output >= 0 and column[output] < 0:
+            if output >= 0 and column_of_output[output] < 0:
+                # The output of the tree has no column.
                 continue
             span = test_start[t], test_start[t + 1]
             find_leaves(
@@ -400,12 +435,23 @@ def add_members(X, start, stop, bits, first, last, column, out):
             )
             if output >= 0:
                 add_values(
-                    values, leaf_start[t], 0, remaining, n_rows, total[column[output]]
+                    values,
+                    leaf_start[t],
+                    0,
+                    remaining,
+                    n_rows,
+                    total[column_of_output[output]],
                 )
                 continue
-            for k in range(len(column)):
-                if column[k] >= 0:
+            # The output is -1: the leaves have a value for each output.
+            for k in range(len(column_of_output)):
+                if column_of_output[k] >= 0:
                     add_values(
-                        values, leaf_start[t], k, remaining, n_rows, total[column[k]]
+                        values,
+                        leaf_start[t],
+                        k,
+                        remaining,
+                        n_rows,
+                        total[column_of_output[k]],
                     )
         _write_sums(total, begin, n_rows, out)

@@ -15,15 +15,15 @@ from skroute.forests._reader import ForestReader
 from skroute.forests._rules import AnswerRule, ReadRule, SumRule
 from skroute.forests._trees import ALL_OUTPUTS, MISSING_RIGHT
 
-# The kind of the answer (see `AnswerRule`) of several scores by the loss. A classifier
-# of one score has the logistic function with any loss.
+# The kind of the answer (see `AnswerRule`) of a classifier with several scores, by its
+# loss. A classifier with one score has the kind "expit" with each loss.
 _KINDS_OF_SEVERAL = {
     "MultiClass": "sk_softmax",
     "MultiClassOneVsAll": "expit",
 }
 # Losses of classifiers that give a row several labels.
 _SEVERAL_LABELS = ("MultiLogloss", "MultiCrossEntropy")
-# The exponential function of this library differs by less than this from that of numpy.
+# The exponential function of CatBoost differs by less than this from that of numpy.
 _BLUR_OF_EXPONENTIAL = 1e-12
 # Probability of the second class at which a classifier changes its answer by default.
 _DEFAULT_THRESHOLD = 0.5
@@ -62,6 +62,7 @@ class CatBoostReader(ForestReader):
             )
         builder = ForestBuilder()
         columns = content["features_info"].get("float_features", [])
+        # The file has "trees" if some tree is not oblivious.
         trees = content.get("trees") or content.get("oblivious_trees", [])
         for tree in trees:
             nodes = _nodes_of(tree, n_outputs)
@@ -126,6 +127,7 @@ def _loss_of(content):
     if isinstance(loss, str):
         loss = json.loads(loss)
     if loss is None:
+        # A sum of models with different losses.
         return None
     return loss["type"]
 
@@ -241,11 +243,15 @@ def _nodes_of(tree, n_outputs):
 
 
 def _nodes_of_oblivious(tree, n_outputs):
-    """Return the nodes of an oblivious tree, see `_nodes_of`."""
+    """Return the nodes of an oblivious tree level by level, as `_nodes_of` does.
+
+    A tree of one leaf has no splits. Leaves have `n_outputs` values each.
+    """
     nodes = []
     # The file starts with the split of the deepest level.
     splits = reversed(tree.get("splits") or [])
     for level, split in enumerate(splits):
+        # Each node of the level has the same split.
         for _ in range(2**level):
             nodes.append({"split": split})
     for value in np.reshape(tree["leaf_values"], (-1, n_outputs)):
@@ -254,7 +260,7 @@ def _nodes_of_oblivious(tree, n_outputs):
 
 
 def _add_tree(builder, nodes, columns, n_outputs):
-    """Add a tree as a member.
+    """Add a tree of the model's file to a builder, as one member.
 
     Parameters
     ----------
@@ -268,7 +274,8 @@ def _add_tree(builder, nodes, columns, n_outputs):
     n_outputs : int
     """
     is_inner = np.array(["split" in node for node in nodes])
-    # Level by level, the children of all inner nodes follow each other.
+    # Nodes are in order of their levels: the children of inner node `k` (from 0) are
+    # the nodes 2k + 1 and 2k + 2. -1 marks leaves.
     left = np.where(is_inner, 2 * np.cumsum(is_inner) - 1, -1)
     feature = np.zeros(len(nodes), dtype=np.int32)
     flags = np.zeros(len(nodes), dtype=np.int32)
@@ -291,6 +298,7 @@ def _add_tree(builder, nodes, columns, n_outputs):
         threshold=threshold,
         value=value,
         flags=flags,
+        # With several outputs, leaves have a value for each.
         output=ALL_OUTPUTS if n_outputs > 1 else 0,
     )
     builder.end_member()

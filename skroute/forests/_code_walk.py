@@ -8,11 +8,12 @@ from skroute.forests._bitvector import FEWEST_ROWS, Columns, find_tests
 from skroute.forests._rows import rows_of
 from skroute.utils._validation import read_only
 
-# With fewer trees than this, binning the rows takes longer than it saves.
+# With fewer trees than this, binning the rows takes longer than it saves (measured).
 FEWEST_TREES = 16
-# Columns are numbered with 16 bits.
+# Largest number of columns, which nodes number with 16 bits.
 _MOST_COLUMNS = 65535
-# No code is above this threshold: a row stays at a leaf, which is its own child.
+# Threshold of leaves. No code is above it: a row stays at a leaf, which is its own
+# child.
 _LEAF_THRESHOLD = 0xFFFF
 
 # A node whose threshold is a code and whose feature is a column of codes.
@@ -22,7 +23,7 @@ CODED_NODE = np.dtype(
 
 
 class CodedTrees(NamedTuple):
-    """Trees of any size for binned rows.
+    """Trees of any size, whose nodes test the codes of binned rows.
 
     Attributes
     ----------
@@ -71,7 +72,7 @@ def coded_trees(trees, dtype):
 
 
 def walk_of(forest, n_rows, first, last):
-    """Return the fastest walk of some rows through members ``first, ..., last - 1``.
+    """Return the fastest kernel for a number of rows, and the trees as it takes them.
 
     Parameters
     ----------
@@ -87,7 +88,8 @@ def walk_of(forest, n_rows, first, last):
     layout : tuple
         The trees as this kernel takes them, its fourth argument.
     """
-    # For few rows an import takes as long as a walk.
+    # The kernels are imported when they are needed. For few rows, an import takes as
+    # long as a walk.
     if n_rows >= FEWEST_ROWS:
         if forest.bits is not None:
             from skroute.forests._bitvector_kernels import add_members
@@ -157,12 +159,13 @@ def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
     if outputs is None:
         outputs = np.arange(forest.n_outputs)
     n_columns = len(outputs)
-    # -1 is for outputs that are not asked for.
-    column = np.full(forest.n_outputs, -1)
-    column[np.asarray(outputs)] = np.arange(n_columns)
+    # The column of `sums` that each output adds to. -1: the output is not asked for.
+    column_of_output = np.full(forest.n_outputs, -1)
+    column_of_output[np.asarray(outputs)] = np.arange(n_columns)
+    # The walk adds to these sums.
     sums = np.zeros((len(X), n_columns))
     walk, layout = walk_of(forest, len(X), first=first, last=last)
-    walk(X, 0, len(X), layout, first, last, column, sums)
+    walk(X, 0, len(X), layout, first, last, column_of_output, sums)
     scale = forest.sum_rule.scale
     if scale != 1.0:
         sums = sums * scale

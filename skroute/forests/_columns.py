@@ -22,7 +22,7 @@ from skroute.utils._frames import (
 
 # Code of pandas for a cell that is missing.
 _NO_CODE = -1
-# Kind of a type that has objects, and of types of pandas' own.
+# `kind` of a numpy type of objects, and of the types that pandas defines itself.
 _OBJECT_KIND = "O"
 # The largest number of single precision. No tree of scikit-learn has a threshold above
 # it.
@@ -103,7 +103,7 @@ class ValuesAsTheyAre(ColumnRule):
         return dense
 
     def numbers(self, X):
-        """Return the rows."""
+        """Return the rows as they are."""
         return X
 
 
@@ -150,17 +150,19 @@ class PairedByOrder(ColumnRule):
         return bool(self.categories)
 
     def numbers(self, X):
-        """Return the rows with codes.
+        """Return the rows with codes in place of categories.
 
-        It is a ValueError if another number of columns than in fit has categories.
+        A ValueError is raised if another number of columns than in fit has categories.
         """
         columns = category_columns(X)
         is_pandas = hasattr(X, "iloc")
         if columns and not is_pandas:
             raise _not_numbers(X, columns)
         if self.categories is None:
+            # Not trained on a data frame: the codes of a frame's own categories.
             return _with_codes(X, _own_categories(columns))
         if not is_pandas:
+            # An array has no categories: its cells are codes.
             return X
         if len(columns) != len(self.categories):
             raise ValueError(
@@ -192,12 +194,13 @@ class PairedByPlace(ColumnRule):
         return bool(self.categories)
 
     def numbers(self, X):
-        """Return the rows with codes.
+        """Return the rows with codes in place of categories.
 
-        It is a ValueError if other columns than in fit have categories.
+        A ValueError is raised if other columns than in fit have categories.
         """
         columns = category_columns(X)
         if not is_frame(X):
+            # An array has no categories: its cells are codes.
             return X
         if not self.categories:
             if columns and not hasattr(X, "iloc"):
@@ -241,8 +244,8 @@ class PairedByPlace(ColumnRule):
         """
         categories = self.categories[column]
         if hasattr(values, "cat") and hasattr(values, "iloc"):
-            # Few categories are looked up in place of many cells. The code of a missing
-            # cell, -1, takes the last one, None.
+            # Few categories are looked up in place of many cells. A missing cell has
+            # the code -1, which takes the last entry of `names`: None.
             names = np.append(cells_of(values.cat.categories), [None])
             code_of_cell = values.cat.codes.to_numpy()
             cells = names[code_of_cell]
@@ -250,6 +253,7 @@ class PairedByPlace(ColumnRule):
         else:
             cells = cells_of(values)
             positions = _positions(cells, categories)
+        # Missing cells have no position, and need none.
         without_position = cells[np.isnan(positions)]
         if any(cell is not None for cell in without_position):
             raise ValueError(
@@ -278,7 +282,7 @@ class EncodedCells(ColumnRule):
 
     @property
     def categories_of_arrays(self) -> Mapping[int, Any]:
-        """The categories: the encoder looks up the cells of arrays, too."""
+        """Categories of the encoder by column. It looks up the cells of arrays, too."""
         return self.categories
 
     def numbers(self, X):
@@ -286,6 +290,7 @@ class EncodedCells(ColumnRule):
         if not self.categories:
             return X
         if not hasattr(X, "columns"):
+            # An array, or nested lists, of cells of any type.
             X = check_array(X, dtype=None, ensure_all_finite=False)
         numbers = np.empty(X.shape)
         for column in range(X.shape[1]):
@@ -325,7 +330,10 @@ def _dtypes(X):
 
 
 def _not_numbers(X, columns):
-    """Return the error for columns of categories that the library does not read."""
+    """Return the ValueError for columns of categories that the library does not read.
+
+    `columns` are their positions in `X`.
+    """
     return ValueError(
         f"X is a {type(X).__name__} with categories in the columns {columns!r}, which "
         "the library of the ensemble does not read there, or reads by codes of their "
@@ -333,7 +341,8 @@ def _not_numbers(X, columns):
     )
 
 
-# For `_with_codes`: the codes of a column are positions in its own list of categories.
+# Stands for the categories of a frame's column itself, in `_with_codes`: the codes of
+# the column are its numbers.
 _OWN_CATEGORIES = None
 
 
@@ -363,6 +372,7 @@ def _with_codes(X, categories):
     """
     if not categories:
         return X
+    # Positions of the columns of numbers.
     others = [column for column in range(X.shape[1]) if column not in categories]
     not_numbers = [
         column for column in others if X.dtypes.iloc[column].kind not in "fiub"

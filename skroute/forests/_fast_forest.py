@@ -52,7 +52,9 @@ from skroute.utils._pickles import VersionedPickleMixin
 from skroute.utils._typing import ArrayLike
 from skroute.utils._validation import check_truth, check_weights
 
-# Attributes that `fit` sets.
+# Attributes that `fit` sets. `_transformers` prepare the rows for the ensemble.
+# `_may_be_renamed` is True if a data frame may have other names of columns than
+# `feature_names_in_`, see `_take_names`.
 _FITTED_ATTRIBUTES = (
     "forest_",
     "classes_",
@@ -61,15 +63,19 @@ _FITTED_ATTRIBUTES = (
     "_transformers",
     "_may_be_renamed",
 )
-# LightGBM names the columns of an array "Column_0" and so on, and CatBoost "0" and so
-# on.
+# Prefixes of the names that LightGBM ("Column_0", ...) and CatBoost ("0", ...) give to
+# the columns of an array.
 _PREFIXES_OF_NUMBERED_COLUMNS = ("Column_", "")
-# Tolerance of answers that are computed from the sums, in units of the precision.
+# Tolerated difference from the library of answers that are computed from the sums, in
+# units of their precision.
 _ROUNDINGS_OF_ANSWER = 4
 
 
 def _classifies(self):
-    """Return True if a `FastForest` has probabilities, or raise an AttributeError."""
+    """Return True if `self`, a `FastForest`, has probabilities.
+
+    Otherwise an AttributeError is raised, as `available_if` needs.
+    """
     forest = vars(self).get("forest_")
     if forest is None:
         has_classes = is_classifier(self)
@@ -81,7 +87,11 @@ def _classifies(self):
 
 
 def _has_scores(self):
-    """Return True if a `FastForest` has scores, or raise an AttributeError."""
+    """Return True if `self`, a `FastForest`, has scores.
+
+    Otherwise an AttributeError is raised, as `available_if` needs.
+    """
+    # Raises the error for a regressor.
     _classifies(self)
     forest = vars(self).get("forest_")
     if forest is None:
@@ -253,6 +263,7 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
             If an option of it is not supported, or an answer differs. If weights are
             given, and its ``fit`` does not take them or it is frozen.
         """
+        # A fit that fails leaves no fitted attribute behind.
         self._unfit()
         try:
             return self._validate_and_fit(X, y, params)
@@ -262,7 +273,10 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=False)
     def _validate_and_fit(self, X, y, params):
-        """Fit the ensemble unless it is frozen, and read it. See :meth:`fit`."""
+        """Fit the ensemble unless it is frozen, and read it.
+
+        `params` is the dict of keywords of :meth:`fit`.
+        """
         if self.estimator is None:
             raise ValueError(
                 "estimator=None has nothing to fit: give an ensemble, or call "
@@ -339,7 +353,7 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         self._transformers = apart.transformers
         if forest.classes is not None:
             self.classes_ = forest.classes
-        # `fit` of an ensemble that is not frozen has set them.
+        # If the ensemble was fitted just now, `_validate_and_fit` has set the columns.
         if not hasattr(self, "n_features_in_"):
             self.n_features_in_ = _n_columns_of(model, apart, forest=forest, X=X)
             self._take_names(model, X)
@@ -411,7 +425,10 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
             ) from None
 
     def _scores(self, X):
-        """Return the sums of the leaves, of shape (n_samples, n_outputs)."""
+        """Return the sums of the leaves of rows of any kind, after checks.
+
+        They are an array of shape (n_samples, n_outputs), before any link.
+        """
         if "forest_" not in vars(self):
             check_is_fitted(self, "forest_")
         # Checks take longer than the trees of one row. A plain array needs none of
@@ -516,7 +533,7 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
     def __getstate__(self):
         state = super().__getstate__()
         if "forest_" in state:
-            # A fitted forest answers without the library of its ensemble.
+            # A fitted forest answers without its ensemble, and without its library.
             return state | {"estimator": None}
         return state
 
@@ -525,6 +542,7 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         # estimator is.
         if self.estimator is None and hasattr(self, "forest_"):
             return self
+        # All others become copies that are not fitted.
         return super().__sklearn_clone__()
 
     def __sklearn_tags__(self):
@@ -649,6 +667,7 @@ def _check_answers(model, apart, forest, X):
     X : {array-like, sparse matrix, dataframe} or None
         Rows of the user.
     """
+    # None if there are categories of text.
     at_thresholds = rows_at_thresholds(forest)
     if X is not None:
         refuse_tables(X)
@@ -700,13 +719,15 @@ def _compare(model, apart, forest, probes):
 
 
 def _library_answers(model, apart, classifies, X):
-    """Return the answers of a model itself to rows.
+    """Return the answers of a library's model to rows, by their names.
 
     Parameters
     ----------
     model : object
     apart : TakenApart
     classifies : bool
+        True if the model has labels.
+
     X : {array-like, sparse matrix, dataframe}
 
     Returns
@@ -724,7 +745,7 @@ def _library_answers(model, apart, classifies, X):
 
 
 def _forest_answers(forest, transformers, X):
-    """Return the answers of a forest to rows, as `_library_answers` does.
+    """Return the answers of a forest to rows, by their names.
 
     Parameters
     ----------

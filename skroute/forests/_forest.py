@@ -12,17 +12,17 @@ from skroute.forests._rules import AnswerRule, PartialRule, ReadRule, SumRule
 from skroute.forests._trees import CATEGORICAL, FEATURE_MASK, Trees, TreeTable, laid_out
 from skroute.utils._validation import read_only
 
-# Rules of a library without conversions, which answers with sums.
+# Default rules: a library that reads rows without conversions, and answers with sums.
 _PLAIN_READING = ReadRule()
 _PLAIN_SUMS = SumRule()
 _SUMS_AS_ANSWERS = AnswerRule()
-# Cached properties. They are not pickled, but computed again.
+# Names of the cached properties. They are not pickled, but computed again.
 _CACHED = ("plain", "bits", "coded", "code_columns")
-# Sums of multiples of one over this, below the next bound, are exact in double
-# precision.
+# Numbers that are multiples of 1 / _EXACT_UNITS have exact sums in double precision, as
+# long as the sums are below _LARGEST_EXACT_SUM: 20 and 30 of its 53 bits.
 _EXACT_UNITS = 2**20
 _LARGEST_EXACT_SUM = 2**30
-# Rounding errors of a sum, in units of its precision.
+# Bound on the rounding error of a sum, in units in the last place of the largest sum.
 _ROUNDINGS_OF_SUM = 16
 
 
@@ -88,7 +88,7 @@ class Forest:
                 "The arrays of the forest are damaged: offset has no one dimension."
             )
         trees.check(state["n_features"], len(offset))
-        # Arrays from a file can be written to.
+        # Arrays from a file are writable, and kernels are compiled for read-only ones.
         arrays = {"trees": trees.read_only(), "offset": read_only(offset)}
         self.__dict__.update(state | arrays)
 
@@ -99,9 +99,10 @@ class Forest:
 
     @property
     def rounding(self):
-        """Distance to a tie within which the library may answer differently.
+        """Distance of a score from a tie within which the library may answer otherwise.
 
-        It adds up in another order or precision than early exit does.
+        The library adds up in another order or precision than early exit does. At least
+        `PartialRule.least_rounding`, and no more if all sums are exact.
         """
         least = self.partial_rule.least_rounding
         trees = self.trees
@@ -116,6 +117,7 @@ class Forest:
             if np.array_equal(in_units, np.rint(in_units)):
                 return least
         precision = np.finfo(self.sum_rule.dtype).eps
+        # 1 more than the largest sum, so that the distance is never 0.
         return max(least, float(_ROUNDINGS_OF_SUM * precision * (largest_sum + 1.0)))
 
     @cached_property
@@ -197,7 +199,7 @@ class Forest:
 
 
 class _TreeArrays(NamedTuple):
-    """The nodes of one tree, see :meth:`ForestBuilder.add_tree`."""
+    """The nodes of one tree, as :meth:`ForestBuilder.add_tree` gets them."""
 
     left: Any
     right: Any
@@ -232,9 +234,12 @@ class ForestBuilder:
     """
 
     def __init__(self):
+        # The trees and their outputs, in the order in which they are added.
         self._trees = []
         self._outputs = []
+        # The first tree of each member and, at the end, of the one that is being built.
         self._member_start = [0]
+        # All bit sets, and where each of them starts, see `Trees`.
         self._cat_words = []
         self._cat_start = [0]
 
@@ -338,16 +343,17 @@ class ForestBuilder:
         )
 
     def _table(self):
-        """Return all trees as one table.
+        """Return all trees as one `TreeTable`.
 
-        To lay out many small trees one by one takes longer than to grow them.
+        One table of all trees is laid out at once. Many small trees, one by one, would
+        take longer than their fit.
         """
         sizes = np.array([len(tree.left) for tree in self._trees])
         roots = np.cumsum(sizes) - sizes
         root_of_node = np.repeat(roots, sizes)
         left = self._joined("left")
         return TreeTable(
-            # Leaves stay negative.
+            # -1 marks leaves, whose `right` is ignored.
             left=np.where(left < 0, -1, left + root_of_node),
             right=self._joined("right") + root_of_node,
             feature=self._joined("feature"),
@@ -362,5 +368,5 @@ class ForestBuilder:
         )
 
     def _joined(self, name):
-        """Return one array of all trees, one after the other."""
+        """Return one array of a field of `_TreeArrays`, tree after tree."""
         return np.concatenate([getattr(tree, name) for tree in self._trees])

@@ -22,23 +22,42 @@ from skroute.forests._trees import (
 _MISSING_RIGHT_BIT = MISSING_RIGHT.bit_length() - 1
 # Bytes of the rows that are walked together: they stay in the first cache.
 _BLOCK_BYTES = 1 << 16
-# Bounds on the number of rows that are walked together.
+# Least and largest number of rows that are walked together.
 _LEAST_BLOCK = 256
 _LARGEST_BLOCK = 2048
-# Number of pairs of a row and a tree that are walked together, if there are few rows.
+# Few rows go down several trees at the same time: the number of pairs of a row and a
+# tree that are walked together.
 _FEW_PAIRS = 512
-# Levels that all pairs go down before the first look at which of them are at a leaf.
+# Number of levels that all pairs go down before pairs at a leaf are dropped for the
+# first time.
 _FIRST_LEVELS = 8
-# Levels between later looks.
+# Number of levels after which pairs at a leaf are dropped again.
 _NEXT_LEVELS = 4
 
 
 @njit(cache=True, nogil=True, inline="always")
 def step(X, row, nodes, node_number):
-    """Return the child that a row goes to from a numerical node, a leaf for a leaf."""
+    """Return the child that a row goes to from a numerical node, a leaf for a leaf.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    row : int
+        Row of `X`.
+
+    nodes : ndarray of NODE
+    node_number : int
+        Position of a node among `nodes`.
+
+    Returns
+    -------
+    uint64
+        Position of the child.
+    """
     node = nodes[node_number]
     feature = np.uint32(node["feature"])
     x = X[row, np.uint64(feature & FEATURE_MASK)]
+    # NaN is not equal to itself.
     is_missing = x != x
     right = (x > node["threshold"]) | (is_missing & (feature >> _MISSING_RIGHT_BIT) & 1)
     return np.uint64(np.uint32(node["child"])) + np.uint64(right)
@@ -48,7 +67,22 @@ def step(X, row, nodes, node_number):
 def step_special(X, row, nodes, node_number, cat_words, cat_start):
     """Return the child that a row goes to, as `step` does, from a node of any kind.
 
-    Some nodes are categorical, and some take zero as missing.
+    At a categorical node, the threshold is the number of a bit set. A category in the
+    set goes left. A number that is no category, or one that the set is too short for,
+    goes right. At a node with the flag `ZERO_MISSING`, zero goes where NaN goes.
+
+    Parameters
+    ----------
+    X, row, nodes, node_number
+        As for :func:`step`.
+
+    cat_words, cat_start : ndarray
+        Bit sets, as in :class:`~skroute.forests._trees.Trees`.
+
+    Returns
+    -------
+    uint64
+        Position of the child.
     """
     node = nodes[node_number]
     feature = np.uint32(node["feature"])
@@ -59,8 +93,11 @@ def step_special(X, row, nodes, node_number, cat_words, cat_start):
     elif feature & CATEGORICAL:
         set_number = int(node["threshold"])
         first_word = cat_start[set_number]
+        n_codes = 32 * (cat_start[set_number + 1] - first_word)
+        # A category beyond the set goes right, and so does a number that is none.
         right = True
-        if -1 < x < 32 * (cat_start[set_number + 1] - first_word):
+        if -1 < x < n_codes:
+            # Truncation as in C: a number between -1 and 0 is category 0.
             code = np.int64(x)
             word = np.int64(cat_words[first_word + code // 32])
             right = (word >> (code % 32)) & 1 == 0
@@ -97,7 +134,10 @@ def _put_eight(array, positions, elements):
 
 @njit(cache=True, nogil=True, inline="always")
 def _step_eight(X, rows, nodes, node_numbers):
-    """Return the children of eight pairs of a row and a node."""
+    """Return the children that eight rows go to, each from its node.
+
+    `rows` and `node_numbers` are tuples of eight numbers, and so is the result.
+    """
     return (
         step(X, rows[0], nodes, node_numbers[0]),
         step(X, rows[1], nodes, node_numbers[1]),
@@ -112,14 +152,19 @@ def _step_eight(X, rows, nodes, node_numbers):
 
 @njit(cache=True, nogil=True)
 def _go_down(X, row_of_pair, node_of_pair, pairs, n_going, nodes, n_levels):
-    """Move some pairs of a row and a node down some levels, in place.
+    """Move rows, each at a node of its tree, down some levels, in place.
 
     Eight pairs go down together, so that their loads from memory overlap.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
-    row_of_pair, node_of_pair : ndarray of shape (n_pairs,), dtype=uint64
+    row_of_pair : ndarray of shape (n_pairs,), dtype=uint64
+        Row of `X` of each pair.
+
+    node_of_pair : ndarray of shape (n_pairs,), dtype=uint64
+        Node that each pair is at. Changed.
+
     pairs : ndarray of uint64
         Numbers of pairs.
 
@@ -145,14 +190,30 @@ def _go_down(X, row_of_pair, node_of_pair, pairs, n_going, nodes, n_levels):
 
 @njit(cache=True, nogil=True, inline="always")
 def _drop_pairs_at_leaves(pairs, n_going, node_of_pair, nodes):
-    """Move the pairs that are not at a leaf to the front, and return their number.
+    """Move the pairs whose row is not at a leaf to the front, and return their number.
 
-    Only the first `n_going` pairs are looked at.
+    Parameters
+    ----------
+    pairs : ndarray of uint64
+        Numbers of pairs of a row and a tree. Changed.
+
+    n_going : int
+        Only the first `n_going` entries of `pairs` are used.
+
+    node_of_pair : ndarray of uint64
+        Node that each pair is at.
+
+    nodes : ndarray of NODE
+
+    Returns
+    -------
+    int
     """
     n_kept = 0
     for i in range(n_going):
         pair = pairs[i]
-        # No branch depends on the rows.
+        # Each pair is written, without a branch. The next one overwrites a pair at a
+        # leaf, which is its own child.
         pairs[n_kept] = pair
         node = node_of_pair[pair]
         n_kept += np.uint64(np.uint32(nodes[node]["child"])) != node
@@ -161,7 +222,7 @@ def _drop_pairs_at_leaves(pairs, n_going, node_of_pair, nodes):
 
 @njit(cache=True, nogil=True, inline="always")
 def _go_to_leaves(X, row_of_pair, node_of_pair, pairs, n_pairs, nodes, depth):
-    """Move all pairs to a leaf, in place, if no node is special.
+    """Move all pairs of a row and a tree to a leaf, in place, if no node is special.
 
     Parameters
     ----------
@@ -193,11 +254,16 @@ def _go_to_leaves(X, row_of_pair, node_of_pair, pairs, n_pairs, nodes, depth):
 def _go_to_leaves_special(
     X, row_of_pair, node_of_pair, n_pairs, nodes, cat_words, cat_start
 ):
-    """Move all pairs to a leaf, one after the other, in place, if a node is special."""
+    """Move all pairs of a row and a tree to a leaf, one after the other.
+
+    Parameters are those of :func:`_go_to_leaves` and :func:`step_special`.
+    `node_of_pair` is changed.
+    """
     for j in range(n_pairs):
         row = row_of_pair[j]
         node = node_of_pair[j]
         child = step_special(X, row, nodes, node, cat_words, cat_start)
+        # A leaf is its own child.
         while child != node:
             node = child
             child = step_special(X, row, nodes, node, cat_words, cat_start)
@@ -218,7 +284,11 @@ def leaves(X, rows, n_rows, trees, first, last, scratch, out):
         Only the first `n_rows` rows of `rows` are walked.
 
     trees : tuple
+        The fields of a :class:`~skroute.forests._trees.Trees`.
+
     first, last : int
+        The first tree, and the one behind the last.
+
     scratch : ndarray of shape (2, n), dtype=uint64
         Overwritten. `n` is at least the number of rows times that of trees.
 
@@ -226,6 +296,7 @@ def leaves(X, rows, n_rows, trees, first, last, scratch, out):
         The leaves, as positions among all nodes, are written here, tree after tree.
     """
     nodes, _, roots, depths, _, _, cat_words, cat_start, special = trees
+    # `out` contains the node of each pair until the pair is at a leaf.
     row_of_pair = scratch[0]
     pairs = scratch[1]
     n_pairs = 0
@@ -244,7 +315,9 @@ def leaves(X, rows, n_rows, trees, first, last, scratch, out):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _add_values_at(values, leaf_of_pair, first_pair, n_rows, output, column, sums):
+def _add_values_at(
+    values, leaf_of_pair, first_pair, n_rows, output, column_of_output, sums
+):
     """Add the values of the leaves of one tree to the sums of `n_rows` rows.
 
     Parameters
@@ -260,10 +333,11 @@ def _add_values_at(values, leaf_of_pair, first_pair, n_rows, output, column, sum
     output : int
         Output of the tree, `ALL_OUTPUTS` if its leaves have a value for each.
 
-    column : ndarray of shape (n_outputs,), dtype=int64
-        As for :func:`add_leaves`.
+    column_of_output : ndarray of shape (n_outputs,), dtype=int64
+        Column of `sums` that each output adds to, -1 for none.
 
     sums : ndarray of shape (n_rows, n_columns)
+        Changed.
     """
     # One loop for both kinds of trees. With a loop for each, few rows take twice as
     # long.
@@ -271,17 +345,19 @@ def _add_values_at(values, leaf_of_pair, first_pair, n_rows, output, column, sum
         first_output = output
         n_values = 1
     else:
+        # The leaves have a value for each output.
         first_output = 0
-        n_values = len(column)
+        n_values = len(column_of_output)
     for k in range(n_values):
-        target = column[first_output + k]
+        target = column_of_output[first_output + k]
+        # -1: this output has no column.
         if target >= 0:
             for j in range(n_rows):
                 sums[j, target] += values[leaf_of_pair[first_pair + j], k]
 
 
 @njit(cache=True, nogil=True)
-def add_leaves(X, start, stop, trees, first, last, column, out):
+def add_leaves(X, start, stop, trees, first, last, column_of_output, out):
     """Add members ``first, ..., last - 1`` to rows ``start:stop`` of `out`, in place.
 
     Parameters
@@ -289,8 +365,12 @@ def add_leaves(X, start, stop, trees, first, last, column, out):
     X : ndarray of shape (n_samples, n_features)
     start, stop : int
     trees : tuple
+        The fields of a :class:`~skroute.forests._trees.Trees`.
+
     first, last : int
-    column : ndarray of shape (n_outputs,), dtype=int64
+        The first member, and the one behind the last.
+
+    column_of_output : ndarray of shape (n_outputs,), dtype=int64
         Column of `out` that each output adds to, -1 for none.
 
     out : ndarray of shape (n_samples, n_columns)
@@ -301,30 +381,38 @@ def add_leaves(X, start, stop, trees, first, last, column, out):
     last_tree = member_start[last]
     block = max(_BLOCK_BYTES // (X.itemsize * X.shape[1]), _LEAST_BLOCK)
     block = max(min(block, _LARGEST_BLOCK, stop - start), 1)
-    # Few rows go down many trees together, many rows down one after the other.
+    # Few rows go down many trees at the same time. Many rows go down one tree after the
+    # other.
     n_together = max(_FEW_PAIRS // block, 1)
     rows = np.empty(block, dtype=np.uint64)
     scratch = np.empty((2, block * n_together), dtype=np.uint64)
     leaf_of_pair = np.empty(block * n_together, dtype=np.uint64)
     for begin in range(start, stop, block):
         n_rows = min(block, stop - begin)
+        # A view: the values of leaves are added to `out`.
         sums = out[begin : begin + n_rows]
         for j in range(n_rows):
             rows[j] = begin + j
         for t in range(first_tree, last_tree, n_together):
-            if n_together == 1 and outputs[t] >= 0 and column[outputs[t]] < 0:
+            if n_together == 1 and outputs[t] >= 0 and column_of_output[outputs[t]] < 0:
                 continue
             end = min(t + n_together, last_tree)
             leaves(X, rows, n_rows, trees, t, end, scratch, leaf_of_pair)
             for i in range(t, end):
                 first_pair = (i - t) * n_rows
                 _add_values_at(
-                    values, leaf_of_pair, first_pair, n_rows, outputs[i], column, sums
+                    values,
+                    leaf_of_pair,
+                    first_pair,
+                    n_rows,
+                    outputs[i],
+                    column_of_output,
+                    sums,
                 )
 
 
 @njit(cache=True, nogil=True)
-def add_coded(X, start, stop, coded, first, last, column, out):
+def add_coded(X, start, stop, coded, first, last, column_of_output, out):
     """Add members to rows as `add_leaves` does, on rows that are binned first.
 
     Parameters
@@ -332,10 +420,11 @@ def add_coded(X, start, stop, coded, first, last, column, out):
     X : ndarray of shape (n_samples, n_features)
     start, stop : int
     coded : CodedTrees
-    first, last, column, out
+    first, last, column_of_output, out
         As for :func:`add_leaves`.
     """
     n_columns = len(coded.columns.feature)
+    # All columns are binned.
     used = np.ones(n_columns, dtype=np.bool_)
     block = min(_LARGEST_BLOCK, stop - start)
     codes_by_column = np.empty((n_columns, block + GAP), dtype=np.uint16)
@@ -344,6 +433,7 @@ def add_coded(X, start, stop, coded, first, last, column, out):
         rows = np.arange(begin, begin + n_rows)
         bin_rows(X, rows, n_rows, coded.columns, used, codes_by_column)
         codes = codes_by_column[:, :n_rows].T.copy()
+        # The codes are the rows of these trees. The sums are added to a view of `out`.
         add_leaves(
             codes,
             0,
@@ -351,14 +441,14 @@ def add_coded(X, start, stop, coded, first, last, column, out):
             coded.trees,
             first,
             last,
-            column,
+            column_of_output,
             out[begin : begin + n_rows],
         )
 
 
 @njit(cache=True, nogil=True)
 def exponential(x):
-    """Return the exponential of the C library, in the precision of `x`.
+    """Return the exponential of each number, as the C library computes it.
 
     The boosting libraries use it. That of numpy rounds differently.
     """

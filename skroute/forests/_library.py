@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -18,7 +19,7 @@ _ARGUMENTS_FOR_SUMS = {
     "xgboost": {"output_margin": True},
     "catboost": {"prediction_type": "RawFormulaVal"},
 }
-# This class of CatBoost answers with sums, and has no argument for it.
+# Name of a class of CatBoost whose `predict` always returns sums, without an argument.
 _ANSWERS_WITH_SUMS = "CatBoostRanker"
 
 
@@ -56,7 +57,9 @@ def own_predict(model, X, raw=False):
     ndarray of shape (n_samples,) or (n_samples, n_outputs)
         A single column, which CatBoost has of labels, is flat.
     """
-    arguments = _arguments_for_sums(model) if raw else {}
+    arguments = {}
+    if raw:
+        arguments = _arguments_for_sums(model)
     if _is_xgboost_booster(model):
         X = sys.modules["xgboost"].DMatrix(X, enable_categorical=True)
         arguments = arguments | {"validate_features": False}
@@ -67,7 +70,10 @@ def own_predict(model, X, raw=False):
 
 
 def own_sums(model, X):
-    """Return the library's own sums of the leaves, or None if it has none."""
+    """Return the library's own sums of the leaves, or None if it has none.
+
+    They have shape (n_samples,) or (n_samples, n_outputs).
+    """
     if _arguments_for_sums(model) is not None:
         return own_predict(model, X, raw=True)
     if hasattr(model, "decision_function"):
@@ -103,7 +109,11 @@ def own_labels(model, X, classes):
 
 
 def own_proba(model, X):
-    """Return the probabilities by the library itself, or None if it has none."""
+    """Return the probabilities by the library itself, or None if it has none.
+
+    They have shape (n_samples, n_classes). The `predict` of a booster returns them, for
+    two classes those of the second one.
+    """
     if hasattr(model, "predict_proba"):
         return np.asarray(model.predict_proba(X))
     if hasattr(model, "classes_"):
@@ -121,7 +131,8 @@ def own_proba(model, X):
 
 # Number of test rows of each kind.
 _N_TEST_ROWS = 100
-# Values that replace some cells of test rows, by kind.
+# Values that replace some cells of test rows, by kind. Codes of categories are at and
+# beyond the ends of the words of a bit set.
 _TEST_VALUES = {
     "missing values": (np.nan,),
     "extreme values": (0.0, -0.0, 1e-40, -1e-36, 1e-30, 1e30, -1e30, 3e38, -3e38),
@@ -140,10 +151,10 @@ _TEST_VALUES = {
     "values beyond single precision": (1e300, -1e300),
     "categories that were not there": ("never seen",),
 }
-# One of this many cells of a column is replaced.
+# In each column, one of this many cells is replaced.
 _CELLS_PER_CHANGE = 3
-# Codes of categories that rows at thresholds have are below this: they fill several
-# words of a bit set.
+# The codes of categories in rows at thresholds are drawn below this number, so that
+# they need three words of a bit set.
 _MOST_CODES = 70
 # Share of cells of rows at thresholds that are missing.
 _MISSING_SHARE = 0.05
@@ -170,23 +181,30 @@ def rows_at_thresholds(forest, n=200):
     for feature in np.unique(features):
         splits = nodes[features == feature]
         if (splits["feature"] & CATEGORICAL).any():
+            # Codes of categories.
             X[:, feature] = rng.randint(0, _MOST_CODES, n)
             continue
         cells = _cells_near(splits["threshold"], n, dtype=X.dtype, rng=rng)
+        # Infinite thresholds keep the random number.
         X[:, feature] = np.where(np.isfinite(cells), cells, X[:, feature])
     for feature, values in forest.read_rule.columns.categories_of_arrays.items():
         categories = np.asarray(values)
         if categories.dtype.kind not in "fiu":
+            # These categories are not numbers, as the cells of an array must be.
             return None
         X[:, feature] = rng.choice(categories, n)
     if forest.read_rule.finite is not True:
+        # The library reads missing values.
         X[rng.rand(*X.shape) < _MISSING_SHARE] = np.nan
     return X
 
 
 @np.errstate(over="ignore")
 def _cells_near(thresholds, n, dtype, rng):
-    """Draw `n` numbers of a type, each at a threshold or the next number to it."""
+    """Draw `n` numbers of a type, each at a threshold or the next number to it.
+
+    `thresholds` is an array, and `rng` a RandomState.
+    """
     cells = rng.choice(thresholds, n).astype(dtype)
     direction = rng.choice(np.array([-np.inf, np.inf]), n).astype(dtype)
     is_at_threshold = rng.rand(n) < 0.5
@@ -227,7 +245,18 @@ def varied_rows(X, unseen=True):
 
 
 def _changeable_columns(rows):
-    """Return the columns of floats and of objects by position."""
+    """Return the columns of floats and of objects by position.
+
+    Parameters
+    ----------
+    rows : {array-like, sparse matrix, dataframe}
+
+    Returns
+    -------
+    dict from int to ndarray or pandas.Series
+        Empty if rows are neither an array of floats nor a frame of pandas: their cells
+        are not changed.
+    """
     if isinstance(rows, np.ndarray):
         if rows.dtype.kind != "f" or rows.ndim != 2:
             return {}
@@ -263,9 +292,10 @@ def _with_changed_cells(rows, columns, values):
         missing value replaces cells of all columns.
     """
     rows = rows.copy()
+    # NaN is not equal to itself.
     is_missing = values[0] != values[0]
     for j, column in columns.items():
-        # Other rows in the next column.
+        # In the next column, cells of other rows are changed.
         positions = np.arange(j % _CELLS_PER_CHANGE, len(column), _CELLS_PER_CHANGE)
         cells = [values[k % len(values)] for k in range(len(positions))]
         if isinstance(rows, np.ndarray):
@@ -283,7 +313,20 @@ def _with_changed_cells(rows, columns, values):
 def _changed_column(column, positions, cells, is_missing):
     """Return a column of pandas with other cells at some positions.
 
-    A column of categories gets the new cells as categories.
+    Parameters
+    ----------
+    column : pandas.Series
+    positions : ndarray of int
+    cells : list
+        New values of the cells at `positions`.
+
+    is_missing : bool
+        True if the new values are missing ones.
+
+    Returns
+    -------
+    pandas.Series
+        Of the same type. A column of categories has the new cells among them.
     """
     is_text = column.dtype.kind == "O"
     if is_sparse_type(column.dtype):
@@ -294,14 +337,33 @@ def _changed_column(column, positions, cells, is_missing):
         changed = column.copy()
     changed.iloc[positions] = cells
     if is_text and not is_missing and hasattr(column, "cat"):
+        # The type of the column lacks the new categories.
         return changed.astype("category")
     return changed.astype(column.dtype)
 
 
 # Comparison ---------------------------------------------------------------------------
 
-# Answers that must be equal. Others may differ by a tolerance.
+# Names of answers that must be equal. Others may differ by a tolerance.
 _EXACT_ANSWERS = ("labels", "sums")
+# Name of the mask of rows that can be compared, among the answers of a forest.
+_COMPARED = "compared"
+
+
+class _Differences(NamedTuple):
+    """The answers of a forest that differ from those of its library.
+
+    Attributes
+    ----------
+    answer_names : list of str
+        Names of the answers that differ for some row.
+
+    rows : ndarray of shape (n_samples,), dtype=bool
+        True for rows with an answer that differs.
+    """
+
+    answer_names: list
+    rows: np.ndarray
 
 
 def compare(name, probes, library_answers, forest_answers, rtol, atol):
@@ -332,6 +394,7 @@ def compare(name, probes, library_answers, forest_answers, rtol, atol):
     ValueError
         If an answer differs.
     """
+    # The first rows are not changed. A library that refuses them has failed.
     first_kind = next(iter(probes))
     for kind, rows in probes.items():
         with warnings.catch_warnings():
@@ -340,33 +403,60 @@ def compare(name, probes, library_answers, forest_answers, rtol, atol):
                 expected = library_answers(rows)
             except Exception as error:
                 if kind != first_kind:
-                    # It refuses changed rows, to which there is no wrong answer.
+                    # The library refuses rows with such cells. No answer is wrong.
                     continue
                 error.add_note(
                     f"This {name} was asked for its own answers to compare them."
                 )
                 raise
             answers = forest_answers(rows)
-        compared = answers.get("compared", True)
-        differs = np.zeros(num_samples(rows), dtype=bool)
-        wrong_answers = []
-        for answer_name, values in expected.items():
-            if values is None:
-                continue
-            is_same = _is_same(
-                answer_name, answers[answer_name], values, rtol=rtol, atol=atol
-            )
-            row_differs = ~is_same & compared
-            if row_differs.any():
-                wrong_answers.append(answer_name)
-                differs |= row_differs
-        if wrong_answers:
+        differences = _find_differences(
+            answers, expected, n_rows=num_samples(rows), rtol=rtol, atol=atol
+        )
+        if differences.answer_names:
             raise ValueError(
-                f"This {name} answers {differs.sum()} of {len(differs)} rows ({kind}) "
-                "otherwise than its members do as skroute reads them "
-                f"({', '.join(wrong_answers)}). One of its options is not supported. "
-                "Please report it with the parameters of the ensemble."
+                f"This {name} answers {differences.rows.sum()} of "
+                f"{len(differences.rows)} rows ({kind}) otherwise than its members do "
+                f"as skroute reads them ({', '.join(differences.answer_names)}). One "
+                "of its options is not supported. Please report it with the "
+                "parameters of the ensemble."
             )
+
+
+def _find_differences(answers, expected, n_rows, rtol, atol):
+    """Return the answers of a forest that differ from those of its library.
+
+    Parameters
+    ----------
+    answers : dict from str to ndarray
+        Answers of the forest to some rows, and perhaps the mask `_COMPARED`.
+
+    expected : dict from str to ndarray or None
+        Answers of the library to these rows. None is not compared.
+
+    n_rows : int
+    rtol, atol : float
+        As for :func:`compare`.
+
+    Returns
+    -------
+    _Differences
+    """
+    # Without a mask, all rows are compared.
+    is_compared = answers.get(_COMPARED, True)
+    differs = np.zeros(n_rows, dtype=bool)
+    answer_names = []
+    for answer_name, values in expected.items():
+        if values is None:
+            continue
+        is_same = _is_same(
+            answer_name, answers[answer_name], values, rtol=rtol, atol=atol
+        )
+        row_differs = ~is_same & is_compared
+        if row_differs.any():
+            answer_names.append(answer_name)
+            differs |= row_differs
+    return _Differences(answer_names, differs)
 
 
 def _is_same(answer_name, values, expected, rtol, atol):
@@ -375,7 +465,10 @@ def _is_same(answer_name, values, expected, rtol, atol):
     Parameters
     ----------
     answer_name : str
-    values, expected : array-like of shape (n_samples,) or (n_samples, n_outputs)
+    values : array-like of shape (n_samples,) or (n_samples, n_outputs)
+    expected : array-like
+        As many numbers or labels, perhaps in another shape.
+
     rtol, atol : float
         Tolerances of answers that need not be equal.
 

@@ -19,17 +19,19 @@ from skroute.forests._trees import (
 )
 from skroute.utils._validation import read_only
 
-# Flags among the bits of a node's `decision_type`.
+# Flags among the bits of a node's `decision_type` in the text of a booster: the node
+# tests categories, and missing values go left.
 _IS_CATEGORICAL = 1
 _GOES_LEFT_IF_MISSING = 2
 # Position in `decision_type` of the bits for the treatment of missing values.
 _MISSING_TYPE_SHIFT = 2
-# Treatment: NaN is read as 0.
+# Treatment of missing values: NaN is read as 0.
 _MISSING_IS_ZERO = 0
-# Treatment: 0 is missing, and so is NaN. The remaining treatment, 2, is that of NaN
-# only.
+# Treatment of missing values: 0 is missing, and so is NaN. With the third treatment, 2,
+# NaN alone is missing.
 _ZERO_IS_MISSING = 1
-# Threshold, feature and child of a leaf in a table, where they are ignored.
+# Threshold, feature, flags and child of a leaf in a table. -1 marks it as a leaf, and
+# the others are ignored.
 _NO_SPLIT = -1
 
 # The kind of the answer (see `AnswerRule`) by the objective.
@@ -51,7 +53,7 @@ _KINDS = {
     "rank_xendcg": "identity",
     "none": "identity",
 }
-# Kinds that are probabilities.
+# Kinds of the answers that are probabilities.
 _KINDS_OF_CLASSIFIERS = ("sigmoid", "softmax")
 
 
@@ -143,7 +145,7 @@ def _read_booster(booster):
 def _blocks_of(booster, num_iteration=None):
     """Return the blocks of a booster's text: first its head, then its trees.
 
-    It is a ValueError if the text cannot have the booster's categories.
+    A ValueError is raised if the text cannot have the booster's categories.
     """
     try:
         text = booster.model_to_string(num_iteration=num_iteration)
@@ -159,7 +161,7 @@ def _blocks_of(booster, num_iteration=None):
 
 
 def _forest_of_sums(booster, blocks):
-    """Return the forest of a booster, whose answers are sums or averages of the trees.
+    """Return the forest of a booster without its link: answers are sums or averages.
 
     Parameters
     ----------
@@ -179,7 +181,8 @@ def _forest_of_sums(booster, blocks):
         raise ValueError("Linear trees (linear_tree=True) are not supported.")
     divisor = 1.0
     if "average_output" in blocks[0]:
-        # boosting="rf" adds its trees up and averages before the link.
+        # With boosting="rf", the sum is divided by the number of iterations before the
+        # link.
         divisor = len(trees) / n_trees_per_iteration
     return Forest(
         trees=laid_out(_table_of(trees, n_trees_per_iteration)),
@@ -238,6 +241,7 @@ def _table_of(trees, n_trees_per_iteration):
     """
     n_trees = len(trees)
     n_leaves = _numbers_of(trees, "num_leaves")
+    # A binary tree has one inner node less than leaves.
     n_inner = n_leaves - 1
     tree_of_inner = np.repeat(np.arange(n_trees), n_inner)
     # Positions in the table of the first inner node and of the first leaf of each tree.
@@ -251,13 +255,14 @@ def _table_of(trees, n_trees_per_iteration):
     children = {}
     for key in ("left_child", "right_child"):
         child = _numbers_of(trees, key)
-        # A negative child ~i is leaf i.
+        # In the booster's text, a negative child ~i is leaf i of the tree.
         leaf_position = first_leaf[tree_of_inner] + ~child
         inner_position = first_inner[tree_of_inner] + child
         position = np.where(child < 0, leaf_position, inner_position)
         children[key] = np.append(position, no_split)
 
-    # The bounds of each tree's bit sets begin at 0 again: that step down is not a size.
+    # For each tree, "cat_boundaries" are the bounds of its bit sets, which begin at 0.
+    # Differences are the sizes of the sets. Between two trees they are negative.
     set_sizes = np.diff(_numbers_of(trees, "cat_boundaries"))
     set_sizes = set_sizes[set_sizes > 0]
     return TreeTable(
@@ -276,7 +281,7 @@ def _table_of(trees, n_trees_per_iteration):
 
 
 class _Splits(NamedTuple):
-    """The splits of all inner nodes.
+    """Thresholds and flags of the inner nodes of all trees.
 
     Attributes
     ----------
@@ -292,7 +297,7 @@ class _Splits(NamedTuple):
 
 
 def _splits_of(trees, tree_of_inner):
-    """Return how the inner nodes treat numbers, categories and missing values.
+    """Return the thresholds and the flags of all inner nodes.
 
     Parameters
     ----------
@@ -320,13 +325,14 @@ def _splits_of(trees, tree_of_inner):
     left_if_missing = np.where(
         missing_type == _MISSING_IS_ZERO, zero_goes_left, default_left
     )
+    # A missing value is in no set of categories, so that it goes right.
     left_if_missing &= ~is_categorical
     zero_is_missing = (missing_type == _ZERO_IS_MISSING) & ~is_categorical
     flags = np.where(left_if_missing, 0, MISSING_RIGHT)
     flags |= np.where(zero_is_missing, ZERO_MISSING, 0)
     flags |= np.where(is_categorical, CATEGORICAL, 0)
-    # The sets of each tree are numbered from 0, and those of all trees one after the
-    # other.
+    # The threshold of a categorical node is the number of its bit set, which the
+    # booster counts from 0 in each tree. Here, the sets of all trees are counted.
     n_sets = _numbers_of(trees, "num_cat")
     first_set = np.cumsum(n_sets) - n_sets
     threshold += np.where(is_categorical, first_set[tree_of_inner], 0)

@@ -8,7 +8,7 @@ import numpy as np
 from skroute.forests._rules import PartialRule
 from skroute.utils._validation import read_only
 
-# Probability of each of two classes where neither is more likely.
+# Probability of each of two classes if neither is more likely.
 _EVEN_PROBABILITY = 0.5
 # The link of partial sums by the kind of the answer. Other kinds have no probabilities.
 _LINKS = {
@@ -20,9 +20,11 @@ _LINKS = {
     "position": "softmax",
     "vote": "softmax",
 }
-# Rounding errors of a score near a moved threshold, in units of the precision.
+# Bound on the rounding error of a score near a moved threshold, in units of the
+# precision.
 _ROUNDINGS_OF_SCORE = 16
-# The same for a probability, which is computed from the score.
+# Bound on the rounding error of a probability, which is computed from the score, in
+# units of the precision.
 _ROUNDINGS_OF_PROBABILITY = 64
 
 
@@ -60,19 +62,24 @@ def partial_sums(forest, name):
         )
     forest = _unscaled(forest)
     n_outputs = forest.n_outputs
+    # Partial sums are not divided. The link divides instead.
     slope = rule.slope / rule.divisor
     if rule.kind == "vote":
         forest = _with_mean_votes(forest)
+        # AdaBoost divides mean votes by the number of other classes before the softmax.
         slope = 1.0 / max(1, n_outputs - 1)
         if n_outputs == 1:
             link = "logistic"
     elif link == "mean":
+        # This link has no slope. It divides by the number of members evaluated.
         slope = 1.0
         if n_outputs <= 2:
             forest = _centred(forest)
     elif link == "logistic" and n_outputs > 1:
         # Each class has a logistic function of its own.
         link = "ova"
+    # Early exit passes distances from the decision at `beta` to the link. The shift by
+    # `beta` makes scores of them again, from which the library computes probabilities.
     partial_rule = PartialRule(link=link, slope=slope, shift=rule.beta, beta=rule.beta)
     forest = replace(forest, partial_rule=partial_rule)
     if rule.cut is None:
@@ -81,11 +88,11 @@ def partial_sums(forest, name):
 
 
 def _unscaled(forest):
-    """Return the forest with the scale of its sums in its leaves."""
+    """Return the forest whose leaves contain the scale of the sums, if there is one."""
     scale = forest.sum_rule.scale
     if scale == 1.0:
         return forest
-    # A partial sum is scaled as each of its members is.
+    # Early exit adds leaves without a scale.
     trees = forest.trees.with_values(forest.trees.values * scale)
     return replace(forest, trees=trees, sum_rule=replace(forest.sum_rule, scale=1.0))
 
@@ -103,16 +110,21 @@ def _with_mean_votes(forest):
 
 
 def _centred(forest):
-    """Return the forest of two classes whose leaves add distances from even chances."""
+    """Return the forest of two classes whose leaves add distances from even chances.
+
+    Its one output is the second class. Leaves of the forest passed have a probability
+    for each class.
+    """
     trees = forest.trees
-    # Sums of pure leaves are exact, so that ties stay ties.
+    # Leaves of one class become 0.5 or -0.5. Their sums are exact, so that ties stay
+    # ties.
     values = trees.values[:, -1:] - _EVEN_PROBABILITY
     trees = trees.with_values(values, outputs=np.zeros_like(trees.outputs))
     return replace(forest, trees=trees, offset=read_only(np.zeros(1)))
 
 
 def _with_cut(forest, cut):
-    """Return the view of :func:`partial_sums` with the decision at a moved threshold.
+    """Return a forest whose decision is at a threshold that the user has moved.
 
     Parameters
     ----------
@@ -131,6 +143,8 @@ def _with_cut(forest, cut):
     ValueError
         If every row would get the same answer.
     """
+    # A `positive` of None stands for the second class. If it is the first class, the
+    # score of the second class is the negative one.
     is_second = cut.positive is None or forest.classes[1] == cut.positive
     if cut.response == "decision_function":
         score = cut.threshold if is_second else -cut.threshold
@@ -145,7 +159,10 @@ def _with_cut(forest, cut):
 
 
 def _moved_to_score(forest, score):
-    """Return the forest whose answer is the second class above a score."""
+    """Return the forest whose answer is the second class above a score.
+
+    Its probabilities stay the same: `shift` moves as `beta` does.
+    """
     precision = np.finfo(np.float64).eps
     partial_rule = replace(
         forest.partial_rule,
@@ -157,14 +174,17 @@ def _moved_to_score(forest, score):
 
 
 def _moved_to_probability(forest, probability):
-    """Return the forest whose answer is the second class above a probability of it."""
+    """Return the forest whose answer is the second class above a probability of it.
+
+    `probability` is between 0 and 1. Probabilities of rows stay the same.
+    """
     rule = forest.partial_rule
     precision = np.finfo(forest.sum_rule.dtype).eps
-    # How far scores may be from each other whose probabilities differ by rounding only.
-    # The denominator is the slope of the logistic function.
+    # Largest difference between scores whose probabilities differ by rounding only:
+    # that of the probabilities, divided by the slope of the logistic function.
     rounding = _ROUNDINGS_OF_PROBABILITY * precision / (probability * (1 - probability))
     if rule.link == "mean":
-        # Each tree's distance from the threshold in place of that from even chances.
+        # Leaves add distances from the threshold in place of those from even chances.
         values = forest.trees.values + (_EVEN_PROBABILITY - probability)
         partial_rule = replace(
             rule,
@@ -173,6 +193,7 @@ def _moved_to_probability(forest, probability):
         )
         trees = forest.trees.with_values(values)
         return replace(forest, trees=trees, partial_rule=partial_rule)
+    # The score at which the logistic function is `probability`.
     score = math.log(probability / (1 - probability)) / rule.slope
     partial_rule = replace(
         rule, beta=score, shift=score, least_rounding=rounding / rule.slope

@@ -22,8 +22,8 @@ class ForestReader(ABC):
         Classes of that package that are read. Their subclasses are read, too.
 
     averages_probabilities : bool
-        True if a classifier answers with the mean of its trees' probabilities. It has
-        no ``decision_function`` then.
+        True if a classifier answers with the mean of its trees' probabilities. Such a
+        classifier has no ``decision_function``.
     """
 
     package: str

@@ -7,9 +7,9 @@ from sklearn.utils import check_array
 from skroute.utils._tensors import is_dataset
 from skroute.utils._validation import read_only
 
-# Classes in which the libraries store rows for themselves. They do not return the rows.
+# Names of the classes in which libraries store rows. These classes do not return rows.
 _TABLES_OF_LIBRARIES = ("DMatrix", "QuantileDMatrix", "Dataset", "Pool")
-# A negative number, which is no category for any library.
+# Replaces a negative number in a column of categories. No library reads it as one.
 _NO_CATEGORY = -1
 
 
@@ -23,7 +23,7 @@ def refuse_tables(X):
 
 
 def are_plain(forest, X):
-    """Return True if rows need no conversion and no more checks than of their numbers.
+    """Return True if rows are an array of numbers with the right number of columns.
 
     Parameters
     ----------
@@ -47,10 +47,10 @@ def are_plain(forest, X):
 
 
 def cast_numbers(rule, X):
-    """Return an array cast to the type that the library uses for numbers of its type.
+    """Return an array of numbers in the type to which the library first casts them.
 
     Arrays in single or double precision, and arrays of objects, are returned as they
-    are.
+    are. `rule` is a `ReadRule`.
     """
     if not rule.cast or X.dtype.kind == "O" or X.dtype in (np.float32, np.float64):
         return X
@@ -77,11 +77,12 @@ def rows_of(forest, X):
         If the library refuses such values, or the number of columns is another one.
     """
     if are_plain(forest, X):
-        # scikit-learn's check of one row takes as long as that of many.
+        # Finite numbers need no check by scikit-learn, which takes long for few rows.
         rows = _converted(forest.read_rule, X)
         if forest.read_rule.finite is False or np.isfinite(rows).all():
             return read_only(_without_negative_codes(forest, rows))
-    # scikit-learn's check raises the error.
+    # Other rows, and numbers that are not finite, are checked by scikit-learn, which
+    # raises the errors.
     return read_only(_without_negative_codes(forest, _checked(forest, X)))
 
 
@@ -96,7 +97,10 @@ def _converted(rule, X):
 
 
 def _checked(forest, X):
-    """Return rows of any kind as an array, after all checks."""
+    """Return rows of any kind as an array in the type of the library, after all checks.
+
+    Parameters and errors are those of :func:`rows_of`.
+    """
     rule = forest.read_rule
     refuse_tables(X)
     if issparse(X):
@@ -123,10 +127,11 @@ def _checked(forest, X):
 
 
 def _without_negative_codes(forest, X):
-    """Return rows whose negative numbers are read as the library reads them.
+    """Return rows whose negative numbers the kernels read as the library does.
 
-    To XGBoost no negative number is a category. Other libraries, and the kernels, cut a
-    code between -1 and 0 off to category 0.
+    Kernels read a number between -1 and 0 as category 0, as most libraries do. XGBoost
+    reads no negative number as a category: in columns of categories, they become
+    `_NO_CATEGORY`.
     """
     if forest.read_rule.columns.reads_negative_codes or not forest.trees.special:
         return X
@@ -137,10 +142,14 @@ def _without_negative_codes(forest, X):
 
 
 def _dense(X, absent):
-    """Return a sparse matrix as an array, with `absent` for its missing entries."""
+    """Return a sparse matrix as an array, with `absent` for its missing entries.
+
+    `absent` is 0 or NaN, by the library.
+    """
     if absent == 0.0:
         return X.toarray()
-    # Conversion by rows adds up entries of one cell.
+    # A matrix may have several entries for one cell. The conversion to CSR adds them
+    # up.
     entries = X.tocsr().tocoo()
     dense = np.full(X.shape, absent, dtype=np.result_type(X.dtype, np.float32))
     dense[entries.row, entries.col] = entries.data

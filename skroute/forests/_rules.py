@@ -95,8 +95,8 @@ class AnswerRule:
         for the type of the classes.
 
     blur : float, default=0.0
-        Tolerated difference to the library's answers. The order of its threads and its
-        own exponential function cause it.
+        Tolerated difference from the library's answers. Causes are threads that add up
+        in any order, and another exponential function.
 
     cut : Cut, default=None
         Moved threshold at which the answer changes. None if it was not moved.
@@ -125,8 +125,9 @@ class PartialRule:
         Factor of the scores inside the link.
 
     shift : float, default=0.0
-        Number that is added to the distance from the decision before the link, or to
-        the mean.
+        Number that is added to the distance of the score from `beta` before the
+        logistic link. For the link "mean", it is added to the mean of the members'
+        distances from even chances.
 
     beta : float, default=0.0
         Score above which the answer of two classes is the second class.

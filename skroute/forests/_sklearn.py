@@ -12,17 +12,18 @@ from skroute.forests._rules import AnswerRule, ReadRule
 from skroute.forests._trees import ALL_OUTPUTS, CATEGORICAL, MISSING_RIGHT
 from skroute.utils._compat import first_scores, histogram_boosting_of
 
-# Threads of a forest add up their trees in any order. Averages differ by less than
-# this.
+# The threads of a forest add up its trees in any order. Averages thus differ by less
+# than this from one call to the next.
 _BLUR_OF_THREADS = 1e-12
 # Losses of histogram boosting whose answers are the exponential of the sums.
 _LOSSES_WITH_LOGARITHM = ("poisson", "gamma")
-# Gradient boosting answers with the second class at a score of exactly zero.
+# Gradient boosting answers with the second class also at a score of exactly zero, which
+# is above this score.
 _BELOW_ZERO = float(np.nextafter(0.0, -1.0))
 
 
 class _MemberTree(NamedTuple):
-    """A tree of a member.
+    """A decision tree, with the values that its leaves add to an output.
 
     Attributes
     ----------
@@ -90,7 +91,8 @@ class AdaBoostReader(ForestReader):
         for member, weight in zip(estimator.estimators_, estimator.estimator_weights_):
             tree = member.tree_
             label = member.classes_[np.argmax(tree.value[:, 0, :], axis=1)]
-            # A vote for one class is a vote against the others together.
+            # A vote for one class counts against each of the others. The sum over all
+            # classes is 0.
             vote_against = -1 / (n_classes - 1) * weight
             votes = np.where(label[:, None] == candidates, weight, vote_against)
             members.append([_MemberTree(tree, value=votes, output=output)])
@@ -115,7 +117,7 @@ class GradientBoostingReader(ForestReader):
     class_names = ("BaseGradientBoosting",)
 
     def read(self, estimator):
-        """Read fitted boosting whose first score is one for all rows."""
+        """Read fitted boosting whose score before any tree is the same for all rows."""
         init = estimator.init
         if init is not None and not isinstance(init, str):
             raise ValueError(
@@ -148,6 +150,7 @@ class GradientBoostingReader(ForestReader):
             read_rule=ReadRule(dtype="float32"),
             answer_rule=AnswerRule(
                 kind=kind,
+                # A score of the exponential loss is half of the logarithmic odds.
                 slope=2.0 if estimator.loss == "exponential" else 1.0,
                 beta=_BELOW_ZERO,
                 by_score=classes is not None,
@@ -191,7 +194,7 @@ class HistGradientBoostingReader(ForestReader):
 
 
 def averaged_forest(model):
-    """Return the forest of averaged trees.
+    """Return the forest of an ensemble of scikit-learn that averages its trees.
 
     Parameters
     ----------
@@ -209,8 +212,8 @@ def averaged_forest(model):
         if classes is None:
             value = tree.value[:, :, 0]
         else:
-            # The classes of a member are positions. One that saw fewer classes has
-            # fewer.
+            # The classes of a member are positions among those of the ensemble. A
+            # member that was fitted on fewer classes has fewer columns.
             value = np.zeros((len(tree.value), len(classes)))
             value[:, member.classes_.astype(np.intp)] = tree.value[:, 0, :]
         members.append([_MemberTree(tree, value=value, output=ALL_OUTPUTS)])
@@ -251,7 +254,7 @@ def _builder_of(members, features=None):
     for t, trees in enumerate(members):
         for member_tree in trees:
             tree = member_tree.tree
-            # Leaves have a negative feature.
+            # Leaves have a negative feature, which would be a position from the end.
             feature = np.maximum(tree.feature, 0)
             if features is not None:
                 feature = np.asarray(features[t])[feature]
@@ -312,6 +315,7 @@ def _add_predictor(builder, predictor, position, output):
     threshold = nodes["num_threshold"].copy()
     is_categorical = nodes["is_categorical"] != 0
     for i in np.flatnonzero(is_categorical):
+        # The threshold of a categorical node is the number of its bit set.
         threshold[i] = builder.add_set(sets[nodes["bitset_idx"][i]])
     flags = np.where(nodes["missing_go_to_left"], 0, MISSING_RIGHT)
     flags |= np.where(is_categorical, CATEGORICAL, 0)
@@ -343,12 +347,16 @@ class _InputColumns(NamedTuple):
 
 
 def _input_columns(model, preprocessor):
-    """Return the columns of the input of fitted histogram boosting."""
+    """Return the columns of the input of fitted histogram boosting.
+
+    `preprocessor` is the transformer that encodes categories, or None without them.
+    The result is an `_InputColumns`.
+    """
     if preprocessor is None:
         return _InputColumns(np.arange(model.n_features_in_), {})
     is_categorical = np.asarray(model.is_categorical_)
     encoded = np.flatnonzero(is_categorical)
-    # Categorical columns come first inside.
+    # The encoder moves categorical columns to the front.
     position = np.concatenate([encoded, np.flatnonzero(~is_categorical)])
     encoder = preprocessor.named_transformers_["encoder"]
     return _InputColumns(position, dict(zip(encoded.tolist(), encoder.categories_)))

@@ -13,7 +13,8 @@ import numpy as np
 
 from skroute.utils._validation import read_only
 
-# The type of a node. Its feature has flags in its upper bits.
+# The type of a node: the threshold of its test, its feature with flags in the upper
+# bits, and the position of its left child among all nodes.
 NODE = np.dtype([("threshold", np.float64), ("feature", np.int32), ("child", np.int32)])
 
 # Bits of a node's feature that contain the number of a column.
@@ -124,7 +125,7 @@ class Trees(NamedTuple):
         picked = np.concatenate(trees_of_members)
         sizes = self.tree_sizes[picked]
         roots = _starts_of(sizes).astype(np.int32)
-        # How far each node moves to the back.
+        # The number of positions by which each node moves to the back.
         shift = np.repeat(roots - self.roots[picked], sizes)
         old_position = np.arange(len(shift)) - shift
         nodes = self.nodes[old_position]
@@ -256,6 +257,7 @@ def _check_nodes(trees, n_features):
     """Check that each node tests a column, and that each node has a value."""
     nodes = trees.nodes
     feature = nodes["feature"]
+    # As `laid_out` makes leaves: each row goes left, which is to the leaf itself.
     keeps_rows = (nodes["threshold"] == np.inf) & (feature == 0)
     _require(
         keeps_rows[trees.is_leaf].all(),
@@ -272,6 +274,7 @@ def _check_outputs(trees, n_outputs):
     width = trees.values.shape[1]
     _require(width in (1, n_outputs), f"values must have 1 or {n_outputs} columns")
     _require(len(outputs) == len(trees.roots), "outputs must be as many as roots")
+    # `ALL_OUTPUTS` is -1.
     lowest = ALL_OUTPUTS
     if width == 1 and n_outputs > 1:
         # A leaf with one value adds to one output.
@@ -369,6 +372,7 @@ class BreadthFirst(NamedTuple):
         New position of the left child of each node. A leaf is its own child.
 
     is_leaf : ndarray of shape (n_nodes,), dtype=bool
+        True for the nodes that are leaves.
 
     roots : ndarray of shape (n_trees,), dtype=int
         New position of the root of each tree.
@@ -385,7 +389,7 @@ class BreadthFirst(NamedTuple):
 
 
 def laid_out(table):
-    """Return the trees of a table in the layout of kernels.
+    """Return the trees of a table in the layout that kernels read (`Trees`).
 
     Parameters
     ----------
@@ -400,7 +404,8 @@ def laid_out(table):
     source = order.source
     is_leaf = order.is_leaf
     nodes = np.empty(len(source), dtype=NODE)
-    # Nothing is above infinity and a missing value stays left: a leaf keeps its rows.
+    # Nothing is above infinity, and a missing value goes left: a row stays at a leaf,
+    # which is its own left child.
     nodes["threshold"] = np.where(is_leaf, np.inf, table.threshold[source])
     feature_and_flags = table.feature[source] | table.flags[source]
     nodes["feature"] = np.where(is_leaf, 0, feature_and_flags)
@@ -468,12 +473,12 @@ def _joined_field(forests, name):
 
 
 def _starts_of(sizes):
-    """Return where each of several arrays starts, if one stands after the other."""
+    """Return the start of each of several joined arrays, by their sizes."""
     return np.cumsum(sizes) - sizes
 
 
 def _bounds_of(sizes):
-    """Return where each of several arrays starts, and where the last one ends."""
+    """Return the starts of several joined arrays, and the end of the last one."""
     return np.append(0, np.cumsum(sizes))
 
 
@@ -511,6 +516,7 @@ def breadth_first(left, right, roots):
     -------
     BreadthFirst
     """
+    # Each level of a tree, from the root on, adds 1 to its depth.
     depths = np.full(len(roots), -1)
     level = roots
     tree_of_level = np.arange(len(roots))
@@ -535,6 +541,7 @@ def breadth_first(left, right, roots):
     is_leaf = left[source] < 0
     return BreadthFirst(
         source=source,
+        # The entries of `left` at leaves are not used.
         child=np.where(is_leaf, position, new_position[left[source]]),
         is_leaf=is_leaf,
         roots=np.searchsorted(tree_of_node, np.arange(len(roots))),

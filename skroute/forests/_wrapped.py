@@ -11,7 +11,7 @@ from sklearn.utils.validation import has_fit_parameter
 from skroute.base._inspection import is_frozen, unfrozen
 from skroute.utils._compat import positive_label_of, raise_for_params
 
-# Thresholds of scikit-learn that were not moved.
+# Thresholds at which scikit-learn's classifiers decide: of probabilities and of scores.
 _EVEN_PROBABILITY = 0.5
 _EVEN_SCORE = 0.0
 
@@ -49,12 +49,14 @@ class Cut(NamedTuple):
         -------
         ndarray of shape (n_samples,), dtype=intp
         """
+        # A `positive` of None stands for the second class.
         is_second = self.positive is None or classes[1] == self.positive
         if self.response == "predict_proba":
             response = response[:, 1 if is_second else 0]
         elif not is_second:
             response = -response
         is_positive = response >= self.threshold
+        # Position 1 is the second class, be it the positive one or not.
         return (is_positive == is_second).astype(np.intp)
 
 
@@ -82,6 +84,7 @@ def weights_alone(model, params, owner):
     ValueError
         If there is other metadata, or if `fit` of the model does not take weights.
     """
+    # Metadata that are None were not given.
     params = {name: value for name, value in params.items() if value is not None}
     raise_for_params(params, owner, "fit", allow=["sample_weight"])
     if not params:
@@ -101,7 +104,7 @@ def weights_alone(model, params, owner):
 
 
 def prepared(transformers, X):
-    """Return rows as an ensemble behind transformers gets them.
+    """Return rows after the transformers that stand before an ensemble.
 
     Parameters
     ----------
@@ -158,12 +161,14 @@ def take_apart(model):
         if isinstance(model, FrozenEstimator):
             model = model.estimator
         elif isinstance(model, Pipeline):
+            # Steps that change nothing are left out.
             steps = [step for _, step in model.steps[:-1]]
             if any(step not in (None, "passthrough") for step in steps):
                 transformers += (model[:-1],)
             model = model.steps[-1][1]
         elif isinstance(model, (FixedThresholdClassifier, TunedThresholdClassifierCV)):
-            # The outermost one decides: it reads the probabilities of the others.
+            # Of several thresholds around each other, the outermost one decides: it
+            # compares the probabilities of the model in it.
             if cut is None:
                 cut = _cut_of(model)
             model = _inner_classifier(model)
@@ -177,7 +182,7 @@ def _inner_classifier(model):
 
 
 def _cut_of(model):
-    """Return the threshold of a model of scikit-learn that moves it.
+    """Return the threshold that a model of scikit-learn moves, as a `Cut`.
 
     Parameters
     ----------

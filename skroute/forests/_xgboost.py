@@ -25,10 +25,10 @@ _KINDS = {
     "rank:ndcg": "identity",
     "rank:pairwise": "identity",
 }
-# With this objective the library predicts positions of the classes, in this type.
+# Objective with which the library predicts positions of the classes, and their type.
 _OBJECTIVE_OF_POSITIONS = "multi:softmax"
 _TYPE_OF_POSITIONS = "int32"
-# `split_type` of a categorical node in the file of a model.
+# Value of `split_type` of a categorical node in the file of a model.
 _CATEGORICAL_SPLIT = 1
 
 
@@ -63,7 +63,7 @@ class XGBoostReader(ForestReader):
             label_dtype = _TYPE_OF_POSITIONS
         categories = _categories_of(tree_content, name)
         parameters = learner["learner_model_param"]
-        # `num_class` is 0 without classes.
+        # `num_class` is 0 with two classes, or none: there is one score.
         n_outputs = max(1, int(parameters["num_class"]))
         n_features = int(parameters["num_feature"])
         return builder.build(
@@ -82,7 +82,7 @@ class XGBoostReader(ForestReader):
 
 
 def _checked_objective(learner, name):
-    """Return the objective of a model.
+    """Return the objective of a model, after a check that it is supported.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def _checked_objective(learner, name):
 
 
 def _checked_trees(learner, name):
-    """Return the content of a model's file that has the trees.
+    """Return the part of a model's file that has the trees, after checks.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ def _score_without_trees(content, n_features):
     tree_content["tree_info"] = []
     tree_content["iteration_indptr"] = [0]
     tree_content["gbtree_model_param"]["num_trees"] = "0"
-    # Otherwise the library takes the average as not yet computed.
+    # With "1", the library would still have to compute the score, as an average.
     content["learner"]["learner_model_param"]["boost_from_average"] = "0"
     empty = xgboost.Booster(model_file=bytearray(json.dumps(content), "utf-8"))
     row = xgboost.DMatrix(np.zeros((1, n_features), dtype=np.float32))
@@ -230,7 +230,8 @@ def _categories_of(tree_content, name):
     encoder = tree_content.get("cats") or {}
     categories = {}
     for column, content in enumerate(encoder.get("enc") or []):
-        # Columns of numbers have empty lists, and only texts have offsets.
+        # Columns of numbers have empty lists of values. Only categories that are texts
+        # have offsets: the bounds of each text among the letters.
         bounds = content.get("offsets", [])
         values = content["values"]
         if bounds:
@@ -265,7 +266,8 @@ def _add_tree(builder, tree, output):
     # The threshold of an inner node, and the value of a leaf.
     condition = np.array(tree["split_conditions"], dtype=np.float32)
     is_categorical = np.array(tree["split_type"]) == _CATEGORICAL_SPLIT
-    # This library goes left if x < condition, in single precision.
+    # XGBoost goes left if x < condition, and kernels if x <= threshold. The threshold
+    # is the next smaller number in single precision.
     threshold = np.nextafter(condition, np.float32(-np.inf)).astype(np.float64)
     segments = zip(
         tree["categories_nodes"], tree["categories_segments"], tree["categories_sizes"]
@@ -273,7 +275,8 @@ def _add_tree(builder, tree, output):
     for node, start, size in segments:
         codes = np.array(tree["categories"][start : start + size])
         threshold[node] = builder.add_set(_words_of(codes))
-    # The children of categorical nodes are exchanged: its sets go right, ours go left.
+    # XGBoost sends the categories in a set to the right, and kernels to the left. The
+    # children of categorical nodes are thus exchanged.
     goes_left_if_missing = (np.array(tree["default_left"]) != 0) ^ is_categorical
     flags = np.where(goes_left_if_missing, 0, MISSING_RIGHT)
     flags |= np.where(is_categorical, CATEGORICAL, 0)
@@ -289,7 +292,10 @@ def _add_tree(builder, tree, output):
 
 
 def _words_of(codes):
-    """Return the bit set of some categories, in words of 32 bits."""
+    """Return the bit set of some categories, in words of 32 bits.
+
+    Category `c` has bit ``c % 32`` of word ``c // 32``.
+    """
     words = np.zeros(codes.max() // 32 + 1, dtype=np.int64)
     np.bitwise_or.at(words, codes // 32, 1 << (codes % 32))
     return words

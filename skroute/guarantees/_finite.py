@@ -19,7 +19,7 @@ import numpy as np
 
 
 def accepts(n_rows, n_labelled, n_allowed, n_disagreements, level):
-    """Return True if the test accepts "at most `n_allowed` unlabelled rows disagree".
+    """Return True if the test accepts at most `n_allowed` unlabelled disagreements.
 
     The test accepts if P[Hyp(n_rows, n_allowed + 1 + n_disagreements, n_labelled) <=
     n_disagreements] is at most `level`. This probability never falls as
@@ -55,7 +55,7 @@ def tolerated_disagreements(n_rows, n_labelled, n_allowed, level):
 
 
 def smallest_allowed(n_rows, n_labelled, n_disagreements, level):
-    """Compute the smallest `n_allowed` that the test accepts."""
+    """Compute the smallest `n_allowed` that the test accepts, from 0 to `n_rows`."""
 
     def accepts_promise(n_allowed):
         return accepts(n_rows, n_labelled, n_allowed, n_disagreements, level)
@@ -83,13 +83,14 @@ def labels_needed(n_rows, n_allowed, level, share=0.0):
 
     if not is_enough(n_rows):
         return np.inf
+    # At least one label is needed, so that the search starts with 1.
     return 1.0 + _first_true(n_rows, lambda i: is_enough(i + 1))
 
 
 def _first_true(n, condition):
     """Return the smallest i below n with ``condition(i)``, or n if there is none.
 
-    The condition must be monotone: if it is true for i, it is true for all larger
-    numbers.
+    The condition must be monotone: if it is true for `i`, it is true for all larger
+    numbers. It is computed for about log2(n) of them.
     """
     return bisect_left(range(n), True, key=condition)

@@ -6,11 +6,12 @@ from numba import njit
 # Returned by `restarted_bets` if the capital stays below the threshold.
 NO_ALARM = -1
 
-# In the unit of a range of 1: a mean may be above 1 by this much, by rounding of its
-# sum.
+# The largest value is 1. By the rounding of a sum, a mean may be above 1 by this much.
 _MEAN_ROUNDING = 1e-9
-# At least the sum of 1 / (j log(j)^2) over j = 2, 3, ..., which is 2.1097. Divided by
-# it, the initial capitals of all bettors sum to less than 1.
+# With many rows, the prior variance weighs as much as one row in this many.
+_ROWS_PER_PRIOR_ROW = 100
+# The sum of 1 / (j log(j)^2) over j = 2, 3, ... is 2.1097. The initial capitals of all
+# bettors are divided by this larger number, so that they sum to less than 1.
 _SUM_OF_SHARES = 2.11
 
 
@@ -32,7 +33,7 @@ def log_capital(values, mean, n_population, cap, prior_variance, log_target):
         A bet is at most ``cap / (1 - mean)``.
     prior_variance : float
         Variance that is assumed before the first value. It weighs as much as one row in
-        a hundred.
+        a hundred, and at least as one row.
     log_target : float
         ``log(1 / level)`` for the level that the bets are tuned to.
 
@@ -42,10 +43,13 @@ def log_capital(values, mean, n_population, cap, prior_variance, log_target):
         Infinity if the rows that are left of the population cannot reach `mean`.
     """
     n_rows = values.shape[0]
-    capital = 0.0
-    largest = 0.0
+    # Log of the capital, and the largest one so far. The initial capital is 1.
+    log_of_capital = 0.0
+    largest_log = 0.0
+    # Sum of the values so far.
     total = 0.0
-    prior_weight = max(1.0, n_rows / 100)
+    # Estimated variance of the values, from those before each bet.
+    prior_weight = max(1.0, n_rows / _ROWS_PER_PRIOR_ROW)
     squares = prior_weight * prior_variance
     variance = prior_variance
     # Mean of the rows that are not drawn yet, if the mean of all rows is `mean`.
@@ -54,23 +58,27 @@ def log_capital(values, mean, n_population, cap, prior_variance, log_target):
         if n_population > 0:
             mean_left = (n_population * mean - total) / (n_population - i)
         if mean_left > 1.0 + _MEAN_ROUNDING:
+            # Not even values of 1 would reach this mean: the hypothesis is false.
             return np.inf
         if mean_left < 1.0:
             bet = min(
                 np.sqrt(2.0 * log_target / (n_rows * variance)), cap / (1.0 - mean_left)
             )
-            capital += np.log1p(-bet * (values[i] - mean_left))
-            largest = max(largest, capital)
+            log_of_capital += np.log1p(-bet * (values[i] - mean_left))
+            largest_log = max(largest_log, log_of_capital)
         elif values[i] < 1.0 - _MEAN_ROUNDING:
+            # Each value from here on would have to be 1, and this one is not.
             return np.inf
         total += values[i]
+        # The mean is estimated as if one more value, 0.5, had come first.
         squares += (values[i] - (0.5 + total) / (i + 2)) ** 2
         variance = squares / (i + 1 + prior_weight)
     if n_population > 0:
+        # Sum of the rows that are not drawn, if the mean of all rows is `mean`.
         total_left = n_population * mean - total
         if total_left > n_population - n_rows + _MEAN_ROUNDING:
             return np.inf
-    return largest
+    return largest_log
 
 
 @njit(cache=True, nogil=True)
@@ -122,28 +130,38 @@ def restarted_bets(
     int
         Position of the first value at which the threshold is reached, or `NO_ALARM`.
     """
-    first = NO_ALARM
+    # Position of the first value at which the threshold is reached.
+    first_alarm = NO_ALARM
     for i in range(values.shape[0]):
         n_seen = n_before + i
         if n_seen % restart_interval == 0:
             _start_bettor(n_seen // restart_interval, log_capitals)
-            if first == NO_ALARM:
+            # After an alarm, leaders stay as they were when it was raised.
+            if first_alarm == NO_ALARM:
                 _replace_losing_leaders(leaders, n_seen)
         value = min(values[i], largest_value)
         for b in range(bets.shape[0]):
             gain = np.log1p(bets[b] * (value - promised))
             log_capitals[b] += gain
-            if first == NO_ALARM:
+            if first_alarm == NO_ALARM:
                 leaders.growth[b] += gain
                 leaders.total[b] += values[i]
-        if first == NO_ALARM and _log_sum(log_capitals) >= log_threshold:
-            first = i
-    return first
+        if first_alarm == NO_ALARM and _log_sum(log_capitals) >= log_threshold:
+            first_alarm = i
+    return first_alarm
 
 
 @njit(cache=True, nogil=True)
 def _start_bettor(k, log_capitals):
-    """Add the initial capital of bettor `k`, from 0 on, to each bet, in place."""
+    """Add the initial capital of bettor `k`, from 0 on, to each bet, in place.
+
+    Parameters
+    ----------
+    k : int
+    log_capitals : ndarray of shape (n_bets,)
+        Log of the capital on each bet. Changed.
+    """
+    # The series of shares starts with j = 2, because log(1) is 0.
     j = k + 2.0
     n_bets = log_capitals.shape[0]
     log_share = -np.log(_SUM_OF_SHARES * j * np.log(j) ** 2 * n_bets)
@@ -153,7 +171,10 @@ def _start_bettor(k, log_capitals):
 
 @njit(cache=True, nogil=True)
 def _replace_losing_leaders(leaders, n_seen):
-    """Replace leaders that did not grow by the bettor that starts after `n_seen`."""
+    """Replace leaders whose capital has not grown by the bettor that starts, in place.
+
+    `n_seen` is the number of values before it.
+    """
     for b in range(leaders.growth.shape[0]):
         if leaders.growth[b] <= 0.0:
             leaders.growth[b] = 0.0

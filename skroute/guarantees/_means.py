@@ -10,20 +10,22 @@ from skroute.utils._tolerances import COUNT_ROUNDING, LIMIT_ROOM, ROUNDING
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers
 
-# Largest share of the capital that one bet may lose. Larger than in the paper: signed
-# losses have a small variance and a wide range.
+# Largest share of the capital that one bet may lose. It is larger than in the paper
+# (Waudby-Smith and Ramdas, 2024), because signed losses have a small variance and a
+# wide range.
 CAP = 0.99
-# Variance that the bets assume before the first value, in the unit of a range of 1.
-# Smaller than in the paper, for the same reason.
+# Variance of the values, scaled to [0, 1], that bets assume before the first value. It
+# is smaller than in the paper, because signed losses have a small variance.
 PRIOR_VARIANCE = 0.05
 # Log of one over the level that the bets are tuned to. It is the same for all
 # confidences, so that the p-value depends on the values alone, and a bound at a higher
 # confidence is never tighter.
 AIM = np.log(1 / 0.05)
 
-# p-values are raised to it before a logarithm is taken.
+# Smaller p-values count as this number where their logarithm is taken.
 _SMALLEST_P_VALUE = 1e-300
-# Precision of an upper bound, in the unit of a range of 1: a few rounding errors.
+# Precision of an upper bound of values that are scaled to [0, 1]: a few rounding
+# errors.
 _BOUND_PRECISION = 1e-15
 
 _CONSTRAINTS = {
@@ -300,6 +302,7 @@ def share_upper_bound(n_hits: int, n_rows: int, *, confidence: float) -> float:
     from scipy.special import betaincinv
 
     if n_hits >= n_rows:
+        # Nothing bounds the share if all rows are hits, or if there are no rows.
         return 1.0
     return float(betaincinv(n_hits + 1, n_rows - n_hits, confidence))
 
@@ -316,7 +319,7 @@ def check_bounds(bounds):
 
 
 class _ScaledValues(NamedTuple):
-    """Values in the unit of a range of 1.
+    """Values that are scaled to [0, 1].
 
     Attributes
     ----------
@@ -380,16 +383,26 @@ def _check_method(values, method, n_population):
 def _p_value(values, limit, method, n_population):
     """Compute the p-value of "the mean is at least `limit`".
 
-    The values and the limit are scaled to a range of [0, 1].
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows,)
+        Scaled to [0, 1].
+    limit : float
+        In the unit of the values.
+    method, n_population
+        As in :func:`mean_p_value`.
     """
     if limit <= 0:
+        # No mean is below 0: nothing can refuse the hypothesis.
         return 1.0
     if method == "trinomial":
         counts = _count_signs(values)
-        # The same limit for signed losses in [-1, 1].
+        # The same limit for signed losses in [-1, 1], without the rounding errors of
+        # scaling.
         signed_limit = round(2 * limit - 1, 12)
         return trinomial_p_value(counts.n_rows, counts.lost, counts.won, signed_limit)
     if limit > 1:
+        # Each mean is at most 1: the hypothesis is false.
         return 0.0
     if method == "betting":
         return _betting_p_value(values, limit, n_population)
@@ -397,16 +410,25 @@ def _p_value(values, limit, method, n_population):
 
 
 def _betting_p_value(values, limit, n_population):
-    """Compute the p-value by betting: one over the largest capital of the bets."""
+    """Compute the p-value by betting: one over the largest capital of the bets.
+
+    `values` are in [0, 1], and `limit` is in (0, 1]. `n_population` is None for
+    independent rows.
+    """
     from skroute.guarantees._kernels import log_capital
 
-    # The kernel takes 0 for independent rows.
-    capital = log_capital(values, limit, n_population or 0, CAP, PRIOR_VARIANCE, AIM)
-    return float(np.exp(-capital))
+    if n_population is None:
+        # The kernel takes 0 for independent rows.
+        n_population = 0
+    log_of_largest = log_capital(values, limit, n_population, CAP, PRIOR_VARIANCE, AIM)
+    return float(np.exp(-log_of_largest))
 
 
 def _counting_p_value(values, limit, n_population):
-    """Compute the binomial or hypergeometric p-value of values that are 0 or 1."""
+    """Compute the binomial or hypergeometric p-value of values that are 0 or 1.
+
+    `limit` is in (0, 1]. `n_population` is None for independent rows (binomial).
+    """
     from scipy import special, stats
 
     n_rows = len(values)
@@ -419,7 +441,7 @@ def _counting_p_value(values, limit, n_population):
 
 
 class _SignCounts(NamedTuple):
-    """Numbers of rows by the sign of their loss.
+    """Numbers of rows with a positive loss (lost), and with a negative one (won).
 
     Attributes
     ----------
@@ -435,7 +457,8 @@ class _SignCounts(NamedTuple):
 
 
 def _count_signs(values):
-    """Count the values 0 (won), 0.5 and 1 (lost)."""
+    """Count signed losses that are scaled to 0 (won), 0.5 (equal) and 1 (lost)."""
+    # Values between the three cannot occur. 0.25 and 0.75 are far from all of them.
     n_lost = int((values > 0.75).sum())
     n_won = int((values < 0.25).sum())
     return _SignCounts(len(values), n_lost, n_won)
@@ -444,7 +467,14 @@ def _count_signs(values):
 def _upper_bound(values, level, method, n_population):
     """Compute the smallest mean whose p-value is at most `level`.
 
-    The values and the result are scaled to a range of [0, 1].
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows,)
+        Scaled to [0, 1], as the result is.
+    level : float
+        One minus the confidence.
+    method, n_population
+        As in :func:`mean_p_value`.
     """
     if method == "trinomial":
         counts = _count_signs(values)
@@ -453,6 +483,7 @@ def _upper_bound(values, level, method, n_population):
         )
         return (1 + signed_bound) / 2
     if _p_value(values, 1.0, method, n_population) > level:
+        # No mean can be refused.
         return 1.0
     from scipy.optimize import brentq
 
@@ -464,7 +495,8 @@ def _upper_bound(values, level, method, n_population):
     bound = float(
         brentq(log_excess, 0.0, 1.0, xtol=_BOUND_PRECISION, rtol=_BOUND_PRECISION)
     )
-    # The root may lie on the wrong side of the level by rounding.
+    # By rounding, the p-value at the root may be above the level. The bound then moves
+    # up, in steps that double.
     step = _BOUND_PRECISION
     while bound < 1 and _p_value(values, bound, method, n_population) > level:
         bound = min(bound + step, 1.0)

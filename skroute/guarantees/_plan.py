@@ -10,10 +10,14 @@ from skroute.utils._compat import Interval, Real, validate_params
 from skroute.utils._tolerances import COUNT_ROUNDING
 from skroute.utils._typing import ArrayLike
 
-# Bets that are compared: their number, and the smallest one as a share of the largest
-# possible. Neighbours differ by 3.5 %, far less than the forecast is exact to.
+# Number of bets that are compared. Neighbours differ by 3.5 %, far less than the
+# forecast is exact to.
 _N_BETS = 800
+# Smallest bet, as a share of the largest possible one. A mean just below the limit
+# allows only very small bets.
 _SMALLEST_BET = 1e-12
+# Least distance of the limit from the largest value, so that bets are finite.
+_LEAST_ROOM = 1e-12
 
 
 @validate_params(
@@ -91,15 +95,20 @@ def rows_needed(
     if not low <= mean <= high:
         raise ValueError(f"mean={mean!r} must lie in bounds={(low, high)!r}.")
     if mean >= limit:
+        # No number of rows shows that the mean is below the limit.
         return np.inf
     if limit > high:
+        # No row can be above the limit, so that one is enough.
         return 1.0
     law = _two_point_law(mean, std, low=low, high=high)
-    # A mean just below the limit allows only very small bets.
-    bets = CAP * np.geomspace(_SMALLEST_BET, 1, _N_BETS) / max(high - limit, 1e-12)
+    # The largest bet loses the share `CAP` of the capital on a row with the value
+    # `high`.
+    shares = np.geomspace(_SMALLEST_BET, 1, _N_BETS)
+    bets = CAP * shares / max(high - limit, _LEAST_ROOM)
     points = np.array([law.lower, law.upper])
     # Log factor of the capital for each bet, at the lower and the upper point.
     gains = np.log1p(-bets[:, None] * (points - limit))  # (n_bets, 2)
+    # Mean and standard deviation of the log factor of a row, for each bet.
     growth = gains @ [1 - law.upper_share, law.upper_share]
     gain_difference = np.abs(gains[:, 1] - gains[:, 0])
     spread = gain_difference * np.sqrt(law.upper_share * (1 - law.upper_share))
@@ -131,6 +140,16 @@ def _two_point_law(mean, std, *, low, high):
     A standard deviation that no distribution in [low, high] has is replaced by the
     largest possible one. The lower point is one standard deviation below the mean, if
     the range allows it.
+
+    Parameters
+    ----------
+    mean, std : float
+    low, high : float
+        The range. It contains the mean.
+
+    Returns
+    -------
+    _TwoPointLaw
     """
     largest_variance = (mean - low) * (high - mean)
     variance = min(float(std), np.sqrt(largest_variance)) ** 2
@@ -143,6 +162,7 @@ def _two_point_law(mean, std, *, low, high):
         lower = mean
         if mean < high:
             lower = mean - variance / (high - mean)
+    # Without a deviation, both points are the mean.
     upper_share = 0.0
     if upper > lower:
         upper_share = (mean - lower) / (upper - lower)
@@ -166,6 +186,7 @@ def _rows_to_reach(log_target, *, growth, spread, power):
     ndarray of shape (n_bets,)
         Number of rows. Infinity for bets whose capital does not grow.
     """
+    # Quantile of the normal law.
     z = ndtri(power)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         # The positive root, in sqrt(n), of n * growth - z * sqrt(n) * spread =

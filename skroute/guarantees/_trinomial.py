@@ -18,37 +18,49 @@ import numpy as np
 
 from skroute.utils._typing import NDArray
 
-# Error probability reserved for nuisance values outside a confidence interval (Berger
-# and Boos).
+# Error probability that is reserved for values of the nuisance parameter outside of its
+# confidence interval (Berger and Boos). It is added to each p-value.
 _OUTSIDE_LEVEL = 1e-5
-# Probability of the numbers of unequal rows that are left out at each end.
+# Probability of the numbers of unequal rows that are left out because they are very
+# small, and of those that are very large.
 _TAIL = 1e-9
-# Nuisance values on the grid over their confidence interval.
+# Number of values of the nuisance parameter on the grid over its confidence interval.
 _N_GRID = 30
-# Nuisance values on a second grid, around the best one of the first. With few unequal
-# rows the interval spans powers of ten, and the first grid alone misses a hundredth of
-# the p-value.
+# Number of values on a second grid, around the best value of the first grid. With few
+# unequal rows the interval spans powers of ten, and the first grid alone misses a
+# hundredth of the p-value.
 _N_FINE_GRID = 8
 # Factor of the largest probability on the grids: room for nuisance values between them.
 # In 2,000 random cases a grid that is 50 times finer had at most 0.05 % more.
 _GRID_ROOM = 1.001
-# Numbers of unequal rows, over all limits, that are computed in one call: bounds the
-# memory.
+# Largest number of pairs of a limit and a number of unequal rows that are computed in
+# one call. It bounds the memory.
 _MAX_COUNTS = 20_000
-# Numbers of unequal rows with a smaller probability are left out; `_TAIL` has room for
-# them.
+# Numbers of unequal rows with a smaller probability are left out as well. `_TAIL` is
+# large enough to include them.
 _NEGLIGIBLE = 1e-16
-# Roots of likelihood ratios that differ by less are equal: rounding of sums of
-# logarithms.
+# Signed roots of likelihood ratios that differ by less are equal. The difference is the
+# rounding of sums of logarithms.
 _ROOT_TIE = 1e-9
-# No losses among the unequal rows are extreme enough.
+# Largest number of lost rows that is extreme enough, if not even 0 lost rows are.
 _NO_LOSSES = -1
 
-# Largest limit that the bound is searched below; from there on the bound is 1.
+# An upper bound is searched below this limit. If it is not refused, the bound is 1.
 _LARGEST_LIMIT = 1 - 1e-6
-# Steps behind the bound at which the p-value is computed. It has small steps up, each
-# of which is short. So the steps are fine near the bound and coarse further on.
+# Numbers of steps behind a refused limit at which the p-value is computed. P-values
+# fall as the limit rises, but for short and small steps up. The points are thus close
+# to each other near the limit, and far from each other further on.
 _STEPS_BEHIND = np.r_[0:25, 36:61:12]
+# Number of points for each step up of the p-value that is expected.
+_STEPS_PER_STEP_UP = 12
+# The longest step up of the p-value that is expected, in the unit of the limit, is the
+# sum of two parts.
+# Part that is a share of the limit.
+_STEP_UP_SHARE = 0.02
+# Part that is a share of one row, 1 / n.
+_STEP_UP_ROWS = 0.2
+# Largest length of a step up that is expected in all cases.
+_LONGEST_STEP_UP = 0.05
 
 
 class _RejectionRegion(NamedTuple):
@@ -88,10 +100,12 @@ def signed_root(n, lost, won, limit):
     n : int
     lost, won : int or ndarray
     limit : float or ndarray
+        From 0 to 1.
 
     Returns
     -------
     float or ndarray
+        Negative if the observed difference is below the limit.
     """
     from scipy.special import xlogy
 
@@ -99,6 +113,7 @@ def signed_root(n, lost, won, limit):
     half = (lost + won) * (1 - limit) - 2 * limit * (won + equal)
     p_won = (half + np.sqrt(half * half + 8 * n * won * limit * (1 - limit))) / (4 * n)
     p_won = np.clip(p_won, 0.0, (1 - limit) / 2)
+    # Log likelihoods: the largest of all, and the largest with the difference `limit`.
     free = xlogy(lost, lost / n) + xlogy(won, won / n) + xlogy(equal, equal / n)
     restricted = (
         xlogy(lost, p_won + limit)
@@ -140,11 +155,15 @@ def trinomial_p_values(n, lost, won, limits):
     """
     from scipy.special import bdtr
 
-    # The observed difference is no evidence against a limit that it reaches.
+    # An observed difference that reaches the limit is no evidence against it: its
+    # p-value is 1.
     is_reached = lost - won >= limits * n
+    # A limit of 1 or more is refused, unless all rows are lost.
     p_values = np.where(limits < 1, 1.0, 0.0)
     p_values[(limits < 0) | is_reached] = 1.0
     is_tested = (limits >= 0) & (limits < 1) & ~is_reached
+    # At the limit 0, the sign test is exact: each unequal row is lost or won with the
+    # same chance.
     p_values[is_tested & (limits == 0)] = bdtr(lost, lost + won, 0.5)
     is_tested &= limits > 0
     if is_tested.any():
@@ -174,6 +193,7 @@ def _maximized_p_values(n, lost, won, limits):
     first_count = binom.ppf(_TAIL, n, lowest).astype(np.int64)
     n_counts = binom.isf(_TAIL, n, highest).astype(np.int64) - first_count + 1
     if len(limits) > 1 and n_counts.sum() > _MAX_COUNTS:
+        # Half of the limits at a time needs half of the memory.
         first_half, second_half = np.array_split(limits, 2)
         return np.concatenate(
             [
@@ -193,7 +213,19 @@ def _maximized_p_values(n, lost, won, limits):
 
 
 def _nuisance_interval(n, n_unequal):
-    """Return the Clopper-Pearson interval of P(unequal) at `_OUTSIDE_LEVEL`."""
+    """Return the Clopper-Pearson interval of the probability of an unequal row.
+
+    It contains the probability unless an event of probability `_OUTSIDE_LEVEL` happens.
+
+    Parameters
+    ----------
+    n, n_unequal : int
+        Number of all rows, and of the unequal ones.
+
+    Returns
+    -------
+    lowest, highest : float
+    """
     from scipy.special import betaincinv
 
     lowest = 0.0
@@ -302,6 +334,7 @@ def _probabilities(region, nuisance):
         log_unequal = n_unequal * np.log(nuisance)[:, limit_index]
         # Probability of the number of unequal rows, (n_values, n_entries).
         p_count = np.exp(log_binomial + log_unequal + log_equal)
+    # Index of the nuisance value, and of the entry, of each pair that counts.
     value, entry = np.nonzero((p_count > _NEGLIGIBLE) & (max_lost >= 0))
     p_unequal = nuisance[value, limit_index[entry]]
     limit = region.limits[limit_index[entry]]
@@ -320,7 +353,7 @@ def _probabilities(region, nuisance):
 
 
 def trinomial_upper_bound(n, lost, won, level):
-    """Compute an upper bound of P(lost) - P(won): all limits behind it are refused.
+    """Compute an upper bound of P(lost) - P(won): the test refuses all larger limits.
 
     Parameters
     ----------
@@ -346,13 +379,24 @@ def trinomial_upper_bound(n, lost, won, level):
 def _first_refused_limit(n, lost, won, log_excess):
     """Return the smallest limit, from the observed difference on, that is refused.
 
-    The limit is refused if ``log_excess(limit)`` is at most 0, as it must be at
-    `_LARGEST_LIMIT`. The limit is found to a relative precision of 1e-4.
+    The limit is found to a relative precision of 1e-4.
+
+    Parameters
+    ----------
+    n, lost, won : int
+    log_excess : callable
+        ``log_excess(limit)`` is at most 0 if the limit is refused. `_LARGEST_LIMIT`
+        must be refused.
+
+    Returns
+    -------
+    float
     """
     from scipy.optimize import brentq
 
     low = max((lost - won) / n, 0.0)
-    # The first step is about as long as the bound by the normal law.
+    # The first step is about as long as the bound by the normal law: two standard
+    # deviations. Four more rows, all of them unequal, keep the step above 0.
     p_unequal = (lost + won + 4) / (n + 4)
     step = 2 * np.sqrt(p_unequal / n)
     while low + step < _LARGEST_LIMIT and log_excess(low + step) > 0:
@@ -365,12 +409,24 @@ def _first_refused_limit(n, lost, won, log_excess):
 
 
 def _behind_all_accepted(n, lost, won, *, level, bound):
-    """Move a bound up until no limit in front of it has a p-value above `level`.
+    """Move a bound up until the test refuses all limits that are larger.
 
     The p-value has small steps up, so that limits above the first refused one may be
     accepted.
+
+    Parameters
+    ----------
+    n, lost, won : int
+    level : float
+    bound : float
+        A limit that is refused.
+
+    Returns
+    -------
+    float
     """
-    step = min(0.02 * bound + 0.2 / n, 0.05) / 12
+    step_up = min(_STEP_UP_SHARE * bound + _STEP_UP_ROWS / n, _LONGEST_STEP_UP)
+    step = step_up / _STEPS_PER_STEP_UP
     while bound < _LARGEST_LIMIT:
         limits = np.minimum(bound + step * _STEPS_BEHIND, _LARGEST_LIMIT)
         is_accepted = trinomial_p_values(n, lost, won, limits) > level

@@ -66,7 +66,7 @@ def leaving(values, lo, hi):
 
 
 def go_right(x, node, cat_words, cat_start):
-    """Whether values `x` go right at nodes `node`; the numpy twin of one kernel step."""
+    """Return True for values `x` that go right at nodes `node`, as one kernel step."""
     feature = node["feature"]
     missing = np.isnan(x) | (((feature & ZERO_MISSING) != 0) & (np.abs(x) <= ZERO))
     with np.errstate(invalid="ignore"):
@@ -84,21 +84,22 @@ def go_right(x, node, cat_words, cat_start):
 
 
 def member_scores_reference(forest, X):
-    """What each member adds to each row and output, with numpy alone."""
+    """Return what each member adds to each row and output, with numpy alone."""
     trees = forest.trees
     scores = np.zeros((forest.n_members, len(X), forest.n_outputs))
     rows = np.arange(len(X))
     for t in range(forest.n_members):
         for tree in range(trees.member_start[t], trees.member_start[t + 1]):
-            at = np.full(len(X), trees.roots[tree])
+            position = np.full(len(X), trees.roots[tree])
             for _ in range(trees.depths[tree]):
-                node = trees.nodes[at]
+                node = trees.nodes[position]
                 x = X[rows, node["feature"] & FEATURE_MASK].astype(np.float64)
-                at = node["child"] + go_right(x, node, trees.cat_words, trees.cat_start)
+                goes_right = go_right(x, node, trees.cat_words, trees.cat_start)
+                position = node["child"] + goes_right
             if trees.outputs[tree] < 0:
-                scores[t] += trees.values[at]
+                scores[t] += trees.values[position]
             else:
-                scores[t, :, trees.outputs[tree]] += trees.values[at, 0]
+                scores[t, :, trees.outputs[tree]] += trees.values[position, 0]
     return scores
 
 

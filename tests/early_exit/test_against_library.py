@@ -207,12 +207,12 @@ def altered(X, rng):
         )
         return X
     for column in X.columns:
-        at = rng.random(len(X)) < 0.2
+        is_changed = rng.random(len(X)) < 0.2
         if X[column].dtype.kind == "f":
-            X.loc[at, column] = rng.choice([np.nan, 0.0, 1e30, 2.5])
+            X.loc[is_changed, column] = rng.choice([np.nan, 0.0, 1e30, 2.5])
         else:
             values = X[column].astype(object)
-            values[at] = (
+            values[is_changed] = (
                 [None, "new", values[0]][rng.integers(3)]
                 if isinstance(X[column].cat.categories[0], str)
                 else [None, 99, values[0]][rng.integers(3)]
@@ -239,7 +239,7 @@ def test_the_full_evaluation_is_the_library(library):
 
 
 def new_categories(X, rows):
-    """Whether a frame has categories that another one has not."""
+    """Return True if a frame has categories that another one has not."""
     return hasattr(X, "columns") and any(
         set(rows[column].dropna()) - set(X[column].dropna())
         for column in X.columns
@@ -248,7 +248,7 @@ def new_categories(X, rows):
 
 
 def compare(library, data, seed):
-    """Draw a model and compare all that is read of it; whether there was anything to compare."""
+    """Draw a model and compare its answers; return True if some rows were compared."""
     make, options = LIBRARIES[library]
     picked = {
         name: data.draw(st.sampled_from(values), label=name)
@@ -323,12 +323,12 @@ def compare(library, data, seed):
             )
             if isinstance(rows, np.ndarray) and not (np.abs(rows) > 1e38).any():
                 for i in range(2):
-                    for one in (
+                    for row in (
                         rows[i : i + 1].copy(),
                         rows[i : i + 1].astype(np.float32),
                     ):
-                        again = np.ravel(model.predict(one))
-                        np.testing.assert_array_equal(quick.predict(one), again)
+                        again = np.ravel(model.predict(row))
+                        np.testing.assert_array_equal(quick.predict(row), again)
     return n_compared > 0
 
 
@@ -475,7 +475,7 @@ def test_ties_fall_as_in_the_library(make, n_classes):
 
 
 def test_a_reading_that_is_wrong_is_refused(monkeypatch):
-    """The comparison at fit: whatever a reader gets wrong is noticed."""
+    """The comparison at fit notices what a reader gets wrong."""
     X, y = few_rows()
     X[::4, 1] = np.nan
     model = HistGradientBoostingClassifier(max_iter=5).fit(X, y)
@@ -548,14 +548,15 @@ def test_exits_decide_at_the_moved_threshold(share):
         model.fit(X[:2000], y[:2000])
         quick = QWYCEnsemble(FrozenEstimator(model), alpha=0.01, random_state=0)
         quick.optimize(X[2000:5000])
-        expected, found = model.predict(X[5000:]), quick.predict(X[5000:])
-        assert np.mean(found != expected) < 0.03
+        expected = model.predict(X[5000:])
+        answers = quick.predict(X[5000:])
+        assert np.mean(answers != expected) < 0.03
         assert quick.predict_cost(X[5000:]).mean() < 30
         proba = quick.predict_proba(X[5000:])[:, 1]
-        np.testing.assert_array_equal(proba > share, found == 1)
-        one = X[5000:5001]
-        np.testing.assert_allclose(quick.predict_proba(one)[0, 1], proba[0])
-        assert ((quick.decision_function(X[5000:]) > 0) == (found == 1)).all()
+        np.testing.assert_array_equal(proba > share, answers == 1)
+        first_row = X[5000:5001]
+        np.testing.assert_allclose(quick.predict_proba(first_row)[0, 1], proba[0])
+        assert ((quick.decision_function(X[5000:]) > 0) == (answers == 1)).all()
 
 
 def test_a_model_that_cannot_answer_the_rows_of_fit_is_not_compared_with_nothing():

@@ -37,7 +37,7 @@ def thresholds_near(rng, engine, X, kind):
         low[:] = -np.inf
     if rng.random() < 0.1:
         low[-1], high[-1] = np.inf, -np.inf
-    # As estimators hold them: arrays that can be written to are compiled for anew.
+    # Read-only as those of estimators: kernels would be compiled again for others.
     return checked((low, high), engine.n_members)
 
 
@@ -118,7 +118,7 @@ def test_rows_that_have_left_are_moved_out_and_not_binned_again(monkeypatch, mis
 
 
 def test_members_of_several_trees_with_two_classes():
-    """Found here: they left at the first position, whatever their score."""
+    """All rows of these members once left at the first position."""
     xgb = pytest.importorskip("xgboost")
     X, y = make_classification(3000, random_state=0)
     X = X.astype(np.float32)

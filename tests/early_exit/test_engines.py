@@ -1,4 +1,4 @@
-"""What the abstract engine promises, for every engine and for the one of the developers' page."""
+"""The promises of the abstract engine, for all engines and that of the developers' page."""
 
 import importlib.util
 import inspect

@@ -131,7 +131,7 @@ def test_the_walk_is_what_thresholds_on_running_sums_say(seed, n_classes, n_exit
 
 
 class _Difference:
-    """What exit `k` adds, as a function of rows."""
+    """The function of rows that returns what exit `k` adds."""
 
     def __init__(self, k, n_classes):
         self.k, self.n_classes = k, n_classes
@@ -148,8 +148,8 @@ def test_blocks_of_rows_do_not_change_the_answers(monkeypatch):
     policy = (np.full(3, -np.inf), np.array([1.0, 2.0, np.inf]))
     whole, scores = engine.walk(X, policy), engine.member_scores(X)
     monkeypatch.setattr("skroute.early_exit._model_engines._BLOCK", 7)
-    for one, other in zip(whole, engine.walk(X, policy)):
-        np.testing.assert_array_equal(one, other)
+    for expected, in_blocks in zip(whole, engine.walk(X, policy)):
+        np.testing.assert_array_equal(in_blocks, expected)
     np.testing.assert_array_equal(engine.member_scores(X), scores)
 
 
@@ -181,8 +181,8 @@ def test_disagreement_cost_and_counts(n_classes):
         # the answer of the threshold and even chances.
         moved = (np.ptp(proba, axis=1) < 1e-11) & (n_classes == 2)
         assert moved.mean() < 0.01
-        own = net.classes_[expected.argmax(axis=1)]
-        np.testing.assert_array_equal(y_pred[here][~moved], own[~moved])
+        labels_of_exit = net.classes_[expected.argmax(axis=1)]
+        np.testing.assert_array_equal(y_pred[here][~moved], labels_of_exit[~moved])
         np.testing.assert_allclose(proba[~moved], expected[~moved], atol=1e-9)
     fewer = quick.predict_cost(X[3000:], budget=quick.tradeoff_.cost.min())
     assert fewer.mean() < cost.mean()
@@ -199,10 +199,11 @@ def test_stages_have_their_order_and_measured_costs_and_are_not_exported(tmp_pat
         )
         with pytest.raises(ValueError, match=message):
             QWYCEnsemble(FrozenEstimator(net), order=order).optimize(X)
-    given = QWYCEnsemble(FrozenEstimator(net), order=[0, 1, 2], alpha=0.05).optimize(X)
-    np.testing.assert_array_equal(given.order_, [0, 1, 2])
+    in_order = QWYCEnsemble(FrozenEstimator(net), order=[0, 1, 2], alpha=0.05)
+    in_order.optimize(X)
+    np.testing.assert_array_equal(in_order.order_, [0, 1, 2])
     with pytest.raises(ValueError, match="Only trees .* can be exported.*ExitEngine"):
-        export_ensemble(given, tmp_path / "quick.npz")
+        export_ensemble(in_order, tmp_path / "quick.npz")
     quick = QWYCEnsemble(FrozenEstimator(net), alpha=0.05, costs="time", random_state=0)
     calls = ExitEngine(net).timed_calls()
     assert list(calls) == [0, 1, 2]

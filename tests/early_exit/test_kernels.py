@@ -61,17 +61,18 @@ def test_one_row_as_any_array_is_a_row_of_many(kind, single):
     X = X.astype(np.float32 if single else np.float64)
     behind = np.zeros(X.itemsize * 4 + 1, np.uint8)[1:].view(X.dtype).reshape(1, 4)
     assert not behind.flags.aligned
-    expected = [(each.predict(X), each.predict_proba(X)) for each in (quick, fast)]
+    estimators = (quick, fast)
+    expected = [(model.predict(X), model.predict_proba(X)) for model in estimators]
     for i, row in enumerate(X[:12]):
         behind[0] = row
         backwards = np.ascontiguousarray(X[i : i + 1, ::-1])[:, ::-1]
-        for one in (X[i : i + 1], behind, backwards, X[:12][i :: len(X)]):
-            for each, (label, proba) in zip((quick, fast), expected):
-                assert each.predict(one) == label[i]
+        for array in (X[i : i + 1], behind, backwards, X[:12][i :: len(X)]):
+            for model, (label, proba) in zip(estimators, expected):
+                assert model.predict(array) == label[i]
                 np.testing.assert_allclose(
-                    each.predict_proba(one),
+                    model.predict_proba(array),
                     proba[i : i + 1],
-                    rtol=1e-14 * (each is quick),
+                    rtol=1e-14 * (model is quick),
                 )
     for other in (X[0], X[:1, :3], X[None], X[:0]):
         for call in (

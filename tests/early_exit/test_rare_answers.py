@@ -44,10 +44,10 @@ def test_a_share_of_all_rows_may_be_a_rare_class_and_fit_says_so(rare):
     with pytest.warns(UserWarning, match="alpha=0.02 is a share of all rows") as caught:
         quick.optimize(rows[:4000])
     assert caught[0].filename == __file__
-    found = re.search(
+    numbers = re.search(
         r"with 1, (\d+) of 1000, it is (\d+)%, and (\d+) of these", str(caught[0])
     )
-    n, percent, wrong = map(int, found.groups())
+    n, percent, wrong = map(int, numbers.groups())
     assert percent == round(100 * 0.02 * 1000 / n)
     assert wrong / n == pytest.approx(quick.class_disagreement_[1])
     assert np.isnan(quick.class_disagreement_bound_).all()
@@ -182,7 +182,7 @@ def test_judged_by_hand():
     policies = [tuple(map(np.array, pair)) for pair in pairs]
     costs = np.array([1.0, 1.0, 2.0])
     for shares, chosen, wrong in (([1.0, 0.0], 0, [1, 0]), ([1.0, 0.5], 1, [0, 1])):
-        found = calibrate(
+        calibrated = calibrate(
             policies,
             values,
             bad,
@@ -191,9 +191,11 @@ def test_judged_by_hand():
             costs=costs,
             alpha=np.array(shares),
         )
-        np.testing.assert_allclose(found.tradeoff.cost, [3.0, 7 / 3])
-        np.testing.assert_allclose(found.tradeoff.disagreement, [1 / 3, 1 / 3])
-        np.testing.assert_allclose(found.staged_disagreement, [1 / 3, 1 / 3, 1 / 3])
-        assert found.tradeoff.chosen == chosen
-        assert found.wrong.tolist() == wrong
-        assert found.n_rows.tolist() == [1, 2]
+        np.testing.assert_allclose(calibrated.tradeoff.cost, [3.0, 7 / 3])
+        np.testing.assert_allclose(calibrated.tradeoff.disagreement, [1 / 3, 1 / 3])
+        np.testing.assert_allclose(
+            calibrated.staged_disagreement, [1 / 3, 1 / 3, 1 / 3]
+        )
+        assert calibrated.tradeoff.chosen == chosen
+        assert calibrated.wrong.tolist() == wrong
+        assert calibrated.n_rows.tolist() == [1, 2]

@@ -41,12 +41,12 @@ def linear_program(law, negative, costs, allowed):
     n = len(law) - 1
     mass, against = state_law(law, negative)
     states = [(t, k) for t in range(1, n + 1) for k in range(t + 1)]
-    at = {state: i for i, state in enumerate(states)}
+    number_of_state = {state: i for i, state in enumerate(states)}
     spent = np.cumsum(costs)
     # Shares of each state's mass that stop negative and positive; what is left goes on.
     cost, wrong = np.zeros(2 * len(states)), np.zeros(2 * len(states))
     balance, inflow = np.zeros((len(states), 3 * len(states))), np.zeros(len(states))
-    for (t, k), i in at.items():
+    for (t, k), i in number_of_state.items():
         share = against[t][k] / mass[t][k]
         cost[2 * i : 2 * i + 2] = spent[t - 1]
         # All members are never wrong: the library answers.
@@ -56,18 +56,19 @@ def linear_program(law, negative, costs, allowed):
             inflow[i] = mass[1][k]
         else:
             for before, drawn in ((k, t - k), (k - 1, k)):
-                if (t - 1, before) in at:
+                if (t - 1, before) in number_of_state:
                     # Going on from `before`, the chance to be here.
                     chance = mass[t][k] * drawn / t / mass[t - 1][before]
-                    balance[i, 2 * len(states) + at[t - 1, before]] = -chance
+                    j = number_of_state[t - 1, before]
+                    balance[i, 2 * len(states) + j] = -chance
     cost = np.append(cost, np.zeros(len(states)))
     wrong = np.append(wrong, np.zeros(len(states)))
     last = [(0, 0 if t == n else None) for t, _ in states]
     bounds = [(0, None)] * (2 * len(states)) + last
-    found = linprog(
+    solution = linprog(
         cost, A_ub=wrong[None], b_ub=[allowed], A_eq=balance, b_eq=inflow, bounds=bounds
     )
-    return found.fun
+    return solution.fun
 
 
 def what_it_does(law, negative, costs, below, above):
@@ -137,14 +138,16 @@ def test_a_law_of_votes_finds_what_few_rows_do_not_show():
     )
     fresh = draw(20_000)
     sums = np.cumsum(fresh[:, :, 0], axis=0)
-    answers, found = sums[-1] > 0, []
+    answers = sums[-1] > 0
+    results = []
     for lo, hi in path:
         up, leave = sums > hi[:, None], (sums > hi[:, None]) | (sums < lo[:, None])
         leave[-1] = True
-        at, rows = np.argmax(leave, axis=0), np.arange(sums.shape[1])
-        wrong = (at < n - 1) & (up[at, rows] != answers)
-        found.append((at.mean() + 1, wrong.mean()))
-    cost, wrong = np.transpose(found)
+        position = np.argmax(leave, axis=0)
+        rows = np.arange(sums.shape[1])
+        wrong = (position < n - 1) & (up[position, rows] != answers)
+        results.append((position.mean() + 1, wrong.mean()))
+    cost, wrong = np.transpose(results)
     assert (np.diff(cost) <= 0).all() and (np.diff(wrong) >= 0).all()
     # A price of 1,000 evaluations buys few errors, one of a single evaluation many.
     assert wrong[0] < 0.002 < 0.03 < wrong[-1]
@@ -236,19 +239,21 @@ def test_weighted_votes_and_an_order_of_ones_own_take_thresholds():
 def test_the_better_one_is_taken_and_keeps_alpha(calibration):
     X, y = data(n=4000)
     model = MODELS["forest"]().fit(X[:500], y[:500])
-    given = {"alpha": 0.01, "calibration": calibration, "random_state": 0}
-    found = {
+    options = {"alpha": 0.01, "calibration": calibration, "random_state": 0}
+    by_stopping = {
         stopping: QWYCEnsemble(
-            FrozenEstimator(model), stopping=stopping, **given
+            FrozenEstimator(model), stopping=stopping, **options
         ).optimize(X[500:2500])
         for stopping in ("auto", "thresholds", "votes")
     }
     # Which one it was is said, and it does what it does when it is asked for.
     rest = X[2500:]
     full = model.predict(rest)
-    cost = {name: quick.predict_cost(rest).mean() for name, quick in found.items()}
-    assert np.mean(found["auto"].predict(rest) != full) <= 0.02
-    assert cost["auto"] == pytest.approx(cost[found["auto"].stopping_], rel=0.3)
+    cost = {
+        name: quick.predict_cost(rest).mean() for name, quick in by_stopping.items()
+    }
+    assert np.mean(by_stopping["auto"].predict(rest) != full) <= 0.02
+    assert cost["auto"] == pytest.approx(cost[by_stopping["auto"].stopping_], rel=0.3)
 
 
 @pytest.mark.parametrize("better", ["votes", "thresholds"])

@@ -33,12 +33,14 @@ from skroute.utils._compat import (
     _fit_context,
     fit_task,
     num_samples,
+    print_nested,
     process_routing,
     raise_for_params,
     routing_enabled,
 )
 from skroute.utils._named import check_rows_match
 from skroute.utils._pickles import VersionedPickleMixin
+from skroute.utils._tables import repr_with_costs
 from skroute.utils._tensors import on_host
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import (
@@ -267,6 +269,10 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "choices_")
+
+    def __repr__(self, N_CHAR_MAX=700):
+        # The name of the parameter is that of scikit-learn.
+        return repr_with_costs(self, N_CHAR_MAX)
 
     @property
     def min_budget_(self):
@@ -704,6 +710,9 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         weight = None if sample_weight is None else np.asarray(sample_weight)[rows]
         metric = r2_score if is_regressor(self) else accuracy_score
         return metric(y[rows], routed.y_pred[rows], sample_weight=weight)
+
+
+print_nested(CostAwareMixin.__repr__)
 
 
 def routed_of(plan, y_pred):

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.metrics._displays import Display
+from skroute.utils._tables import Column, Table, list_names, share_column
 from skroute.utils._tolerances import ROUNDING
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import warn
@@ -17,7 +18,9 @@ UNPRICED = " (its cost is not known)"
 
 
 class Certificate(NamedTuple):
-    """A guarantee for a fitted estimator; ``str()`` returns it as a sentence.
+    """A guarantee for a fitted estimator.
+
+    ``str()`` returns it as a sentence, ``repr()`` as a table.
 
     Made by :class:`CertifiedRouter`.
 
@@ -127,6 +130,73 @@ class Certificate(NamedTuple):
             f"{self.assumption}; {observed}."
         )
 
+    def __repr__(self) -> str:
+        return str(self._table())
+
+    def to_frame(self) -> Any:
+        """Return the certificate as a data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row, with the fields and ``saving`` as columns.
+        """
+        values = {**self._asdict(), "saving": self.saving}
+        columns = [Column(name, [value]) for name, value in values.items()]
+        return Table("Certificate", columns).to_frame()
+
+    def _table(self):
+        """Return the certificate as a `Table` of one row, for its text."""
+        rows = "evidence rows" if self.n_population is None else "labelled rows"
+        loss_unit = f"mean on the {rows} ({self.unit})"
+        columns = [
+            Column("promised", [self.promised]),
+            Column("max_loss", [self.max_loss], missing="none is guaranteed"),
+            Column("budget", [self.budget], missing="none is guaranteed"),
+            Column("confidence", [self.confidence]),
+            Column("about", [self._subject_text()]),
+            Column("assumption", [self.assumption]),
+            Column("reference", [self.reference]),
+            Column("n_rows", [self.n_rows], label=rows),
+            Column("operating_budget", [self.operating_budget], unit="per row"),
+            Column("loss", [self.loss], unit=loss_unit),
+            Column("loss_upper", [self.loss_upper], label="upper bound of the loss"),
+            Column("cost", [self.cost], unit=f"mean on the {rows}"),
+            Column("cost_upper", [self.cost_upper], label="upper bound of the cost"),
+            Column("reference_cost", [self.reference_cost], unit=f"mean on the {rows}"),
+            share_column("saving", [self.saving], whole="the cost of the reference"),
+            Column("single", [self._single_text()], label="answers every row"),
+            Column("calls", [self._calls_text()], label="calls on these rows"),
+            Column("abstained_share", [self._abstained_text()], label="abstained"),
+        ]
+        return Table("Certificate", columns)
+
+    def _subject_text(self) -> str:
+        """Return the rows that the guarantee is about, as text."""
+        if self.n_population is not None:
+            return f"this batch of {self.n_population:,} rows"
+        if self.groups:
+            return f"future rows of each group: {list_names(self.groups)}"
+        return "future rows"
+
+    def _single_text(self) -> str:
+        """Return the choice that answers every row, or that there is none."""
+        return "no single choice" if self.single is None else self.single
+
+    def _calls_text(self) -> str:
+        """Return the number of calls of each model on the evidence rows, as text."""
+        if self.calls is None:
+            return "not counted for a batch"
+        if not self.calls:
+            return "none, all outcomes were in the log"
+        return list_names([f"{name} {count:,}" for name, count in self.calls.items()])
+
+    def _abstained_text(self) -> str:
+        """Return the share of the evidence rows that abstain, as text."""
+        if self.abstained_share is None:
+            return "no row can abstain"
+        return f"{self.abstained_share:.1%} of the rows"
+
     def _observed_text(self) -> str:
         """Return the loss and the cost on the evidence rows, as text."""
         if self.n_population is None:
@@ -220,6 +290,38 @@ class OperatingPoints(NamedTuple):
     cost_upper: NDArray[np.float64]
     certified: NDArray[np.bool_]
     single: str | None
+
+    def __repr__(self) -> str:
+        return str(self._table())
+
+    def to_frame(self) -> Any:
+        """Return the points as a data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each point, with the fields without `single` as columns.
+        """
+        return self._table().to_frame()
+
+    def _table(self):
+        """Return the points as a `Table`."""
+        notes = []
+        if self.single is not None:
+            notes.append(f"At the first point {self.single!r} answers every row.")
+        return Table(
+            f"OperatingPoints: {int(self.certified.sum())} of {len(self.budget)} are "
+            "certified",
+            [
+                Column("budget", self.budget, unit="per row"),
+                Column("certified", self.certified),
+                Column("loss", self.loss, unit="mean"),
+                Column("loss_upper", self.loss_upper, unit="bound"),
+                Column("cost", self.cost, unit="mean"),
+                Column("cost_upper", self.cost_upper, unit="bound"),
+            ],
+            notes=notes,
+        )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 from skroute.utils._compat import Integral, Interval, Real, validate_params
 from skroute.utils._named import check_rows_match
 from skroute.utils._optional import axes_of
+from skroute.utils._tables import Column, Table, format_value
 from skroute.utils._tolerances import LIMIT_ROOM
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers
@@ -38,6 +39,26 @@ class Alarm(NamedTuple):
     mean: float
     promised: float
     n_rows: int
+
+    def __repr__(self) -> str:
+        mean = format_value(self.mean)
+        promised = format_value(self.promised)
+        values = "costs" if self.kind == "cost" else "audited losses"
+        return (
+            f"Alarm at row {self.row:,}: the {self.kind} was {mean} on average over "
+            f"the last {self.n_rows:,} {values}, promised was at most {promised}"
+        )
+
+    def to_frame(self) -> Any:
+        """Return the alarm as a data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row, with the fields as columns.
+        """
+        columns = [Column(name, [value]) for name, value in self._asdict().items()]
+        return Table("Alarm", columns).to_frame()
 
 
 class Leaders(NamedTuple):
@@ -293,9 +314,16 @@ class PromiseMonitor:
         self.reset()
 
     def __repr__(self) -> str:
+        promises = []
+        if self.max_loss is not None:
+            promises.append(f"max_loss={self.max_loss!r}")
+        if self.budget is not None:
+            promises.append(f"budget={self.budget!r}")
+        alarm = self.alarm_
+        state = "no alarm" if alarm is None else repr(alarm)
         return (
-            f"PromiseMonitor(max_loss={self.max_loss!r}, budget={self.budget!r}): "
-            f"{self.n_rows_} rows, alarm_={self.alarm_!r}"
+            f"PromiseMonitor({', '.join(promises)}): {self.n_rows_:,} rows, "
+            f"{self.n_audited_:,} audited; {state}"
         )
 
     def reset(self) -> None:

@@ -19,6 +19,7 @@ from sklearn.utils._indexing import _get_column_indices as get_column_indices
 from sklearn.utils._param_validation import HasMethods as _HasMethodsNow
 from sklearn.utils._param_validation import Interval, StrOptions, validate_params
 from sklearn.utils._plotting import _validate_style_kwargs as validate_style_kwargs
+from sklearn.utils._pprint import _EstimatorPrettyPrinter
 from sklearn.utils._repr_html.estimator import _VisualBlock as VisualBlock
 from sklearn.utils.metadata_routing import _raise_for_params as raise_for_params
 from sklearn.utils.metadata_routing import _routing_enabled as routing_enabled
@@ -213,3 +214,12 @@ def fit_task(estimator, name, X, y):
     if hasattr(estimator, "_init_callback_context"):
         context = estimator._init_callback_context(task_name=name, max_subtasks=None)
     return FitTask(estimator, context, X, y)
+
+
+def print_nested(estimator_repr):
+    """Let scikit-learn break the lines of nested estimators that have this `__repr__`.
+
+    Its printer knows ``BaseEstimator.__repr__`` alone.
+    """
+    printer = _EstimatorPrettyPrinter
+    printer._dispatch[estimator_repr] = printer._pprint_estimator

@@ -8,6 +8,14 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.metrics._displays import Display
+from skroute.utils._compat import validate_style_kwargs
+from skroute.utils._plotting import (
+    REFERENCE_COLOUR,
+    cost_label,
+    draw_legend,
+    foreground_colour,
+    set_title,
+)
 from skroute.utils._tables import Column, Table, list_names, share_column
 from skroute.utils._tolerances import ROUNDING
 from skroute.utils._typing import NDArray
@@ -340,6 +348,9 @@ class CertificateDisplay(Display):
     max_loss : float, default=None
         The guaranteed loss, drawn as a line.
 
+    cost_unit : str, default=""
+        Unit of the costs for the axis, for example ``"dollars"``.
+
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
@@ -368,6 +379,7 @@ class CertificateDisplay(Display):
 
     points: OperatingPoints
     max_loss: float | None = None
+    cost_unit: str = ""
 
     def plot(self, *, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the bound as a line, the mean loss dotted, and certified points as dots.
@@ -386,22 +398,51 @@ class CertificateDisplay(Display):
         """
         ax = self._on(ax)
         points = self.points
-        (self.line_,) = ax.plot(points.cost, points.loss_upper, **kwargs)
-        color = self.line_.get_color()
-        ax.plot(points.cost, points.loss, ":", color=color)
+        style = validate_style_kwargs(
+            {"color": foreground_colour(), "label": "upper bound"}, kwargs
+        )
+        (self.line_,) = ax.plot(points.cost, points.loss_upper, **style)
+        colour = self.line_.get_color()
+        ax.plot(
+            points.cost, points.loss, ":", color=colour, label="mean on evidence rows"
+        )
         certified_costs = points.cost[points.certified]
         certified_bounds = points.loss_upper[points.certified]
-        ax.plot(certified_costs, certified_bounds, "o", color=color, ms=4)
-        if self.max_loss is not None:
-            ax.axhline(self.max_loss, color="0.6", linestyle="--", linewidth=1)
-        ax.set(
-            xlabel="Mean cost per sample",
-            ylabel="Loss against the reference (bound; seen)",
+        ax.plot(
+            certified_costs,
+            certified_bounds,
+            "o",
+            color=colour,
+            ms=4,
+            label="certified",
         )
+        if self.max_loss is not None:
+            ax.axhline(
+                self.max_loss,
+                color=REFERENCE_COLOUR,
+                linestyle="--",
+                linewidth=1,
+                label=f"promised: at most {self.max_loss:g}",
+            )
+        ax.set(
+            xlabel=cost_label("Mean cost per row on evidence rows", self.cost_unit),
+            ylabel="Mean loss against the reference",
+        )
+        set_title(ax, "Operating points and what is certified")
+        draw_legend(ax)
         return self
 
     @classmethod
-    def from_estimator(cls, estimator: Any, *, ax: Any = None, **kwargs: Any) -> Self:
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any = None,
+        y: Any = None,
+        *,
+        cost_unit: str = "",
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw a fitted :class:`CertifiedRouter`.
 
         Parameters
@@ -409,13 +450,28 @@ class CertificateDisplay(Display):
         estimator : CertifiedRouter
             Fitted.
 
-        ax, **kwargs
-            As in :meth:`plot`.
+        X, y : None
+            Ignored: the evidence rows are drawn. They are here because other displays
+            take them.
+
+        cost_unit : str, default=""
+            Unit of the costs for the axis, for example ``"dollars"``.
+
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None makes a new figure.
+
+        **kwargs : dict
+            Keywords of matplotlib's ``plot`` for the line of the bound.
 
         Returns
         -------
-        display : :class:`CertificateDisplay`
+        CertificateDisplay
+            The display, with its axes.
         """
         check_is_fitted(estimator)
-        display = cls(points=estimator.operating_points_, max_loss=estimator.max_loss)
+        display = cls(
+            points=estimator.operating_points_,
+            max_loss=estimator.max_loss,
+            cost_unit=cost_unit,
+        )
         return display.plot(ax=ax, **kwargs)

@@ -97,6 +97,17 @@ class AccuracyCostCurve(NamedTuple):
         )
 
 
+def name_of_cost(curve):
+    """Return which mean a curve has as its cost, as text for an axis."""
+    # A curve without this field has the costs of ``predict_cost``.
+    billed = getattr(curve, "billed", None)
+    if billed is None:
+        return "Mean cost per row, by predict_cost"
+    if billed:
+        return "Mean cost per row, as billed"
+    return "Mean expected cost per row"
+
+
 class RowOutcomes(NamedTuple):
     """Results of one pass over the rows.
 

@@ -174,12 +174,13 @@ class Bettors:
 class PromiseMonitor:
     r"""Monitor losses and costs, and raise an alarm when a guarantee is no longer true.
 
-    Bettors bet against each promise. A new one starts every 250 rows, with a mixture of
-    fixed bets and a share of one unit of capital. While a promise is true, the capital
-    of all bettors together is a supermartingale. So it reaches :math:`1 / \alpha` with
-    a probability of at most :math:`\alpha` **at any time**, however long one watches
-    and however often one looks (Ville's inequality). The promises share `false_alarm`
-    equally.
+    The test is a game. Bettors bet, row by row, that the promise is broken. They start
+    with one unit of money together. While the promise is true, no bet gains on average.
+    So their money reaches :math:`1 / \alpha` units with a probability of at most
+    :math:`\alpha` **at any time**, however long one watches and however often one
+    looks (Ville's inequality). If their money reaches it, the monitor raises an alarm.
+    A new bettor starts every 250 rows, so that a late change is noticed, too. Two
+    promises are two games, with half of `false_alarm` each.
 
     The guarantee: the probability that **a false alarm is ever raised** is at most
     `false_alarm`. A change is noticed by the last bettor that started before it. The

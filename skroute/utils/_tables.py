@@ -32,7 +32,7 @@ _DIGITS = 4
 # Significant digits of a cost in the repr of an estimator.
 _COST_DIGITS = 6
 # A number from here on is printed without decimals, and with commas.
-_LARGE = 1e4
+_LARGE = 1e3
 # A number from here on is printed in scientific notation, as it is no money.
 _HUGE = 1e15
 # A smaller number is a rounding error of a zero.

@@ -84,6 +84,7 @@ class AssignmentPath(NamedTuple):
         Returns
         -------
         float
+            The dual price.
 
         Raises
         ------
@@ -136,6 +137,7 @@ class AssignmentPath(NamedTuple):
         Returns
         -------
         float
+            Mean cost of the plan.
         """
         budget = check_budget(budget)
         if not budget < self.budgets[-1]:
@@ -157,6 +159,7 @@ class AssignmentPath(NamedTuple):
         Returns
         -------
         float
+            Mean value of the best plan.
 
         Raises
         ------

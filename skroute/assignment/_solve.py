@@ -295,6 +295,7 @@ def choose_at_price(
     Returns
     -------
     ndarray of shape (n_rows,), dtype=int64
+        Index of the choice for each row.
 
     Raises
     ------

@@ -379,6 +379,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         Returns
         -------
         Call
+            The call, for :meth:`plan`.
 
         Raises
         ------
@@ -487,6 +488,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            The answers, one for each row.
         """
         return self._answer(plan, response)
 
@@ -509,6 +511,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         Returns
         -------
         Routed
+            Answers, choices and costs.
         """
         plan = self.plan(X, call)
         y_pred = None if response is None else self.answer(plan, response)

@@ -253,6 +253,7 @@ class Certificate(NamedTuple):
         Returns
         -------
         str
+            The record.
         """
         record = {**self._asdict(), "saving": self.saving, "sentence": str(self)}
         for name, value in record.items():
@@ -394,7 +395,8 @@ class CertificateDisplay(Display):
 
         Returns
         -------
-        display : :class:`CertificateDisplay`
+        :class:`CertificateDisplay`
+            The display, with its axes.
         """
         ax = self._on(ax)
         points = self.points

@@ -480,6 +480,7 @@ class PromiseMonitor:
         Returns
         -------
         matplotlib Axes
+            The display, with its axes.
         """
         ax = axes_of(self, ax)
         with self._lock:

@@ -838,7 +838,13 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
 
         Parameters
         ----------
-        audit_rate, false_alarm, random_state
+        audit_rate : float
+            As in :class:`PromiseMonitor`.
+
+        false_alarm : float
+            As in :class:`PromiseMonitor`.
+
+        random_state : int, RandomState instance or None, default=None
             As in :class:`PromiseMonitor`.
 
         Returns
@@ -943,6 +949,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         Returns
         -------
         Call
+            The call, for :meth:`plan`.
         """
         return super().make_call(budget, **self._routed_call(parameters))
 
@@ -1058,6 +1065,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         Returns
         -------
         MetadataRouter
+            The routing of this estimator.
         """
         mapping = MethodMapping()
         # Keywords about rows are requested for `predict`, and used for every call.

@@ -213,7 +213,7 @@ def fetch_frugalml(
 
     Returns
     -------
-    data : :class:`~sklearn.utils.Bunch`
+    :class:`~sklearn.utils.Bunch`
         Dictionary-like, with
 
         predictions : ndarray of shape (n_samples, 4), dtype=int8
@@ -308,7 +308,7 @@ def fetch_frugalmct(
 
     Returns
     -------
-    data : :class:`~sklearn.utils.Bunch`
+    :class:`~sklearn.utils.Bunch`
         Dictionary-like, with
 
         quality : ndarray of shape (n_samples, 4), dtype=float32

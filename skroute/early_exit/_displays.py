@@ -155,6 +155,7 @@ class ExitDisplay:
         Returns
         -------
         ExitDisplay
+            The display, with its axes.
         """
         ax = axes_of(self, ax)
         if name is None:
@@ -235,6 +236,8 @@ class TradeoffDisplay:
             Ignored: no labels are needed. It is here because other displays take it.
 
         ax : matplotlib Axes, default=None
+            A new one by default.
+
         line_kwargs : list of dict, default=None
             One for each estimator, passed to ``plot``.
 
@@ -254,6 +257,7 @@ class TradeoffDisplay:
             Name of the curve.
 
         disagreement : float
+            Share of answers that differ from the full ensemble.
 
         Returns
         -------
@@ -280,6 +284,7 @@ class TradeoffDisplay:
         Returns
         -------
         TradeoffDisplay
+            The display, with its axes.
         """
         ax = axes_of(self, ax)
         self.lines_ = []

@@ -369,6 +369,7 @@ class PortableEnsemble:
         Returns
         -------
         ndarray of shape (n_samples,)
+            The answers, one for each row.
         """
         return self.predict_routed(X).y_pred
 
@@ -383,6 +384,7 @@ class PortableEnsemble:
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
+            Probabilities of the classes.
 
         Raises
         ------

@@ -150,6 +150,7 @@ class BaseFeatureSelector(
         Returns
         -------
         dict
+            Names of the parameters, and their values.
         """
         if isinstance(self.extractors, (list, tuple)):
             return self._get_params("extractors", deep=deep)
@@ -166,6 +167,7 @@ class BaseFeatureSelector(
         Returns
         -------
         self
+            The estimator.
         """
         if isinstance(params.get("extractors", self.extractors), (list, tuple)):
             self._set_params("extractors", **params)
@@ -199,6 +201,7 @@ class BaseFeatureSelector(
         Returns
         -------
         self
+            The fitted estimator.
         """
         return super().fit(X, y, size=size, **params)
 
@@ -578,6 +581,7 @@ class BaseFeatureSelector(
         Returns
         -------
         MetadataRouter
+            The routing of this estimator.
         """
         router = MetadataRouter(owner=self).add_self_request(self)
         members = {

@@ -145,7 +145,10 @@ class LazyFeatures:
         Parameters
         ----------
         columns : list of str or int
+            Names, or positions if there are no names.
+
         rows : ndarray of shape (n_rows,), dtype=int
+            Positions of the rows.
 
         Returns
         -------
@@ -162,11 +165,15 @@ class LazyFeatures:
         Parameters
         ----------
         columns : list of str or int
+            Names, or positions if there are no names.
+
         rows : ndarray of shape (n_rows,), dtype=int
+            Positions of the rows.
 
         Returns
         -------
         ndarray of shape (n_rows, n_columns), dtype=float64
+            The cells.
         """
         # An entry is None where some cell of the column is no number.
         numbers = [numbers_of(cells) for cells in self._ask(columns, rows)]

@@ -367,6 +367,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         Returns
         -------
         self
+            The fitted estimator.
         """
         return super().fit(X, y, sample_weight=sample_weight, **params)
 
@@ -835,6 +836,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         Returns
         -------
         MetadataRouter
+            The routing of this estimator.
         """
         fit = MethodMapping().add(caller="fit", callee="fit")
         split = MethodMapping().add(caller="fit", callee="split")

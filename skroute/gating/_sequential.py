@@ -346,6 +346,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         Returns
         -------
         self
+            The fitted estimator.
 
         Raises
         ------
@@ -504,6 +505,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         Returns
         -------
         MetadataRouter
+            The routing of this estimator.
         """
         router = MetadataRouter(owner=self).add_self_request(self)
         if self.estimator is None:
@@ -521,7 +523,13 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
         Parameters
         ----------
-        budget, max_rounds, max_cost
+        budget : float, default=None
+            As in `predict_routed`.
+
+        max_rounds : int, default=None
+            As in `predict_routed`.
+
+        max_cost : float, default=None
             As in `predict_routed`.
 
         Returns
@@ -841,7 +849,19 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
         Parameters
         ----------
-        X, budget, known, max_rounds, max_cost
+        X : array-like of shape (n_samples, n_features)
+            As in `predict_routed`.
+
+        budget : float, default=None
+            As in `predict_routed`.
+
+        known : array-like of shape (n_samples, n_features), default=None
+            As in `predict_routed`.
+
+        max_rounds : int, default=None
+            As in `predict_routed`.
+
+        max_cost : float, default=None
             As in `predict_routed`.
 
         Returns

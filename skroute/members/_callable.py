@@ -173,6 +173,7 @@ class CallableClassifier(MemberClassifier):
         Returns
         -------
         self
+            The fitted estimator.
 
         Raises
         ------
@@ -198,6 +199,7 @@ class CallableClassifier(MemberClassifier):
         Returns
         -------
         ndarray of shape (n_samples,)
+            The answers, one for each row.
         """
         answers = self._ask(X)
         if self.returns == "label":

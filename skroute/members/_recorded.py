@@ -393,6 +393,7 @@ class RecordedClassifier(MemberClassifier):
         Returns
         -------
         self
+            The fitted estimator.
 
         Raises
         ------

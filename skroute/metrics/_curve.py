@@ -447,6 +447,7 @@ def accuracy_cost_curve(
     Returns
     -------
     :class:`AccuracyCostCurve`
+        The curve, which prints as a table.
 
     Raises
     ------
@@ -597,7 +598,13 @@ def risk_coverage_scorer(estimator: Any, X: Any, y: Any, **params: Any) -> float
 
     Parameters
     ----------
-    estimator, X, y
+    estimator : estimator
+        As in :func:`accuracy_cost_curve`. Rows that abstain are left out.
+
+    X : array-like of shape (n_samples, n_features)
+        As in :func:`accuracy_cost_curve`. Rows that abstain are left out.
+
+    y : array-like of shape (n_samples,) or (n_samples, n_columns)
         As in :func:`accuracy_cost_curve`. Rows that abstain are left out.
 
     **params : keyword arguments

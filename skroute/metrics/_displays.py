@@ -159,7 +159,8 @@ class AccuracyCostDisplay(Display):
 
         Returns
         -------
-        display : :class:`AccuracyCostDisplay`
+        :class:`AccuracyCostDisplay`
+            The display, with its axes.
         """
         ax = self._on(ax)
         default_style = {
@@ -239,7 +240,7 @@ class AccuracyCostDisplay(Display):
 
         Returns
         -------
-        display : :class:`AccuracyCostDisplay`
+        :class:`AccuracyCostDisplay`
         """
         sweep = BudgetSweep(
             estimator,
@@ -291,12 +292,18 @@ class AccuracyCostDisplay(Display):
         sample_weight : array-like of shape (n_samples,), default=None
             Weight of each row.
 
-        name, ax, curve_kwargs
+        name : str, default=None
+            As in :meth:`plot`.
+
+        ax : matplotlib Axes, default=None
+            As in :meth:`plot`.
+
+        curve_kwargs : dict, default=None
             As in :meth:`plot`.
 
         Returns
         -------
-        display : :class:`AccuracyCostDisplay`
+        :class:`AccuracyCostDisplay`
         """
         check_consistent_length(y_preds, costs)
         # The labels of rows are compared for each point of the curve.
@@ -398,7 +405,8 @@ class RouteShareDisplay(Display):
 
         Returns
         -------
-        display : :class:`RouteShareDisplay`
+        :class:`RouteShareDisplay`
+            The display, with its axes.
         """
         ax = self._on(ax)
         order = np.argsort(self.budget, kind="stable")
@@ -420,8 +428,10 @@ class RouteShareDisplay(Display):
             ylim=(0, 1),
         )
         set_title(ax, "Which choice answers")
-        is_used = (shares > 0).any(axis=0)
-        used_areas = [area for area, used in zip(self.areas_, is_used) if used]
+        used_areas = []
+        for area, shares_of_choice in zip(self.areas_, shares.T):
+            if np.any(shares_of_choice > 0):
+                used_areas.append(area)
         # The areas fill the axes, so the legend is outside, in the order of the areas.
         draw_legend_outside(ax, used_areas[::-1])
         return self
@@ -443,7 +453,10 @@ class RouteShareDisplay(Display):
 
         Parameters
         ----------
-        estimator, X
+        estimator : estimator
+            As in :func:`accuracy_cost_curve`.
+
+        X : array-like of shape (n_samples, n_features)
             As in :func:`accuracy_cost_curve`.
 
         y : None
@@ -455,7 +468,10 @@ class RouteShareDisplay(Display):
         cost_unit : str, default=""
             Unit of the budgets for the axis, for example ``"dollars"``.
 
-        ax, area_kwargs
+        ax : matplotlib Axes, default=None
+            As in :meth:`plot`.
+
+        area_kwargs : dict, default=None
             As in :meth:`plot`.
 
         **params : keyword arguments
@@ -463,7 +479,7 @@ class RouteShareDisplay(Display):
 
         Returns
         -------
-        display : :class:`RouteShareDisplay`
+        :class:`RouteShareDisplay`
         """
         limits = check_budgets(budgets)
         if not np.isfinite(limits).all():
@@ -594,7 +610,8 @@ class ComplementarityDisplay(Display):
 
         Returns
         -------
-        display : :class:`ComplementarityDisplay`
+        :class:`ComplementarityDisplay`
+            The display, with its axes.
         """
         is_new_figure = ax is None
         ax = self._on(ax)
@@ -659,12 +676,15 @@ class ComplementarityDisplay(Display):
             as :class:`~skroute.routing.BudgetRouter`, the quality of each choice on
             each row, NaN if it is unknown; a frame's columns are read by name.
 
-        ax, im_kwargs
+        ax : matplotlib Axes, default=None
+            As in :meth:`plot`.
+
+        im_kwargs : dict, default=None
             As in :meth:`plot`.
 
         Returns
         -------
-        display : :class:`ComplementarityDisplay`
+        :class:`ComplementarityDisplay`
         """
         check_rows_match(X=X, y=y)
         router, X = find_router(estimator, X)
@@ -802,7 +822,8 @@ class RouterDiagnosticsDisplay(Display):
 
         Returns
         -------
-        display : :class:`RouterDiagnosticsDisplay`
+        :class:`RouterDiagnosticsDisplay`
+            The display, with its axes.
         """
         ax = self._on(ax)
         colours = colours_of(self.names)
@@ -861,7 +882,10 @@ class RouterDiagnosticsDisplay(Display):
             A fitted router with ``predict_quality``, such as
             :class:`~skroute.routing.BudgetRouter`.
 
-        X, y
+        X : array-like of shape (n_samples, n_features)
+            As in :func:`accuracy_cost_curve`. `y` must have no missing values.
+
+        y : array-like of shape (n_samples,) or (n_samples, n_columns)
             As in :func:`accuracy_cost_curve`. `y` must have no missing values.
 
         costs : array-like of shape (n_choices,) or (n_samples, n_choices), default=None
@@ -878,7 +902,7 @@ class RouterDiagnosticsDisplay(Display):
 
         Returns
         -------
-        display : :class:`RouterDiagnosticsDisplay`
+        :class:`RouterDiagnosticsDisplay`
         """
         check_rows_match(X=X, y=y, costs=costs, **params)
         names = list(estimator.choices_)
@@ -1012,7 +1036,8 @@ class OffPolicyDisplay(Display):
 
         Returns
         -------
-        display : :class:`OffPolicyDisplay`
+        :class:`OffPolicyDisplay`
+            The display, with its axes.
         """
         unknown = [name for name in estimators if name not in _LEGEND_NAMES]
         if unknown:
@@ -1068,13 +1093,22 @@ class OffPolicyDisplay(Display):
 
         Parameters
         ----------
-        estimator, X, q
+        estimator : estimator
+            As in :func:`off_policy_curve`.
+
+        X : array-like of shape (n_samples, n_features)
+            As in :func:`off_policy_curve`.
+
+        q : array-like of shape (n_samples,)
             As in :func:`off_policy_curve`.
 
         cost_unit : str, default=""
             Unit of the costs for the axis, for example ``"dollars"``.
 
-        ax, curve_kwargs
+        ax : matplotlib Axes, default=None
+            As in :meth:`plot`.
+
+        curve_kwargs : dict, default=None
             As in :meth:`plot`.
 
         **params : keyword arguments
@@ -1083,7 +1117,7 @@ class OffPolicyDisplay(Display):
 
         Returns
         -------
-        display : :class:`OffPolicyDisplay`
+        :class:`OffPolicyDisplay`
         """
         curve = off_policy_curve(estimator, X, q, **params)
         display = cls(curve=curve, cost_unit=cost_unit)

@@ -363,11 +363,20 @@ def call_performance_threshold(
 
     Parameters
     ----------
-    cost, quality, weak, strong
+    cost : array-like of shape (n_points,)
+        As in :func:`average_performance_gap_recovered`.
+
+    quality : array-like of shape (n_points,)
         As in :func:`average_performance_gap_recovered`.
 
     share : float
         Share of the gap to recover, above 0 and at most 1: 0.8 for CPT(80 %).
+
+    weak : tuple of (float, float)
+        As in :func:`average_performance_gap_recovered`.
+
+    strong : tuple of (float, float)
+        As in :func:`average_performance_gap_recovered`.
 
     Returns
     -------

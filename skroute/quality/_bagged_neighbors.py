@@ -161,6 +161,7 @@ class BaggedNeighborsRegressor(
         Returns
         -------
         self
+            The fitted estimator.
 
         Raises
         ------

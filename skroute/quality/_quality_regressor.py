@@ -342,6 +342,7 @@ class QualityRegressor(
         Returns
         -------
         self
+            The fitted estimator.
 
         Raises
         ------
@@ -369,7 +370,10 @@ class QualityRegressor(
 
         Parameters
         ----------
-        X, y
+        X : array-like of shape (n_samples, n_features)
+            As in `fit`.
+
+        y : array-like of shape (n_samples,) or (n_samples, n_columns)
             As in `fit`.
 
         folds : list of (ndarray of int, ndarray of int), default=None

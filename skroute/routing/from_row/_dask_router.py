@@ -189,6 +189,7 @@ class DaskRouter:
         Returns
         -------
         dask.array.Array of shape (n_samples,) or (n_samples, n_labels)
+            The answers, one for each row.
         """
         blocks = self._route_blocks(X, "predict", budget, call)
         return blocks.field("y_pred", self._answer_type("predict"))
@@ -204,6 +205,7 @@ class DaskRouter:
         Returns
         -------
         dask.array.Array of shape (n_samples, n_classes)
+            Probabilities of the classes.
         """
         # Raises the error of an estimator that has no probabilities.
         _ = self.estimator.predict_proba
@@ -236,6 +238,7 @@ class DaskRouter:
         Returns
         -------
         dask.array.Array of shape (n_samples,), dtype=float64
+            The cost of each row.
         """
         return self._route_blocks(X, None, budget, call).field("cost", COST)
 

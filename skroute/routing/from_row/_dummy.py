@@ -125,6 +125,7 @@ class DummyRouter(MemberRouter):
         Returns
         -------
         ndarray of shape (n_samples, n_members)
+            Quality of each member on each row.
         """
         check_rows_match(X=X, y_true=y_true)
         target = self._encoded(y_true)
@@ -140,7 +141,16 @@ class DummyRouter(MemberRouter):
 
         Parameters
         ----------
-        X, y, sample_weight, budget
+        X : array-like of shape (n_samples, n_features)
+            As in other routers.
+
+        y : array-like of shape (n_samples,) or (n_samples, n_columns)
+            As in other routers.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            As in other routers.
+
+        budget : float, default=None
             As in other routers.
 
         Returns
@@ -170,6 +180,7 @@ class DummyRouter(MemberRouter):
         Returns
         -------
         float
+            The score. Higher is better.
         """
         return super().score(X, y, sample_weight, budget, y_true=y)
 

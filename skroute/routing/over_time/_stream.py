@@ -900,6 +900,7 @@ class BudgetStream:
         Returns
         -------
         Books
+            Amounts and counts of the purse.
         """
         return self.ledger.books(self._purses[0])
 

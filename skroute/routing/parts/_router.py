@@ -295,6 +295,7 @@ default=None
         Returns
         -------
         BudgetStream
+            The stream, with nothing spent.
         """
         # Streams are built on routers, so they are imported here alone.
         from skroute.routing.over_time._stream import BudgetStream

@@ -42,6 +42,9 @@ from skroute.utils._validation import check_row_weights, refuse_missing
 
 # Number of models above which the entries of a matrix are small and without decimals.
 _MANY_MODELS = 6
+# A choice with a smaller share of the rows at all budgets is not in a legend: its area
+# is as thin as a line.
+_LEAST_SHARE = 0.005
 # Height in inches of a cell of a matrix, in which its number can be read.
 _CELL_HEIGHT = 0.25
 # Height in inches of the labels and of the title of a matrix.
@@ -430,7 +433,7 @@ class RouteShareDisplay(Display):
         set_title(ax, "Which choice answers")
         used_areas = []
         for area, shares_of_choice in zip(self.areas_, shares.T):
-            if np.any(shares_of_choice > 0):
+            if np.any(shares_of_choice > _LEAST_SHARE):
                 used_areas.append(area)
         # The areas fill the axes, so the legend is outside, in the order of the areas.
         draw_legend_outside(ax, used_areas[::-1])

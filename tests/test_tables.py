@@ -10,6 +10,8 @@ from sklearn.preprocessing import StandardScaler
 
 from skroute.certified import CertifiedRouter, PromiseMonitor
 from skroute.datasets import make_routing_problem
+from skroute.early_exit._calibration import Tradeoff
+from skroute.feature_sets._base import Skyline
 from skroute.gating import OperatingPoint
 from skroute.metrics import (
     accuracy_cost_curve,
@@ -81,6 +83,8 @@ def results(tables):
         "points": (certified.operating_points_, 7),
         "alarm": (alarm, 1),
         "operating point": (point, 1),
+        "tradeoff": (Tradeoff([None] * 2, np.array([9.0, 3.0]), np.zeros(2), 1), 2),
+        "skyline": (Skyline(np.arange(2), np.ones(2), np.full(2, np.nan)), 2),
     }
 
 

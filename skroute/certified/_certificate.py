@@ -16,7 +16,13 @@ from skroute.utils._plotting import (
     foreground_colour,
     set_title,
 )
-from skroute.utils._tables import Column, Table, list_names, share_column
+from skroute.utils._tables import (
+    Column,
+    Table,
+    frame_of_record,
+    list_names,
+    share_column,
+)
 from skroute.utils._tolerances import ROUNDING
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import warn
@@ -149,9 +155,7 @@ class Certificate(NamedTuple):
         pandas.DataFrame
             One row, with the fields and ``saving`` as columns.
         """
-        values = {**self._asdict(), "saving": self.saving}
-        columns = [Column(name, [value]) for name, value in values.items()]
-        return Table("Certificate", columns).to_frame()
+        return frame_of_record({**self._asdict(), "saving": self.saving})
 
     def _table(self):
         """Return the certificate as a `Table` of one row, for its text."""

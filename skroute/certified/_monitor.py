@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from skroute.utils._compat import Integral, Interval, Real, validate_params
 from skroute.utils._named import check_rows_match
 from skroute.utils._optional import axes_of
-from skroute.utils._tables import Column, Table, format_value
+from skroute.utils._tables import format_value, frame_of_record
 from skroute.utils._tolerances import LIMIT_ROOM
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers
@@ -57,8 +57,7 @@ class Alarm(NamedTuple):
         pandas.DataFrame
             One row, with the fields as columns.
         """
-        columns = [Column(name, [value]) for name, value in self._asdict().items()]
-        return Table("Alarm", columns).to_frame()
+        return frame_of_record(self._asdict())
 
 
 class Leaders(NamedTuple):

@@ -50,6 +50,7 @@ from skroute.utils._compat import (
     will_have,
 )
 from skroute.utils._frames import as_rows, indexable_rows
+from skroute.utils._tables import Column, Table
 from skroute.utils._tensors import on_host
 from skroute.utils._timing import timed
 from skroute.utils._typing import ArrayLike, NDArray
@@ -79,6 +80,30 @@ class Skyline(NamedTuple):
     route: NDArray[np.int64]
     cost: NDArray[np.float64]
     quality: NDArray[np.float64]
+
+    def __repr__(self) -> str:
+        return str(self._table())
+
+    def to_frame(self) -> Any:
+        """Return the sets as a data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each set, with the columns ``route``, ``cost`` and ``quality``.
+        """
+        return self._table().to_frame()
+
+    def _table(self):
+        """Return the sets as a `Table`."""
+        return Table(
+            f"Skyline: {len(self.route)} sets of features",
+            [
+                Column("route", self.route, unit="in choices_"),
+                Column("cost", self.cost, unit="per item"),
+                Column("quality", self.quality, unit="cross-validated"),
+            ],
+        )
 
 
 SIZE = CallParameter(

@@ -14,7 +14,13 @@ from skroute.metrics._curve import AccuracyCostCurve, check_budgets
 from skroute.utils._compat import Integral, Interval, Real, validate_params
 from skroute.utils._frames import column_keys
 from skroute.utils._named import by_label, check_rows_match, in_order
-from skroute.utils._tables import Column, Table, format_interval, format_value
+from skroute.utils._tables import (
+    Column,
+    Table,
+    format_interval,
+    format_value,
+    frame_of_record,
+)
 from skroute.utils._tolerances import ROUNDING
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers
@@ -671,8 +677,7 @@ class BootstrapInterval(NamedTuple):
         pandas.DataFrame
             One row, with the fields as columns.
         """
-        columns = [Column(name, [value]) for name, value in self._asdict().items()]
-        return Table("BootstrapInterval", columns).to_frame()
+        return frame_of_record(self._asdict())
 
 
 @validate_params(

@@ -127,6 +127,21 @@ class Table(NamedTuple):
         return pandas.DataFrame(values)
 
 
+def frame_of_record(fields):
+    """Return a data frame of one row, with the fields of a record as columns.
+
+    Parameters
+    ----------
+    fields : mapping from str to object
+
+    Returns
+    -------
+    pandas.DataFrame
+    """
+    columns = [Column(name, [value]) for name, value in fields.items()]
+    return Table("", columns).to_frame()
+
+
 def format_value(value, *, missing="unknown", infinite="unlimited"):
     """Return a value as a short text.
 

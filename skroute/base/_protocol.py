@@ -40,7 +40,7 @@ from skroute.utils._compat import (
 )
 from skroute.utils._named import check_rows_match
 from skroute.utils._pickles import VersionedPickleMixin
-from skroute.utils._tables import repr_with_costs
+from skroute.utils._tables import printed_estimator
 from skroute.utils._tensors import on_host
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import (
@@ -272,7 +272,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
 
     def __repr__(self, N_CHAR_MAX=700):
         # The name of the parameter is that of scikit-learn.
-        return repr_with_costs(self, N_CHAR_MAX)
+        return printed_estimator(self).__repr__(N_CHAR_MAX)
 
     @property
     def min_budget_(self):
@@ -715,7 +715,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         return metric(y[rows], routed.y_pred[rows], sample_weight=weight)
 
 
-print_nested(CostAwareMixin.__repr__)
+print_nested(CostAwareMixin.__repr__, printed_estimator)
 
 
 def routed_of(plan, y_pred):

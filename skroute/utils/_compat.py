@@ -216,10 +216,21 @@ def fit_task(estimator, name, X, y):
     return FitTask(estimator, context, X, y)
 
 
-def print_nested(estimator_repr):
-    """Let scikit-learn break the lines of nested estimators that have this `__repr__`.
+def print_nested(estimator_repr, stand_in):
+    """Let scikit-learn print nested estimators that have this `__repr__`.
 
     Its printer knows ``BaseEstimator.__repr__`` alone.
+
+    Parameters
+    ----------
+    estimator_repr : function
+        ``__repr__`` of a class of estimators.
+    stand_in : callable
+        ``stand_in(estimator, indent)`` returns the estimator to print instead.
     """
-    printer = _EstimatorPrettyPrinter
-    printer._dispatch[estimator_repr] = printer._pprint_estimator
+
+    def print_stand_in(printer, estimator, stream, indent, *further):
+        shown = stand_in(estimator, indent)
+        printer._pprint_estimator(shown, stream, indent, *further)
+
+    _EstimatorPrettyPrinter._dispatch[estimator_repr] = print_stand_in

@@ -393,24 +393,25 @@ def _shortened(entries):
     return [*entries[:half], _ELLIPSIS, *entries[-half:]]
 
 
-def repr_with_costs(estimator, max_characters):
-    """Return the repr of an estimator, with short costs in the order of its choices.
+def printed_estimator(estimator, indent=0):
+    """Return a stand-in with the repr of an estimator, whose costs are short.
 
-    scikit-learn sorts the names of a dict, and prints all digits.
+    The costs are in the order of the choices. scikit-learn sorts the names of a dict,
+    and prints all digits.
 
     Parameters
     ----------
     estimator : estimator
         `costs` may be one of its constructor parameters.
-    max_characters : int
-        Maximal number of characters that are not spaces.
+    indent : int, default=0
+        Number of columns before its name, where it is printed.
 
     Returns
     -------
-    str
+    BaseEstimator
+        An object with the name and the parameters of the estimator.
     """
     estimator_class = type(estimator)
-    # An object with the same name and parameters, whose costs may be replaced.
     constructor = {"__init__": estimator_class.__init__}
     plain_class = type(estimator_class.__name__, (BaseEstimator,), constructor)
     shown = plain_class.__new__(plain_class)
@@ -423,11 +424,11 @@ def repr_with_costs(estimator, max_characters):
             names = list(costs)
         ordered_costs = {name: costs[name] for name in names}
         # The columns before the first name: "Router(costs={".
-        indent = len(f"{estimator_class.__name__}(costs={{")
+        indent += len(f"{estimator_class.__name__}(costs={{")
         shown.costs = _CostText(ordered_costs, indent=indent)
     elif isinstance(costs, (list, tuple)):
         shown.costs = _CostText(dict(enumerate(costs)), has_names=False)
-    return shown.__repr__(N_CHAR_MAX=max_characters)
+    return shown
 
 
 class _CostText:

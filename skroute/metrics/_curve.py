@@ -93,19 +93,22 @@ class AccuracyCostCurve(NamedTuple):
                 Column("quality", self.quality, unit="mean"),
                 *choice_columns(self.choices, self.route_share),
             ],
-            notes=note_of_unused(self.choices, self.route_share),
+            notes=[
+                f"Cost: {name_of_cost(self)}.",
+                *note_of_unused(self.choices, self.route_share),
+            ],
         )
 
 
 def name_of_cost(curve):
-    """Return which mean a curve has as its cost, as text for an axis."""
-    # A curve without this field has the costs of ``predict_cost``.
+    """Return which mean a curve has as its cost, as text without a capital letter."""
+    # None: a curve without this field has the costs of ``predict_cost``.
     billed = getattr(curve, "billed", None)
     if billed is None:
-        return "Mean cost per row, by predict_cost"
+        return "mean cost per row, by predict_cost"
     if billed:
-        return "Mean cost per row, as billed"
-    return "Mean expected cost per row"
+        return "mean cost per row, as billed"
+    return "mean expected cost per row"
 
 
 class RowOutcomes(NamedTuple):

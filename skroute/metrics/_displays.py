@@ -261,7 +261,7 @@ class AccuracyCostDisplay(Display):
             cost=curve.cost,
             quality=curve.quality,
             name=type(estimator).__name__ if name is None else name,
-            xlabel=cost_label(name_of_cost(curve), cost_unit),
+            xlabel=cost_label(name_of_cost(curve).capitalize(), cost_unit),
             ylabel=sweep.quality_label or "Mean quality",
             singles=singles,
         )

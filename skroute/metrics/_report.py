@@ -345,7 +345,7 @@ def _make_tables(sweep, limits, *, confidence_level, n_resamples, random_state):
         shares=_rows_of_shares(curve),
         singles=_rows_of_singles(singles),
         names=list(dict.fromkeys([*curve.choices, *singles.names])),
-        cost_name=name_of_cost(curve),
+        cost_name=name_of_cost(curve).capitalize(),
     )
 
 

@@ -787,8 +787,8 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         by its own `quality`, it is the mean quality that an answer loses against the
         bought one. Members are called once about a labelled row, for all operating
         points together. Ten more rows set the scale of the budgets. If deciding itself
-        calls members, as FrugalMCT and Sequential do, the calls about these ten rows
-        are not part of `cost`.
+        calls members, as routers that look at a first answer do, the calls about these
+        ten rows are not part of `cost`.
 
         Examples
         --------

@@ -512,7 +512,7 @@ def complementarity_matrix(Q: ArrayLike) -> NDArray[np.float64]:
 
     Entry ``(i, j)`` is the mean over the rows of ``max(Q[:, i] - Q[:, j], 0)``. For
     right and wrong answers, it is the share of rows on which model `i` (the row) is
-    right and model `j` (the column) is wrong, as in OCCAM, figure 15 [1]_. For other
+    right and model `j` (the column) is wrong, as in figure 15 of OCCAM [1]_. For other
     qualities, it is the mean quality that `i` gains on the rows where it is better. If
     the entries on both sides of the diagonal are large, routing between the two models
     gains quality.

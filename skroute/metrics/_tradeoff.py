@@ -122,7 +122,8 @@ def cost_reduction_at(
 
     It is ``1 - cost / reference_cost`` of the cheapest point whose quality is at least
     ``reference_quality - max_drop``. Only measured points count, none between them.
-    OCCAM's "40 % cost reduction with less than 1 % loss" is such a number [1]_.
+    OCCAM chooses one of several models for each row. Its "40 % cost reduction with less
+    than 1 % loss" is such a number [1]_.
 
     Parameters
     ----------

@@ -269,7 +269,7 @@ class QualityRegressor(
 
     See Also
     --------
-    BaggedNeighborsRegressor : OCCAM's estimator of the same.
+    BaggedNeighborsRegressor : The estimator of OCCAM, by nearest rows.
     skroute.quality.FrameEncoder : Encoder of texts and data frames.
 
     Notes

@@ -188,7 +188,8 @@ class DummyRouter(MemberRouter):
 class DummyRouterClassifier(DummyRouter, ClassifierMixin, BaseEstimator):
     """Baselines that do not use the features: single best, random and oracle.
 
-    They are those of OCCAM's paper.
+    They are those of the paper on OCCAM, which chooses one of several models for each
+    row.
 
     Parameters
     ----------

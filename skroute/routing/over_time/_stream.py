@@ -295,10 +295,10 @@ class BudgetStream:
     no `exclude`, `allowed` or `request_id`. :meth:`exclude` leaves choices out for all
     requests. A request that is tied at the price gets the cheaper choice.
 
-    The choice is FrugalMCT's Algorithm 1 [1]_: the best of :math:`\hat q_i(x) - p\,c_i`
-    at the router's price. If this choice exceeds the money that is left, the best
-    choice that fits is taken. If not even the cheapest choice fits, the request is
-    rejected with :class:`~skroute.ledgers.BudgetExhaustedError`.
+    The choice is Algorithm 1 of FrugalMCT, a router for APIs [1]_: the best of
+    :math:`\hat q_i(x) - p\,c_i` at the router's price. If this choice exceeds the money
+    that is left, the best choice that fits is taken. If not even the cheapest choice
+    fits, the request is rejected with :class:`~skroute.ledgers.BudgetExhaustedError`.
 
     **Known number of requests.** The price of each request is that of the mean budget
     left: the money left divided by the number of requests left. For each request to

@@ -539,6 +539,10 @@ ELSEWHERE = {
     "FrameEncoder",
     # Values in the order of time: costs of all rows, losses of some.
     "PromiseMonitor.update",
+    # `y` is there because other displays take it, and is not looked at.
+    "CertificateDisplay.from_estimator",
+    "ExitDisplay.from_estimator",
+    "TradeoffDisplay.from_estimators",
     # Names of scores in the results of a search.
     "best_within_budget",
     # scikit-learn calls it with the rows of a fold; `fit` checks the labels of all rows.

@@ -70,7 +70,9 @@ def curve(router):
 fig, ax = plt.subplots(figsize=(6, 4), layout="constrained")
 ax.plot(*curve(router), marker="o", label="CascadeRouter")
 ax.plot(*curve(chain), marker=".", label="all five in order")
-ax.plot(prices, Q_test.mean(axis=0), "k--", label="random mix of single models")
+ax.plot(
+    prices, Q_test.mean(axis=0), "--", color="0.5", label="random mix of single models"
+)
 ax.set(xlabel="$ per million questions", ylabel="share answered right", xscale="log")
 ax.minorticks_off()
 ax.set_xticks([20, 50, 100, 200, 500], ["20", "50", "100", "200", "500"])

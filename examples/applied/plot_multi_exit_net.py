@@ -145,7 +145,7 @@ ax.scatter(
     right.any(axis=0).mean(),
     marker="*",
     s=110,
-    color="black",
+    color="0.5",
     label="oracle (knows the labels)",
 )
 ax.set(

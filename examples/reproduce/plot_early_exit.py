@@ -65,7 +65,7 @@ print(
 #
 # Most rows stop early; a few need all 500 trees.
 ExitDisplay.from_estimator(quick, X_test)
-_ = plt.title("Test rows")
+_ = plt.title("When test rows leave the ensemble")
 
 # %%
 # Order and thresholds
@@ -83,7 +83,10 @@ for name, parameters in contenders.items():
     ).optimize(X_train[::2])
 display = TradeoffDisplay.from_estimators(fitted, X_test[::2])
 display.ax_.set(
-    xlim=(0, 2), ylim=(0, 500), ylabel="Mean trees evaluated, of 500", title="Test rows"
+    xlim=(0, 2),
+    ylim=(0, 500),
+    ylabel="Mean trees evaluated, of 500",
+    title="Trees that test rows need, by order",
 )
 for name in fitted:
     print(f"{name:22} {display.at(name, 0.005):6.1f} trees at 0.5 %")

@@ -85,6 +85,7 @@ class AssignmentPath(NamedTuple):
         Returns
         -------
         float
+            The dual price.
 
         Raises
         ------
@@ -141,6 +142,7 @@ class AssignmentPath(NamedTuple):
         Returns
         -------
         float
+            Mean cost of the plan.
         """
         budget = check_budget(budget)
         if not budget < self.budgets[-1]:
@@ -163,6 +165,7 @@ class AssignmentPath(NamedTuple):
         Returns
         -------
         float
+            Mean value of the best plan.
 
         Raises
         ------

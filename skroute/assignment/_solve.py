@@ -272,8 +272,8 @@ def choose_at_price(
 ) -> NDArray[np.int64]:
     """Return the best choice of each row at a price: ``argmax values - price * costs``.
 
-    This is the online rule of FrugalMCT (Algorithm 1). Each row is decided alone. Ties
-    go to the cheaper choice.
+    This is Algorithm 1 of FrugalMCT, a router for prediction APIs. Each row is decided
+    alone. Ties go to the cheaper choice.
 
     Parameters
     ----------
@@ -295,6 +295,7 @@ def choose_at_price(
     Returns
     -------
     ndarray of shape (n_rows,), dtype=int64
+        Index of the choice for each row.
 
     Raises
     ------

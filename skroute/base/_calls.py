@@ -82,7 +82,13 @@ class Call:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def keywords(self):
-        """Return the keywords that the call gives, without the budget: a dict."""
+        """Return the keywords that the call gives, without the budget.
+
+        Returns
+        -------
+        dict from str to object
+            Names and values. Keywords that are None are left out.
+        """
         keywords = {}
         for name in COMMON_NAMES:
             if getattr(self, name) is not None:
@@ -100,6 +106,7 @@ class Call:
         Returns
         -------
         object
+            The value.
         """
         if name in COMMON_NAMES:
             return getattr(self, name)
@@ -216,12 +223,13 @@ def _docstring_with(method, parameters):
     if method.__name__ == "predict_routed":
         entries = [_entry(parameter) for parameter in parameters]
         return method.__doc__.replace("\n" + _PLACEHOLDER, "".join(entries))
-    names = ", ".join(parameter.name for parameter in parameters)
-    if not names:
-        # No keywords: the entry is left out, with the empty line before it.
-        return method.__doc__.replace("\n" + _PLACEHOLDER, "")
-    entry = f"        {names}\n            As in `predict_routed`.\n"
-    return method.__doc__.replace(_PLACEHOLDER, entry)
+    entries = []
+    for parameter in parameters:
+        entries.append(
+            f"\n        {parameter.name} : {parameter.type}\n"
+            "            As in `predict_routed`.\n"
+        )
+    return method.__doc__.replace("\n" + _PLACEHOLDER, "".join(entries))
 
 
 def _entry(parameter):

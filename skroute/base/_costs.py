@@ -137,6 +137,7 @@ def check_costs(costs, names, *, name="costs"):
     Returns
     -------
     ndarray of shape (n_names,), dtype=float64
+        The costs, in the order of the names.
 
     Raises
     ------

@@ -33,12 +33,14 @@ from skroute.utils._compat import (
     _fit_context,
     fit_task,
     num_samples,
+    print_nested,
     process_routing,
     raise_for_params,
     routing_enabled,
 )
 from skroute.utils._named import check_rows_match
 from skroute.utils._pickles import VersionedPickleMixin
+from skroute.utils._tables import printed_estimator
 from skroute.utils._tensors import on_host
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import (
@@ -301,6 +303,10 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
     def __sklearn_is_fitted__(self):
         return hasattr(self, "choices_")
 
+    def __repr__(self, N_CHAR_MAX=700):
+        # The name of the parameter is that of scikit-learn.
+        return printed_estimator(self).__repr__(N_CHAR_MAX)
+
     @property
     def min_budget_(self):
         """Smallest feasible budget: the mean cost per sample of the cheapest plan."""
@@ -449,6 +455,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         Returns
         -------
         Call
+            The call, for :meth:`plan`.
 
         Raises
         ------
@@ -607,6 +614,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            The answers, one for each row.
         """
         return self._answer(plan, response)
 
@@ -629,6 +637,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         Returns
         -------
         Routed
+            Answers, choices and costs.
         """
         plan = self.plan(X, call)
         y_pred = None if response is None else self.answer(plan, response)
@@ -849,6 +858,9 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         weight = None if sample_weight is None else np.asarray(sample_weight)[rows]
         metric = r2_score if is_regressor(self) else accuracy_score
         return metric(y[rows], routed.y_pred[rows], sample_weight=weight)
+
+
+print_nested(CostAwareMixin.__repr__, printed_estimator)
 
 
 def routed_of(plan, y_pred):

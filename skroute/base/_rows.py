@@ -62,6 +62,7 @@ def count_rows(X):
     Returns
     -------
     int
+        Number of rows.
 
     Examples
     --------

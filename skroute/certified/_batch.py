@@ -37,6 +37,7 @@ from skroute.utils._compat import (
     check_method_params,
     num_samples,
 )
+from skroute.utils._tables import Column, Table
 from skroute.utils._tolerances import COUNT_ROUNDING, LIMIT_ROOM
 from skroute.utils._typing import NDArray
 
@@ -72,6 +73,33 @@ class CertifiedBatch(NamedTuple):
     cost: NDArray[np.float64]
     labelled: NDArray[np.int64]
     certificate: Certificate
+
+    def __repr__(self) -> str:
+        return (
+            f"CertifiedBatch: {len(self.route):,} rows, of which "
+            f"{len(self.labelled):,} have the answer of the reference\n"
+            f"{self.certificate!r}"
+        )
+
+    def to_frame(self) -> Any:
+        """Return the rows as a data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each row of the batch, with the columns ``y_pred`` (the answer;
+            a list if it has several columns), ``route``, ``cost`` and ``labelled``,
+            which is True if the answer is that of the reference.
+        """
+        is_labelled = np.zeros(len(self.route), dtype=bool)
+        is_labelled[self.labelled] = True
+        columns = [
+            Column("y_pred", np.asarray(self.y_pred).tolist()),
+            Column("route", self.route),
+            Column("cost", self.cost),
+            Column("labelled", is_labelled),
+        ]
+        return Table("CertifiedBatch", columns).to_frame()
 
 
 class RowSet(NamedTuple):

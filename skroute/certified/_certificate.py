@@ -8,6 +8,21 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.metrics._displays import Display
+from skroute.utils._compat import validate_style_kwargs
+from skroute.utils._plotting import (
+    REFERENCE_COLOUR,
+    cost_label,
+    draw_legend,
+    foreground_colour,
+    set_title,
+)
+from skroute.utils._tables import (
+    Column,
+    Table,
+    frame_of_record,
+    list_names,
+    share_column,
+)
 from skroute.utils._tolerances import ROUNDING
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import warn
@@ -17,7 +32,9 @@ UNPRICED = " (its cost is not known)"
 
 
 class Certificate(NamedTuple):
-    """A guarantee for a fitted estimator; ``str()`` returns it as a sentence.
+    """A guarantee for a fitted estimator.
+
+    ``str()`` returns it as a sentence, ``repr()`` as a table.
 
     Made by :class:`CertifiedRouter`.
 
@@ -133,6 +150,71 @@ class Certificate(NamedTuple):
             f"{self.assumption}; {observed}."
         )
 
+    def __repr__(self) -> str:
+        return str(self._table())
+
+    def to_frame(self) -> Any:
+        """Return the certificate as a data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row, with the fields and ``saving`` as columns.
+        """
+        return frame_of_record({**self._asdict(), "saving": self.saving})
+
+    def _table(self):
+        """Return the certificate as a `Table` of one row, for its text."""
+        rows = "evidence rows" if self.n_population is None else "labelled rows"
+        loss_unit = f"mean on the {rows} ({self.unit})"
+        columns = [
+            Column("promised", [self.promised]),
+            Column("max_loss", [self.max_loss], missing="none is guaranteed"),
+            Column("budget", [self.budget], missing="none is guaranteed"),
+            Column("confidence", [self.confidence]),
+            Column("about", [self._subject_text()]),
+            Column("assumption", [self.assumption]),
+            Column("reference", [self.reference]),
+            Column("n_rows", [self.n_rows], label=rows),
+            Column("operating_budget", [self.operating_budget], unit="per row"),
+            Column("loss", [self.loss], unit=loss_unit),
+            Column("loss_upper", [self.loss_upper], label="upper bound of the loss"),
+            Column("cost", [self.cost], unit=f"mean on the {rows}"),
+            Column("cost_upper", [self.cost_upper], label="upper bound of the cost"),
+            Column("reference_cost", [self.reference_cost], unit=f"mean on the {rows}"),
+            share_column("saving", [self.saving], whole="the cost of the reference"),
+            Column("single", [self._single_text()], label="answers every row"),
+            Column("calls", [self._calls_text()], label="calls on these rows"),
+            Column("abstained_share", [self._abstained_text()], label="abstained"),
+        ]
+        return Table("Certificate", columns)
+
+    def _subject_text(self) -> str:
+        """Return the rows that the guarantee is about, as text."""
+        if self.n_population is not None:
+            return f"this batch of {self.n_population:,} rows"
+        if self.groups:
+            return f"future rows of each group: {list_names(self.groups)}"
+        return "future rows"
+
+    def _single_text(self) -> str:
+        """Return the choice that answers every row, or that there is none."""
+        return "no single choice" if self.single is None else self.single
+
+    def _calls_text(self) -> str:
+        """Return the number of calls of each model on the evidence rows, as text."""
+        if self.calls is None:
+            return "not counted for a batch"
+        if not self.calls:
+            return "none, all outcomes were in the log"
+        return list_names([f"{name} {count:,}" for name, count in self.calls.items()])
+
+    def _abstained_text(self) -> str:
+        """Return the share of the evidence rows that abstain, as text."""
+        if self.abstained_share is None:
+            return "no row can abstain"
+        return f"{self.abstained_share:.1%} of the rows"
+
     def _observed_text(self) -> str:
         """Return the loss and the cost on the evidence rows, as text."""
         if self.n_population is None:
@@ -182,6 +264,7 @@ class Certificate(NamedTuple):
         Returns
         -------
         str
+            The record.
         """
         record = {**self._asdict(), "saving": self.saving, "sentence": str(self)}
         for name, value in record.items():
@@ -233,6 +316,38 @@ class OperatingPoints(NamedTuple):
     certified: NDArray[np.bool_]
     single: str | None
 
+    def __repr__(self) -> str:
+        return str(self._table())
+
+    def to_frame(self) -> Any:
+        """Return the points as a data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each point, with the fields without `single` as columns.
+        """
+        return self._table().to_frame()
+
+    def _table(self):
+        """Return the points as a `Table`."""
+        notes = []
+        if self.single is not None:
+            notes.append(f"At the first point {self.single!r} answers every row.")
+        return Table(
+            f"OperatingPoints: {int(self.certified.sum())} of {len(self.budget)} are "
+            "certified",
+            [
+                Column("budget", self.budget, unit="per row"),
+                Column("certified", self.certified),
+                Column("loss", self.loss, unit="mean"),
+                Column("loss_upper", self.loss_upper, unit="bound"),
+                Column("cost", self.cost, unit="mean"),
+                Column("cost_upper", self.cost_upper, unit="bound"),
+            ],
+            notes=notes,
+        )
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CertificateDisplay(Display):
@@ -249,6 +364,9 @@ class CertificateDisplay(Display):
 
     max_loss : float, default=None
         The guaranteed loss, drawn as a line.
+
+    cost_unit : str, default=""
+        Unit of the costs for the axis, for example ``"dollars"``.
 
     Attributes
     ----------
@@ -278,6 +396,7 @@ class CertificateDisplay(Display):
 
     points: OperatingPoints
     max_loss: float | None = None
+    cost_unit: str = ""
 
     def plot(self, *, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the bound as a line, the mean loss dotted, and certified points as dots.
@@ -292,26 +411,56 @@ class CertificateDisplay(Display):
 
         Returns
         -------
-        display : :class:`CertificateDisplay`
+        :class:`CertificateDisplay`
+            The display, with its axes.
         """
         ax = self._on(ax)
         points = self.points
-        (self.line_,) = ax.plot(points.cost, points.loss_upper, **kwargs)
-        color = self.line_.get_color()
-        ax.plot(points.cost, points.loss, ":", color=color)
+        style = validate_style_kwargs(
+            {"color": foreground_colour(), "label": "upper bound"}, kwargs
+        )
+        (self.line_,) = ax.plot(points.cost, points.loss_upper, **style)
+        colour = self.line_.get_color()
+        ax.plot(
+            points.cost, points.loss, ":", color=colour, label="mean on evidence rows"
+        )
         certified_costs = points.cost[points.certified]
         certified_bounds = points.loss_upper[points.certified]
-        ax.plot(certified_costs, certified_bounds, "o", color=color, ms=4)
-        if self.max_loss is not None:
-            ax.axhline(self.max_loss, color="0.6", linestyle="--", linewidth=1)
-        ax.set(
-            xlabel="Mean cost per sample",
-            ylabel="Loss against the reference (bound; seen)",
+        ax.plot(
+            certified_costs,
+            certified_bounds,
+            "o",
+            color=colour,
+            ms=4,
+            label="certified",
         )
+        if self.max_loss is not None:
+            ax.axhline(
+                self.max_loss,
+                color=REFERENCE_COLOUR,
+                linestyle="--",
+                linewidth=1,
+                label=f"promised: at most {self.max_loss:g}",
+            )
+        ax.set(
+            xlabel=cost_label("Mean cost per row on evidence rows", self.cost_unit),
+            ylabel="Mean loss against the reference",
+        )
+        set_title(ax, "Operating points and what is certified")
+        draw_legend(ax)
         return self
 
     @classmethod
-    def from_estimator(cls, estimator: Any, *, ax: Any = None, **kwargs: Any) -> Self:
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any = None,
+        y: Any = None,
+        *,
+        cost_unit: str = "",
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw a fitted :class:`CertifiedRouter`.
 
         Parameters
@@ -319,13 +468,28 @@ class CertificateDisplay(Display):
         estimator : CertifiedRouter
             Fitted.
 
-        ax, **kwargs
-            As in :meth:`plot`.
+        X, y : None
+            Ignored: the evidence rows are drawn. They are here because other displays
+            take them.
+
+        cost_unit : str, default=""
+            Unit of the costs for the axis, for example ``"dollars"``.
+
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None makes a new figure.
+
+        **kwargs : dict
+            Keywords of matplotlib's ``plot`` for the line of the bound.
 
         Returns
         -------
-        display : :class:`CertificateDisplay`
+        CertificateDisplay
+            The display, with its axes.
         """
         check_is_fitted(estimator)
-        display = cls(points=estimator.operating_points_, max_loss=estimator.max_loss)
+        display = cls(
+            points=estimator.operating_points_,
+            max_loss=estimator.max_loss,
+            cost_unit=cost_unit,
+        )
         return display.plot(ax=ax, **kwargs)

@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 from skroute.utils._compat import Integral, Interval, Real, validate_params
 from skroute.utils._named import check_rows_match
 from skroute.utils._optional import axes_of
+from skroute.utils._tables import format_value, frame_of_record
 from skroute.utils._tolerances import LIMIT_ROOM
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers
@@ -56,6 +57,25 @@ class Alarm(NamedTuple):
     mean: float
     promised: float
     n_rows: int
+
+    def __repr__(self) -> str:
+        mean = format_value(self.mean)
+        promised = format_value(self.promised)
+        values = "costs" if self.kind == "cost" else "audited losses"
+        return (
+            f"Alarm at row {self.row:,}: the {self.kind} was {mean} on average over "
+            f"the last {self.n_rows:,} {values}, promised was at most {promised}"
+        )
+
+    def to_frame(self) -> Any:
+        """Return the alarm as a data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row, with the fields as columns.
+        """
+        return frame_of_record(self._asdict())
 
 
 class Leaders(NamedTuple):
@@ -180,12 +200,13 @@ class Bettors:
 class PromiseMonitor:
     r"""Monitor losses and costs, and raise an alarm when a guarantee is no longer true.
 
-    Bettors bet against each promise. A new one starts every 250 rows, with a mixture of
-    fixed bets and a share of one unit of capital. While a promise is true, the capital
-    of all bettors together is a supermartingale. So it reaches :math:`1 / \alpha` with
-    a probability of at most :math:`\alpha` **at any time**, however long one watches
-    and however often one looks (Ville's inequality). The promises share `false_alarm`
-    equally.
+    The test is a game. Bettors bet, row by row, that the promise is broken. They start
+    with one unit of money together. While the promise is true, no bet gains on average.
+    So their money reaches :math:`1 / \alpha` units with a probability of at most
+    :math:`\alpha` **at any time**, however long one watches and however often one
+    looks (Ville's inequality). If their money reaches it, the monitor raises an alarm.
+    A new bettor starts every 250 rows, so that a late change is noticed, too. Two
+    promises are two games, with half of `false_alarm` each.
 
     The guarantee: the probability that **a false alarm is ever raised** is at most
     `false_alarm`. A change is noticed by the last bettor that started before it. The
@@ -322,9 +343,16 @@ class PromiseMonitor:
         self.reset()
 
     def __repr__(self) -> str:
+        promises = []
+        if self.max_loss is not None:
+            promises.append(f"max_loss={self.max_loss!r}")
+        if self.budget is not None:
+            promises.append(f"budget={self.budget!r}")
+        alarm = self.alarm_
+        state = "no alarm" if alarm is None else repr(alarm)
         return (
-            f"PromiseMonitor(max_loss={self.max_loss!r}, budget={self.budget!r}): "
-            f"{self.n_rows_} rows, alarm_={self.alarm_!r}"
+            f"PromiseMonitor({', '.join(promises)}): {self.n_rows_:,} rows, "
+            f"{self.n_audited_:,} audited; {state}"
         )
 
     def reset(self) -> None:
@@ -482,6 +510,7 @@ class PromiseMonitor:
         Returns
         -------
         matplotlib Axes
+            The display, with its axes.
         """
         ax = axes_of(self, ax)
         with self._lock:

@@ -840,8 +840,8 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         by its own `quality`, it is the mean quality that an answer loses against the
         bought one. Members are called once about a labelled row, for all operating
         points together. Ten more rows set the scale of the budgets. If deciding itself
-        calls members, as FrugalMCT and Sequential do, the calls about these ten rows
-        are not part of `cost`.
+        calls members, as routers that look at a first answer do, the calls about these
+        ten rows are not part of `cost`.
 
         Examples
         --------
@@ -891,7 +891,13 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
 
         Parameters
         ----------
-        audit_rate, false_alarm, random_state
+        audit_rate : float
+            As in :class:`PromiseMonitor`.
+
+        false_alarm : float
+            As in :class:`PromiseMonitor`.
+
+        random_state : int, RandomState instance or None, default=None
             As in :class:`PromiseMonitor`.
 
         Returns
@@ -998,6 +1004,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         Returns
         -------
         Call
+            The call, for :meth:`plan`.
         """
         return super().make_call(budget, **self._routed_call(parameters))
 
@@ -1147,6 +1154,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         Returns
         -------
         MetadataRouter
+            The routing of this estimator.
         """
         mapping = MethodMapping()
         # Keywords about rows are requested for `predict`, and used for every call.

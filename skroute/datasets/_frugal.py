@@ -324,10 +324,11 @@ def fetch_frugalml(
 ) -> Bunch:
     """Load answers of commercial APIs to single-label tasks, with scores and prices.
 
-    The log of a FrugalML data set [1]_: three services and one cheap open-source model
-    on the same rows. Rows stand in the order of the source; YELP, IMDB, WAIMAI, DIGIT,
-    AUDIOMNIST and COMMAND are sorted by class, so shuffle before you split (for the
-    authors' split see :func:`frugal_split`).
+    FrugalML asks one service, and then perhaps another. This is the log of one of its
+    data sets [1]_: three services and one cheap open-source model on the same rows.
+    Rows stand in the order of the source; YELP, IMDB, WAIMAI, DIGIT, AUDIOMNIST and
+    COMMAND are sorted by class, so shuffle before you split (for the authors' split see
+    :func:`frugal_split`).
 
     The paper has twelve sets; these are the nine of them that could be checked as a
     whole. RAFDB, SHOP and FLUENT are not offered.
@@ -348,7 +349,7 @@ def fetch_frugalml(
 
     Returns
     -------
-    data : :class:`~sklearn.utils.Bunch`
+    :class:`~sklearn.utils.Bunch`
         Dictionary-like, with
 
         predictions : ndarray of shape (n_samples, 4), dtype=int8
@@ -422,10 +423,10 @@ def fetch_frugalmct(
 ) -> Bunch:
     """Load the accuracy of commercial APIs on multi-label tasks, with prices.
 
-    The log of a FrugalMCT data set [1]_: three services and one cheap open-source model
-    on the same rows. For PASCAL (three services) and MIR (one) the labels and their
-    scores are there too; of the other seven sets only the accuracy of each answer is
-    public as a whole.
+    FrugalMCT combines the answers of two services. This is the log of one of its data
+    sets [1]_: three services and one cheap open-source model on the same rows. For
+    PASCAL (three services) and MIR (one) the labels and their scores are there too; of
+    the other seven sets only the accuracy of each answer is public as a whole.
 
     Parameters
     ----------
@@ -443,7 +444,7 @@ def fetch_frugalmct(
 
     Returns
     -------
-    data : :class:`~sklearn.utils.Bunch`
+    :class:`~sklearn.utils.Bunch`
         Dictionary-like, with
 
         quality : ndarray of shape (n_samples, 4), dtype=float32
@@ -528,7 +529,7 @@ def fetch_frugalmct(
 def frugal_split(
     n_samples: int, random_state: Any, train_share: float = 0.5
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Split rows as the authors of FrugalML and FrugalMCT do.
+    """Split rows as the authors of the API routers FrugalML and FrugalMCT do.
 
     ``numpy.random.seed(random_state)``, a permutation of the rows, its first part
     trains. The authors use 1, 5, 10, 50 and 100 and a share of 0.5.

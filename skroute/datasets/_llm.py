@@ -248,7 +248,7 @@ def fetch_routellm_mmlu(
 
     Returns
     -------
-    data : :class:`~sklearn.utils.Bunch`
+    :class:`~sklearn.utils.Bunch`
         Dictionary-like, with
 
         data : ndarray of shape (14042,), dtype=object
@@ -321,7 +321,7 @@ def fetch_llmrouter(
 
     Returns
     -------
-    data : :class:`~sklearn.utils.Bunch`
+    :class:`~sklearn.utils.Bunch`
         Dictionary-like, with
 
         data : ndarray of shape (6108,), dtype=object

@@ -91,7 +91,7 @@ def make_routing_problem(
 
     Returns
     -------
-    problem : :class:`~sklearn.utils.Bunch`
+    :class:`~sklearn.utils.Bunch`
         Dictionary-like, with
 
         data : ndarray of shape (n_samples, n_features), dtype=float64

@@ -8,6 +8,7 @@ import numpy as np
 from skroute.base import affords, check_affordable
 from skroute.guarantees import fixed_sequence_test
 from skroute.guarantees._means import share_upper_bound
+from skroute.utils._tables import Column, Table, share_column
 from skroute.utils._typing import NDArray
 
 
@@ -35,16 +36,29 @@ class Tradeoff(NamedTuple):
     chosen: int
 
     def __repr__(self):
-        return (
-            f"<Tradeoff of {len(self.cost)} sets of thresholds, from "
-            f"{self._described(0)} to {self._described(-1)}; number {self.chosen} is "
-            f"in use: {self._described(self.chosen)}>"
-        )
+        return str(self._table())
 
-    def _described(self, index):
-        """Return the figures of one set of thresholds as text."""
-        cost = f"cost {self.cost[index]:.4g}"
-        return f"{cost} and disagreement {self.disagreement[index]:.2%}"
+    def to_frame(self):
+        """Return the sets of thresholds as a data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each set, with the columns ``cost``, ``disagreement`` and
+            ``chosen``, which is True for the set in use.
+        """
+        return self._table().to_frame()
+
+    def _table(self):
+        """Return cost and disagreement of each set of thresholds as a `Table`."""
+        return Table(
+            f"Tradeoff: {len(self.cost)} sets of thresholds, from cautious to hurried",
+            [
+                Column("cost", self.cost, unit="per row"),
+                share_column("disagreement", self.disagreement),
+                Column("chosen", np.arange(len(self.cost)) == self.chosen),
+            ],
+        )
 
 
 def held_out_share(calibration, X_calibration, guarantee):

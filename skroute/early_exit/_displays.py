@@ -3,7 +3,8 @@
 import numpy as np
 
 from skroute.utils._compat import validate_style_kwargs
-from skroute.utils._optional import import_optional
+from skroute.utils._optional import axes_of
+from skroute.utils._plotting import draw_legend, set_title
 
 __all__ = ["ExitDisplay", "TradeoffDisplay"]
 
@@ -55,7 +56,15 @@ class ExitDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator, X, *, name=None, ax=None, bar_kwargs=None, line_kwargs=None
+        cls,
+        estimator,
+        X,
+        y=None,
+        *,
+        name=None,
+        ax=None,
+        bar_kwargs=None,
+        line_kwargs=None,
     ):
         """Evaluate rows with an ensemble, and plot when they leave.
 
@@ -66,6 +75,9 @@ class ExitDisplay:
 
         X : array-like of shape (n_samples, n_features)
             The rows.
+
+        y : None
+            Ignored: no labels are needed. It is here because other displays take it.
 
         name : str, default=None
             Name in the legend.
@@ -143,10 +155,9 @@ class ExitDisplay:
         Returns
         -------
         ExitDisplay
+            The display, with its axes.
         """
-        plt = import_optional("matplotlib.pyplot", f"{type(self).__name__}.plot")
-        if ax is None:
-            _, ax = plt.subplots()
+        ax = axes_of(self, ax)
         if name is None:
             name = self.name
         # Bars have whole numbers of members. Small ensembles have a bar for each.
@@ -176,7 +187,8 @@ class ExitDisplay:
             xlim=(0, self.n_members),
             ylim=(0, 1.02),
         )
-        ax.legend()
+        set_title(ax, "When rows leave the ensemble")
+        draw_legend(ax)
         self.ax_ = ax
         self.figure_ = ax.figure
         return self
@@ -210,7 +222,7 @@ class TradeoffDisplay:
         self.curves = curves
 
     @classmethod
-    def from_estimators(cls, estimators, X, *, ax=None, line_kwargs=None):
+    def from_estimators(cls, estimators, X, y=None, *, ax=None, line_kwargs=None):
         """Evaluate each set of thresholds of fitted estimators on rows, and plot.
 
         Parameters
@@ -219,9 +231,14 @@ class TradeoffDisplay:
             Fitted, for example with different orders.
 
         X : array-like of shape (n_samples, n_features)
-            Rows that were not used in fit; labels are not needed.
+            Rows that were not used in fit.
+
+        y : None
+            Ignored: no labels are needed. It is here because other displays take it.
 
         ax : matplotlib Axes, default=None
+            A new one by default.
+
         line_kwargs : list of dict, default=None
             One for each estimator, passed to ``plot``.
 
@@ -241,6 +258,7 @@ class TradeoffDisplay:
             Name of the curve.
 
         disagreement : float
+            Share of answers that differ from the full ensemble.
 
         Returns
         -------
@@ -267,10 +285,9 @@ class TradeoffDisplay:
         Returns
         -------
         TradeoffDisplay
+            The display, with its axes.
         """
-        plt = import_optional("matplotlib.pyplot", f"{type(self).__name__}.plot")
-        if ax is None:
-            _, ax = plt.subplots()
+        ax = axes_of(self, ax)
         self.lines_ = []
         if line_kwargs is None:
             line_kwargs = [{}] * len(self.curves)
@@ -281,9 +298,10 @@ class TradeoffDisplay:
             self.lines_ += ax.plot(100 * shares[order], costs[order], **style)
         ax.set(
             xlabel="Answers that differ from the full ensemble (%)",
-            ylabel="Mean members evaluated",
+            ylabel="Mean cost per row",
         )
-        ax.legend()
+        set_title(ax, "Members evaluated for the same answers")
+        draw_legend(ax)
         self.ax_ = ax
         self.figure_ = ax.figure
         return self

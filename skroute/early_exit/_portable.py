@@ -376,6 +376,7 @@ class PortableEnsemble:
         Returns
         -------
         ndarray of shape (n_samples,)
+            The answers, one for each row.
         """
         return self.predict_routed(X).y_pred
 
@@ -390,6 +391,7 @@ class PortableEnsemble:
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
+            Probabilities of the classes.
 
         Raises
         ------

@@ -109,11 +109,11 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         permutation.
 
     stopping : {"auto", "thresholds", "votes"}, default="auto"
-        QWYC's thresholds per position, or the optimal stopping of a vote [2]_ [3]_.
-        Votes are for members that count alike, and need no order search. "auto"
-        compares the two on a third of the rows to learn from, which neither was learned
-        from, and takes votes if they cost less. It does so for forests, bagging and
-        voting in the order "qwyc", and takes thresholds otherwise.
+        The thresholds per position of "Quit When You Can", or the optimal stopping of a
+        vote [2]_ [3]_. Votes are for members that count alike, and need no order
+        search. "auto" compares the two on a third of the rows to learn from, which
+        neither was learned from, and takes votes if they cost less. It does so for
+        forests, bagging and voting in the order "qwyc", and takes thresholds otherwise.
 
     calibration : float or None, default=0.25
         Share of the rows that is held out to choose among thresholds. The ensemble is
@@ -714,6 +714,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         Returns
         -------
         MetadataRouter
+            The routing of this estimator.
         """
         router = MetadataRouter(owner=self).add_self_request(self)
         mapping = MethodMapping().add(caller="fit", callee="fit")

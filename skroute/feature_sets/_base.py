@@ -56,6 +56,7 @@ from skroute.utils._compat import (
     will_have,
 )
 from skroute.utils._frames import as_rows, indexable_rows
+from skroute.utils._tables import Column, Table
 from skroute.utils._tensors import on_host
 from skroute.utils._timing import timed
 from skroute.utils._typing import ArrayLike, NDArray
@@ -85,6 +86,30 @@ class Skyline(NamedTuple):
     route: NDArray[np.int64]
     cost: NDArray[np.float64]
     quality: NDArray[np.float64]
+
+    def __repr__(self) -> str:
+        return str(self._table())
+
+    def to_frame(self) -> Any:
+        """Return the sets as a data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each set, with the columns ``route``, ``cost`` and ``quality``.
+        """
+        return self._table().to_frame()
+
+    def _table(self):
+        """Return the sets as a `Table`."""
+        return Table(
+            f"Skyline: {len(self.route)} sets of features",
+            [
+                Column("route", self.route, unit="in choices_"),
+                Column("cost", self.cost, unit="per item"),
+                Column("quality", self.quality, unit="cross-validated"),
+            ],
+        )
 
 
 class RoutedParams(NamedTuple):
@@ -178,6 +203,7 @@ class BaseFeatureSelector(
         Returns
         -------
         dict
+            Names of the parameters, and their values.
         """
         if isinstance(self.extractors, (list, tuple)):
             return self._get_params("extractors", deep=deep)
@@ -194,6 +220,7 @@ class BaseFeatureSelector(
         Returns
         -------
         self
+            The estimator.
         """
         if isinstance(params.get("extractors", self.extractors), (list, tuple)):
             self._set_params("extractors", **params)
@@ -227,6 +254,7 @@ class BaseFeatureSelector(
         Returns
         -------
         self
+            The fitted estimator.
         """
         return super().fit(X, y, size=size, **params)
 
@@ -835,6 +863,7 @@ class BaseFeatureSelector(
         Returns
         -------
         MetadataRouter
+            The routing of this estimator.
         """
         router = MetadataRouter(owner=self).add_self_request(self)
         members = {

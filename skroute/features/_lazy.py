@@ -151,7 +151,10 @@ class LazyFeatures:
         Parameters
         ----------
         columns : list of str or int
+            Names, or positions if there are no names.
+
         rows : ndarray of shape (n_rows,), dtype=int
+            Positions of the rows.
 
         Returns
         -------
@@ -168,11 +171,15 @@ class LazyFeatures:
         Parameters
         ----------
         columns : list of str or int
+            Names, or positions if there are no names.
+
         rows : ndarray of shape (n_rows,), dtype=int
+            Positions of the rows.
 
         Returns
         -------
         ndarray of shape (n_rows, n_columns), dtype=float64
+            The cells.
         """
         # An entry is None where some cell of the column is no number.
         numbers = [numbers_of(cells) for cells in self._ask(columns, rows)]

@@ -146,6 +146,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         Returns
         -------
         self
+            The fitted estimator.
         """
         refuse_source(X)
         check_rows_match(X=X, y=y, **params)
@@ -291,6 +292,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         Returns
         -------
         ndarray of shape (n_samples,)
+            The answers, one for each row.
         """
         if routing_enabled() and not self._is_late(X):
             return super().predict(X, **params)
@@ -311,6 +313,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
+            Probabilities of the classes.
         """
         if routing_enabled() and not self._is_late(X):
             return super().predict_proba(X, **params)
@@ -337,6 +340,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         Returns
         -------
         float
+            The score. Higher is better.
         """
         if sample_weight is not None:
             params["sample_weight"] = sample_weight

@@ -112,6 +112,8 @@ def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
     Parameters
     ----------
     forest : Forest
+        From :func:`read_forest`.
+
     X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
         Rows as the source library is given them.
 
@@ -127,6 +129,7 @@ def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
     Returns
     -------
     ndarray of shape (n_samples, len(outputs)), dtype=float64
+        Sum of the leaf values of each row.
 
     Raises
     ------

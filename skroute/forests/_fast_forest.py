@@ -152,8 +152,7 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
 
     See Also
     --------
-    skroute.early_exit.QWYCEnsemble : Evaluates fewer trees, where few settle the
-    answer.
+    skroute.early_exit.QWYCEnsemble : Stops evaluating trees early.
 
     Notes
     -----

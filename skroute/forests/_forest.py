@@ -163,6 +163,7 @@ class Forest:
         Returns
         -------
         Forest
+            It has these members alone.
         """
         return replace(self, trees=self.trees.taken(order))
 
@@ -177,6 +178,7 @@ class Forest:
         Returns
         -------
         Forest
+            It shares its trees with this one.
         """
         return replace(self, answer_rule=replace(self.answer_rule, cut=cut))
 
@@ -186,10 +188,12 @@ class Forest:
         Parameters
         ----------
         outputs : sequence of int
+            Indices of the outputs.
 
         Returns
         -------
         ndarray of int
+            Positions of the features, rising.
         """
         trees = self.trees
         output_of_node = np.repeat(trees.outputs, trees.tree_sizes)

@@ -28,6 +28,7 @@ def find_reader(estimator):
     Parameters
     ----------
     estimator : object
+        The ensemble, of any library.
 
     Returns
     -------

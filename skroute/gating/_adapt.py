@@ -368,6 +368,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         Returns
         -------
         self
+            The fitted estimator.
         """
         return super().fit(X, y, sample_weight=sample_weight, **params)
 
@@ -1016,6 +1017,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         Returns
         -------
         MetadataRouter
+            The routing of this estimator.
         """
         fit = MethodMapping().add(caller="fit", callee="fit")
         split = MethodMapping().add(caller="fit", callee="split")

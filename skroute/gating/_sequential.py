@@ -37,6 +37,7 @@ from skroute.utils._frames import as_rows, is_frame, names_and_columns
 from skroute.utils._named import align_by_class
 from skroute.utils._row_hash import GOLDEN, even_draws, feature_keys
 from skroute.utils._statistics import standard_error
+from skroute.utils._tables import Column, Table, list_names, share_column
 from skroute.utils._tolerances import LIMIT_ROOM
 from skroute.utils._validation import (
     check_probabilities,
@@ -96,6 +97,39 @@ class OperatingPoint(NamedTuple):
     cost_se: float
     quality: float
     quality_se: float
+
+    def __repr__(self) -> str:
+        return str(self._table())
+
+    def to_frame(self) -> Any:
+        """Return the point as a data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row, with the fields as columns.
+        """
+        return self._table().to_frame()
+
+    def _table(self):
+        """Return the point as a `Table` of one row."""
+        return Table(
+            "OperatingPoint",
+            [
+                Column("first", [self.first], texts=[list_names(self.first)]),
+                Column(
+                    "price",
+                    [self.price],
+                    unit="quality per unit of cost",
+                    infinite="infinite, no row buys more",
+                ),
+                share_column("share", [self.share], whole="rows at the next lower price"),
+                Column("cost", [self.cost], unit="per row, held-out mean"),
+                Column("cost_se", [self.cost_se]),
+                Column("quality", [self.quality], unit="held-out mean"),
+                Column("quality_se", [self.quality_se]),
+            ],
+        )
 
 
 class _Choice(NamedTuple):
@@ -312,6 +346,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         Returns
         -------
         self
+            The fitted estimator.
 
         Raises
         ------
@@ -470,6 +505,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         Returns
         -------
         MetadataRouter
+            The routing of this estimator.
         """
         router = MetadataRouter(owner=self).add_self_request(self)
         if self.estimator is None:
@@ -487,7 +523,13 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
         Parameters
         ----------
-        budget, max_rounds, max_cost
+        budget : float, default=None
+            As in `predict_routed`.
+
+        max_rounds : int, default=None
+            As in `predict_routed`.
+
+        max_cost : float, default=None
             As in `predict_routed`.
 
         Returns
@@ -807,7 +849,19 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
         Parameters
         ----------
-        X, budget, known, max_rounds, max_cost
+        X : array-like of shape (n_samples, n_features)
+            As in `predict_routed`.
+
+        budget : float, default=None
+            As in `predict_routed`.
+
+        known : array-like of shape (n_samples, n_features), default=None
+            As in `predict_routed`.
+
+        max_rounds : int, default=None
+            As in `predict_routed`.
+
+        max_cost : float, default=None
             As in `predict_routed`.
 
         Returns

@@ -252,9 +252,10 @@ def fixed_sequence_test(
     Parameters
     ----------
     p_values : array-like of shape (n_candidates,)
-        p-values of "the promise is broken", the safest candidate first. The order must
-        be fixed before the rows are seen. For several promises about one candidate take
-        the largest p-value (an intersection-union test), which costs no confidence.
+        The p-values of "the promise is broken", the safest candidate first. The order
+        must be fixed before the rows are seen. For several promises about one candidate
+        take the largest p-value (an intersection-union test), which costs no
+        confidence.
 
     confidence : float, default=0.95
         Probability that no promise of a certified candidate is broken. Raising it
@@ -272,7 +273,7 @@ def fixed_sequence_test(
 
     See Also
     --------
-    mean_p_value : p-values of means.
+    mean_p_value : The p-values of means.
 
     Notes
     -----

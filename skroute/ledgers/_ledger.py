@@ -149,9 +149,28 @@ class Ledger(Store):
     ) -> Reservation:
         """Reserve an amount in every purse for a request, before its decision.
 
-        Returns the reservation, or the open one of the same `key`. Raises
-        :class:`BudgetExhaustedError` if the amount does not fit, and
-        :class:`AlreadyCommittedError` if the request of the key is committed.
+        Parameters
+        ----------
+        purses : tuple of str
+            Names of the purses, the request's own first.
+
+        amount : float
+            The amount to reserve in each purse.
+
+        key : str, default=None
+            Identity of the request.
+
+        Returns
+        -------
+        Reservation
+            A new one, or the open one of the same `key`.
+
+        Raises
+        ------
+        BudgetExhaustedError
+            If the amount does not fit.
+        AlreadyCommittedError
+            If the request of the key is committed.
         """
         return _raise_if_error(self._transact(self._hold, purses, amount, key))
 
@@ -487,6 +506,7 @@ class Ledger(Store):
         Returns
         -------
         Books
+            Amounts and counts of the purse.
 
         Raises
         ------
@@ -559,6 +579,7 @@ class Ledger(Store):
         Returns
         -------
         list of Reservation
+            Each of them holds money, or held it until its deadline.
         """
         return self._transact(self._unsettled, purse)
 

@@ -174,6 +174,7 @@ class CallableClassifier(MemberClassifier):
         Returns
         -------
         self
+            The fitted estimator.
 
         Raises
         ------
@@ -201,6 +202,7 @@ class CallableClassifier(MemberClassifier):
         Returns
         -------
         ndarray of shape (n_samples,)
+            The answers, one for each row.
         """
         answers = self._ask(X)
         if self.returns == "label":

@@ -362,6 +362,7 @@ class MultiExitClassifier(
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
+            Probabilities of the classes.
         """
         return self.start(X).proba(self.n_exits_ - 1)
 
@@ -376,6 +377,7 @@ class MultiExitClassifier(
         Returns
         -------
         ndarray of shape (n_samples,)
+            The answers, one for each row.
         """
         proba = self.predict_proba(X)
         return self.classes_[proba.argmax(axis=1)]

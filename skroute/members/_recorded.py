@@ -517,6 +517,7 @@ class RecordedClassifier(MemberClassifier):
         Returns
         -------
         self
+            The fitted estimator.
 
         Raises
         ------

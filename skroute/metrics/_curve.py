@@ -19,6 +19,13 @@ from skroute.metrics._objectives import qualities_of, rows_of, worth_of
 from skroute.utils._cache import with_cache
 from skroute.utils._compat import num_samples
 from skroute.utils._named import check_rows_match
+from skroute.utils._tables import (
+    Column,
+    Table,
+    choice_columns,
+    note_of_unused,
+    share_column,
+)
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import (
     check_numbers,
@@ -64,6 +71,48 @@ class AccuracyCostCurve(NamedTuple):
     row_quality: NDArray[np.float64]
     row_cost: NDArray[np.float64]
     billed: bool = True
+
+    def __repr__(self) -> str:
+        return str(self._table())
+
+    def to_frame(self) -> Any:
+        """Return the curve as a data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each budget, with the columns ``budget``, ``cost``, ``quality``,
+            and ``share_<name>`` for each choice.
+        """
+        return self._table().to_frame()
+
+    def _table(self):
+        """Return the curve as a `Table`, without the values of single rows."""
+        n_budgets, n_rows = len(self.budget), len(self.row_cost)
+        return Table(
+            f"AccuracyCostCurve: {n_budgets} budgets, {n_rows:,} rows",
+            [
+                Column("budget", self.budget, unit="per row"),
+                Column("cost", self.cost, unit="per row"),
+                Column("quality", self.quality, unit="mean"),
+                *choice_columns(self.choices, self.route_share),
+            ],
+            notes=[
+                f"Cost: {name_of_cost(self)}.",
+                *note_of_unused(self.choices, self.route_share),
+            ],
+        )
+
+
+def name_of_cost(curve):
+    """Return which mean a curve has as its cost, as text without a capital letter."""
+    # None: a curve without this field has the costs of ``predict_cost``.
+    billed = getattr(curve, "billed", None)
+    if billed is None:
+        return "mean cost per row, by predict_cost"
+    if billed:
+        return "mean cost per row, as billed"
+    return "mean expected cost per row"
 
 
 class RowOutcomes(NamedTuple):
@@ -443,6 +492,7 @@ def accuracy_cost_curve(
     Returns
     -------
     :class:`AccuracyCostCurve`
+        The curve, which prints as a table.
 
     Raises
     ------
@@ -494,6 +544,31 @@ class RiskCoverageCurve(NamedTuple):
     risk: NDArray[np.float64]
     thresholds: NDArray[np.float64]
     area: float
+
+    def __repr__(self) -> str:
+        return str(self._table())
+
+    def to_frame(self) -> Any:
+        """Return the curve as a data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each threshold, with the columns ``threshold``, ``coverage`` and
+            ``risk``.
+        """
+        return self._table().to_frame()
+
+    def _table(self):
+        """Return the curve as a `Table`."""
+        return Table(
+            f"RiskCoverageCurve: area {self.area:.4g} (lower is better)",
+            [
+                Column("threshold", self.thresholds, unit="confidence"),
+                share_column("coverage", self.coverage),
+                Column("risk", self.risk, unit="mean loss"),
+            ],
+        )
 
 
 def risk_coverage_curve(
@@ -569,7 +644,13 @@ def risk_coverage_scorer(estimator: Any, X: Any, y: Any, **params: Any) -> float
 
     Parameters
     ----------
-    estimator, X, y
+    estimator : estimator
+        As in :func:`accuracy_cost_curve`. Rows that abstain are left out.
+
+    X : array-like of shape (n_samples, n_features)
+        As in :func:`accuracy_cost_curve`. Rows that abstain are left out.
+
+    y : array-like of shape (n_samples,) or (n_samples, n_columns)
         As in :func:`accuracy_cost_curve`. Rows that abstain are left out.
 
     **params : keyword arguments

@@ -10,7 +10,12 @@ from sklearn.metrics import ConfusionMatrixDisplay
 from sklearn.utils import check_array, check_consistent_length
 
 from skroute.base._inspection import models_of
-from skroute.metrics._curve import BudgetSweep, check_budgets, find_router
+from skroute.metrics._curve import (
+    BudgetSweep,
+    check_budgets,
+    find_router,
+    name_of_cost,
+)
 from skroute.metrics._objectives import qualities_of, sample_quality
 from skroute.metrics._off_policy import OffPolicyCurve, off_policy_curve
 from skroute.metrics._tradeoff import (
@@ -22,12 +27,28 @@ from skroute.metrics._tradeoff import (
 from skroute.utils._cache import with_cache
 from skroute.utils._compat import validate_style_kwargs
 from skroute.utils._named import check_rows_match
-from skroute.utils._optional import axes_of, import_optional
+from skroute.utils._optional import axes_of
+from skroute.utils._plotting import (
+    REFERENCE_COLOUR,
+    colours_of,
+    cost_label,
+    draw_legend,
+    draw_legend_outside,
+    foreground_colour,
+    set_title,
+)
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_row_weights, refuse_missing
 
-# Number of colours in matplotlib's default cycle. More choices would share a colour.
-_N_DEFAULT_COLOURS = 10
+# Number of models above which the entries of a matrix are small and without decimals.
+_MANY_MODELS = 6
+# A choice with a smaller share of the rows at all budgets is not in a legend: its area
+# is as thin as a line.
+_LEAST_SHARE = 0.005
+# Height in inches of a cell of a matrix, in which its number can be read.
+_CELL_HEIGHT = 0.25
+# Height in inches of the labels and of the title of a matrix.
+_LABELS_HEIGHT = 1.75
 # Standard errors on each side of an interval of 95 %, by the normal distribution.
 _NORMAL_QUANTILE = 1.96
 
@@ -66,7 +87,7 @@ class AccuracyCostDisplay(Display):
     name : str, default=None
         Name of the curve for the legend. None draws no legend.
 
-    xlabel : str, default="Mean cost per sample"
+    xlabel : str, default="Mean cost per row"
         Label of the horizontal axis.
 
     ylabel : str, default="Mean quality"
@@ -74,7 +95,8 @@ class AccuracyCostDisplay(Display):
 
     singles : dict from str to (float, float), default=None
         Mean cost and mean quality of choices that may answer every row. They are
-        points, and their best :term:`random mix` is a line.
+        points in the colours that all displays give to these choices. Their best
+        :term:`random mix` is a line.
 
     Attributes
     ----------
@@ -113,7 +135,7 @@ class AccuracyCostDisplay(Display):
     cost: ArrayLike
     quality: ArrayLike
     name: str | None = None
-    xlabel: str = "Mean cost per sample"
+    xlabel: str = "Mean cost per row"
     ylabel: str = "Mean quality"
     singles: dict[str, tuple[float, float]] | None = None
 
@@ -140,7 +162,8 @@ class AccuracyCostDisplay(Display):
 
         Returns
         -------
-        display : :class:`AccuracyCostDisplay`
+        :class:`AccuracyCostDisplay`
+            The display, with its axes.
         """
         ax = self._on(ax)
         default_style = {
@@ -148,6 +171,9 @@ class AccuracyCostDisplay(Display):
             "markersize": 4,
             "label": self.name if name is None else name,
         }
+        if not ax.has_data():
+            # The first curve has no colour of a choice.
+            default_style["color"] = foreground_colour()
         style = validate_style_kwargs(default_style, curve_kwargs or {})
         order = np.argsort(self.cost, kind="stable")
         (self.line_,) = ax.plot(
@@ -155,9 +181,8 @@ class AccuracyCostDisplay(Display):
         )
         ax.set(xlabel=self.xlabel, ylabel=self.ylabel)
         self.mix_ = self._draw_singles(ax) if self.singles else None
-        _, labels = ax.get_legend_handles_labels()
-        if labels:
-            ax.legend(loc="best")
+        set_title(ax, "Quality against cost")
+        draw_legend(ax)
         return self
 
     def _draw_singles(self, ax):
@@ -166,19 +191,12 @@ class AccuracyCostDisplay(Display):
         cost, quality = points.T
         mix = random_mix(cost, quality)
         (mix_line,) = ax.plot(
-            mix.cost, mix.quality, "--", color="0.5", label="random mix"
+            mix.cost, mix.quality, "--", color=REFERENCE_COLOUR, label="random mix"
         )
-        ax.plot(cost, quality, "o", color="0.5", markersize=4)
-        for name, point in self.singles.items():
-            ax.annotate(
-                name,
-                point,
-                xytext=(4, -4),
-                textcoords="offset points",
-                va="top",
-                fontsize="small",
-                color="0.4",
-            )
+        names = list(self.singles)
+        for name, point, colour in zip(names, points, colours_of(names)):
+            # Diamonds, since the points of curves are circles.
+            ax.plot(*point, "D", color=colour, markersize=6, label=f"{name} alone")
         return mix_line
 
     @classmethod
@@ -193,6 +211,7 @@ class AccuracyCostDisplay(Display):
         row_quality: Any = None,
         costs: Any = None,
         references: bool | None = None,
+        cost_unit: str = "",
         name: str | None = None,
         ax: Any = None,
         curve_kwargs: dict[str, Any] | None = None,
@@ -210,6 +229,9 @@ class AccuracyCostDisplay(Display):
             mix. Every member is then called about every row. None draws them in a new
             figure only.
 
+        cost_unit : str, default=""
+            Unit of the costs for the axis, for example ``"dollars"``.
+
         name : str, default=None
             Name of the curve for the legend. None takes the class name of the
             estimator.
@@ -222,7 +244,7 @@ class AccuracyCostDisplay(Display):
 
         Returns
         -------
-        display : :class:`AccuracyCostDisplay`
+        :class:`AccuracyCostDisplay`
         """
         sweep = BudgetSweep(
             estimator,
@@ -241,6 +263,7 @@ class AccuracyCostDisplay(Display):
             cost=curve.cost,
             quality=curve.quality,
             name=type(estimator).__name__ if name is None else name,
+            xlabel=cost_label(name_of_cost(curve).capitalize(), cost_unit),
             ylabel=sweep.quality_label or "Mean quality",
             singles=singles,
         )
@@ -274,12 +297,18 @@ class AccuracyCostDisplay(Display):
         sample_weight : array-like of shape (n_samples,), default=None
             Weight of each row.
 
-        name, ax, curve_kwargs
+        name : str, default=None
+            As in :meth:`plot`.
+
+        ax : matplotlib Axes, default=None
+            As in :meth:`plot`.
+
+        curve_kwargs : dict, default=None
             As in :meth:`plot`.
 
         Returns
         -------
-        display : :class:`AccuracyCostDisplay`
+        :class:`AccuracyCostDisplay`
         """
         check_consistent_length(y_preds, costs)
         # The labels of rows are compared for each point of the curve.
@@ -337,6 +366,9 @@ class RouteShareDisplay(Display):
     choices : sequence of str
         Names of the choices.
 
+    cost_unit : str, default=""
+        Unit of the budgets for the axis, for example ``"dollars"``.
+
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
@@ -361,6 +393,7 @@ class RouteShareDisplay(Display):
     budget: ArrayLike
     route_share: ArrayLike
     choices: Any
+    cost_unit: str = ""
 
     def plot(
         self, *, ax: Any = None, area_kwargs: dict[str, Any] | None = None
@@ -377,28 +410,35 @@ class RouteShareDisplay(Display):
 
         Returns
         -------
-        display : :class:`RouteShareDisplay`
+        :class:`RouteShareDisplay`
+            The display, with its axes.
         """
         ax = self._on(ax)
         order = np.argsort(self.budget, kind="stable")
         budgets = np.asarray(self.budget)[order]
         shares = np.asarray(self.route_share)[order]  # (n_budgets, n_choices)
-        style = {"labels": [str(choice) for choice in self.choices], "alpha": 0.85}
-        n_choices = shares.shape[1]
-        if n_choices > _N_DEFAULT_COLOURS:
-            pyplot = import_optional("matplotlib.pyplot", f"{type(self).__name__}.plot")
-            positions = np.linspace(0.05, 0.95, n_choices)
-            style["colors"] = pyplot.get_cmap("turbo")(positions)
+        style = {
+            "labels": [str(choice) for choice in self.choices],
+            "colors": colours_of(self.choices),
+            # Thin lines between areas, in the colour of the background.
+            "edgecolor": ax.get_facecolor(),
+            "linewidth": 0.5,
+        }
         style.update(area_kwargs or {})
         self.areas_ = ax.stackplot(budgets, shares.T, **style)
         ax.set(
-            xlabel="Budget (mean cost per sample)",
+            xlabel=cost_label("Budget, mean cost per row", self.cost_unit),
             ylabel="Share of rows",
             xmargin=0,
             ylim=(0, 1),
         )
+        set_title(ax, "Which choice answers")
+        used_areas = []
+        for area, shares_of_choice in zip(self.areas_, shares.T):
+            if np.any(shares_of_choice > _LEAST_SHARE):
+                used_areas.append(area)
         # The areas fill the axes, so the legend is outside, in the order of the areas.
-        ax.legend(reverse=True, loc="center left", bbox_to_anchor=(1.01, 0.5))
+        draw_legend_outside(ax, used_areas[::-1])
         return self
 
     @classmethod
@@ -406,8 +446,10 @@ class RouteShareDisplay(Display):
         cls,
         estimator: Any,
         X: Any,
+        y: Any = None,
         *,
         budgets: ArrayLike,
+        cost_unit: str = "",
         ax: Any = None,
         area_kwargs: dict[str, Any] | None = None,
         **params: Any,
@@ -416,13 +458,25 @@ class RouteShareDisplay(Display):
 
         Parameters
         ----------
-        estimator, X
+        estimator : estimator
             As in :func:`accuracy_cost_curve`.
+
+        X : array-like of shape (n_samples, n_features)
+            As in :func:`accuracy_cost_curve`.
+
+        y : None
+            Ignored: choices need no labels. It is here because other displays take it.
 
         budgets : array-like of shape (n_budgets,)
             Mean costs per sample, finite.
 
-        ax, area_kwargs
+        cost_unit : str, default=""
+            Unit of the budgets for the axis, for example ``"dollars"``.
+
+        ax : matplotlib Axes, default=None
+            As in :meth:`plot`.
+
+        area_kwargs : dict, default=None
             As in :meth:`plot`.
 
         **params : keyword arguments
@@ -430,7 +484,7 @@ class RouteShareDisplay(Display):
 
         Returns
         -------
-        display : :class:`RouteShareDisplay`
+        :class:`RouteShareDisplay`
         """
         limits = check_budgets(budgets)
         if not np.isfinite(limits).all():
@@ -446,7 +500,12 @@ class RouteShareDisplay(Display):
         for limit in limits:
             route = cached_router.route(X, budget=limit, **params)
             shares.append(np.bincount(route, minlength=len(choices)) / len(route))
-        display = cls(budget=limits, route_share=np.array(shares), choices=choices)
+        display = cls(
+            budget=limits,
+            route_share=np.array(shares),
+            choices=choices,
+            cost_unit=cost_unit,
+        )
         return display.plot(ax=ax, area_kwargs=area_kwargs)
 
 
@@ -455,7 +514,7 @@ def complementarity_matrix(Q: ArrayLike) -> NDArray[np.float64]:
 
     Entry ``(i, j)`` is the mean over the rows of ``max(Q[:, i] - Q[:, j], 0)``. For
     right and wrong answers, it is the share of rows on which model `i` (the row) is
-    right and model `j` (the column) is wrong, as in OCCAM, figure 15 [1]_. For other
+    right and model `j` (the column) is wrong, as in figure 15 of OCCAM [1]_. For other
     qualities, it is the mean quality that `i` gains on the rows where it is better. If
     the entries on both sides of the diagonal are large, routing between the two models
     gains quality.
@@ -556,16 +615,27 @@ class ComplementarityDisplay(Display):
 
         Returns
         -------
-        display : :class:`ComplementarityDisplay`
+        :class:`ComplementarityDisplay`
+            The display, with its axes.
         """
+        is_new_figure = ax is None
         ax = self._on(ax)
         percent = 100 * np.asarray(self.matrix, dtype=np.float64)
+        has_many = len(percent) > _MANY_MODELS
         drawn = ConfusionMatrixDisplay(percent, display_labels=self.names).plot(
             ax=ax,
-            values_format=".1f",
-            xticks_rotation=45,
+            values_format=".0f" if has_many else ".1f",
             im_kw={"vmin": 0, **(im_kwargs or {})},
+            text_kw={"fontsize": "x-small" if has_many else "medium"},
         )
+        # A name ends at its tick, however long it is.
+        for label in ax.get_xticklabels():
+            label.set(
+                rotation=90 if has_many else 45,
+                ha="right",
+                va="center" if has_many else "top",
+                rotation_mode="anchor",
+            )
         self.image_ = drawn.im_
         self.text_ = drawn.text_
         for text in np.diag(self.text_):
@@ -573,6 +643,15 @@ class ComplementarityDisplay(Display):
             text.set_text("")
         drawn.im_.colorbar.set_label("% of rows")
         ax.set(xlabel="Model that is wrong", ylabel="Model that is right")
+        if has_many:
+            ax.tick_params(labelsize="small")
+        if is_new_figure:
+            # The matrix is square. This layout leaves no empty space next to it.
+            self.figure_.set_layout_engine("compressed")
+            height = _LABELS_HEIGHT + _CELL_HEIGHT * len(percent)
+            if self.figure_.get_figheight() < height:
+                self.figure_.set_figheight(height)
+        set_title(ax, "Who is right where\nanother is wrong")
         return self
 
     @classmethod
@@ -602,12 +681,15 @@ class ComplementarityDisplay(Display):
             as :class:`~skroute.routing.BudgetRouter`, the quality of each choice on
             each row, NaN if it is unknown; a frame's columns are read by name.
 
-        ax, im_kwargs
+        ax : matplotlib Axes, default=None
+            As in :meth:`plot`.
+
+        im_kwargs : dict, default=None
             As in :meth:`plot`.
 
         Returns
         -------
-        display : :class:`ComplementarityDisplay`
+        :class:`ComplementarityDisplay`
         """
         check_rows_match(X=X, y=y)
         router, X = find_router(estimator, X)
@@ -745,25 +827,44 @@ class RouterDiagnosticsDisplay(Display):
 
         Returns
         -------
-        display : :class:`RouterDiagnosticsDisplay`
+        :class:`RouterDiagnosticsDisplay`
+            The display, with its axes.
         """
         ax = self._on(ax)
-        for name, (estimate, quality, error) in zip(self.names, self.reliability):
+        colours = colours_of(self.names)
+        # The names are all choices. Only those that answer have estimates.
+        for name, colour, bins in zip(self.names, colours, self.reliability):
+            estimate, quality, error = bins
             ax.errorbar(
                 estimate,
                 quality,
                 _NORMAL_QUANTILE * error,
+                color=colour,
                 marker="o",
                 markersize=3,
+                elinewidth=0.8,
                 label=name,
             )
         estimates = np.concatenate([estimate for estimate, _, _ in self.reliability])
         # On this line the observed quality equals the estimate.
         ends = [estimates.min(), estimates.max()]
-        ax.plot(ends, ends, linestyle=":", color="black")
-        title = f"{self.found:+.3g} of {self.possible:+.3g} above the random mix"
-        ax.set(xlabel="Estimated quality", ylabel="Quality that came out", title=title)
-        ax.legend(loc="best")
+        ax.plot(
+            ends,
+            ends,
+            linestyle=":",
+            color=foreground_colour(),
+            label="estimate is right",
+        )
+        ax.set(
+            xlabel="Quality estimated by the router",
+            ylabel="Observed quality (95 % interval)",
+        )
+        set_title(
+            ax,
+            "Quality above a random mix of equal cost:\n"
+            f"{self.found:+.3g} (an oracle: {self.possible:+.3g})",
+        )
+        draw_legend(ax)
         return self
 
     @classmethod
@@ -786,7 +887,10 @@ class RouterDiagnosticsDisplay(Display):
             A fitted router with ``predict_quality``, such as
             :class:`~skroute.routing.BudgetRouter`.
 
-        X, y
+        X : array-like of shape (n_samples, n_features)
+            As in :func:`accuracy_cost_curve`. `y` must have no missing values.
+
+        y : array-like of shape (n_samples,) or (n_samples, n_columns)
             As in :func:`accuracy_cost_curve`. `y` must have no missing values.
 
         costs : array-like of shape (n_choices,) or (n_samples, n_choices), default=None
@@ -803,7 +907,7 @@ class RouterDiagnosticsDisplay(Display):
 
         Returns
         -------
-        display : :class:`RouterDiagnosticsDisplay`
+        :class:`RouterDiagnosticsDisplay`
         """
         check_rows_match(X=X, y=y, costs=costs, **params)
         names = list(estimator.choices_)
@@ -875,6 +979,9 @@ class OffPolicyDisplay(Display):
     curve : OffPolicyCurve
         From :func:`off_policy_curve`.
 
+    cost_unit : str, default=""
+        Unit of the costs for the axis, for example ``"dollars"``.
+
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
@@ -910,6 +1017,7 @@ class OffPolicyDisplay(Display):
     """
 
     curve: OffPolicyCurve
+    cost_unit: str = ""
 
     def plot(
         self,
@@ -933,7 +1041,8 @@ class OffPolicyDisplay(Display):
 
         Returns
         -------
-        display : :class:`OffPolicyDisplay`
+        :class:`OffPolicyDisplay`
+            The display, with its axes.
         """
         unknown = [name for name in estimators if name not in _LEGEND_NAMES]
         if unknown:
@@ -942,6 +1051,7 @@ class OffPolicyDisplay(Display):
                 f"{unknown[0]!r} among them."
             )
         ax = self._on(ax)
+        set_title(ax, "Quality against cost, estimated from a log")
         self.lines_ = []
         self.band_ = None
         for name in estimators:
@@ -951,7 +1061,11 @@ class OffPolicyDisplay(Display):
             default_style = {} if is_main else {"linestyle": "--", "marker": ""}
             style = validate_style_kwargs(default_style, curve_kwargs or {})
             curve = AccuracyCostDisplay(
-                cost=cost.estimate, quality=quality.estimate, name=_LEGEND_NAMES[name]
+                cost=cost.estimate,
+                quality=quality.estimate,
+                name=_LEGEND_NAMES[name],
+                xlabel=cost_label("Mean cost per row, estimated", self.cost_unit),
+                ylabel="Mean quality, estimated",
             )
             line = curve.plot(ax=ax, curve_kwargs=style).line_
             self.lines_.append(line)
@@ -963,7 +1077,9 @@ class OffPolicyDisplay(Display):
                     quality.high[order],
                     alpha=0.2,
                     color=line.get_color(),
+                    label="interval of doubly robust",
                 )
+        draw_legend(ax)
         return self
 
     @classmethod
@@ -973,6 +1089,7 @@ class OffPolicyDisplay(Display):
         X: Any,
         q: ArrayLike,
         *,
+        cost_unit: str = "",
         ax: Any = None,
         curve_kwargs: dict[str, Any] | None = None,
         **params: Any,
@@ -981,10 +1098,22 @@ class OffPolicyDisplay(Display):
 
         Parameters
         ----------
-        estimator, X, q
+        estimator : estimator
             As in :func:`off_policy_curve`.
 
-        ax, curve_kwargs
+        X : array-like of shape (n_samples, n_features)
+            As in :func:`off_policy_curve`.
+
+        q : array-like of shape (n_samples,)
+            As in :func:`off_policy_curve`.
+
+        cost_unit : str, default=""
+            Unit of the costs for the axis, for example ``"dollars"``.
+
+        ax : matplotlib Axes, default=None
+            As in :meth:`plot`.
+
+        curve_kwargs : dict, default=None
             As in :meth:`plot`.
 
         **params : keyword arguments
@@ -993,7 +1122,8 @@ class OffPolicyDisplay(Display):
 
         Returns
         -------
-        display : :class:`OffPolicyDisplay`
+        :class:`OffPolicyDisplay`
         """
         curve = off_policy_curve(estimator, X, q, **params)
-        return cls(curve=curve).plot(ax=ax, curve_kwargs=curve_kwargs)
+        display = cls(curve=curve, cost_unit=cost_unit)
+        return display.plot(ax=ax, curve_kwargs=curve_kwargs)

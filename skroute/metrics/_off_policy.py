@@ -24,12 +24,21 @@ from skroute.quality._overlap import (
 from skroute.utils._cache import with_cache
 from skroute.utils._compat import Integral, Interval, Real, num_samples, validate_params
 from skroute.utils._named import check_rows_match
+from skroute.utils._tables import (
+    Column,
+    Table,
+    choice_columns,
+    format_interval,
+    note_of_unused,
+)
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import warn
 
 # Share of new rows that may equal rows of the fit without a warning: some requests come
 # again.
 _MAX_REPEATED_SHARE = 0.01
+# Word for an estimate at a budget where log and router do not overlap.
+_NO_OVERLAP = "no overlap"
 # Number of budgets if none are given.
 _N_BUDGETS = 9
 # Hall's transformation divides by the skewness. A smaller one is replaced by this
@@ -56,6 +65,33 @@ class OffPolicyEstimate(NamedTuple):
     high: NDArray[np.float64]
     standard_error: NDArray[np.float64]
 
+    def __repr__(self) -> str:
+        return str(self._table())
+
+    def to_frame(self) -> Any:
+        """Return the estimate as a data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each budget, with the fields as columns.
+        """
+        return self._table().to_frame()
+
+    def _table(self):
+        """Return the estimate as a `Table`."""
+        columns = []
+        for name, values in self._asdict().items():
+            columns.append(Column(name, values, missing=_NO_OVERLAP))
+        return Table("OffPolicyEstimate: mean per row at each budget", columns)
+
+    def texts(self):
+        """Return the estimate at each budget with its interval, as a list of str."""
+        texts = []
+        for estimate, low, high in zip(self.estimate, self.low, self.high):
+            texts.append(format_interval(estimate, low, high, missing=_NO_OVERLAP))
+        return texts
+
 
 class OffPolicyEstimates(NamedTuple):
     """Three estimates of the same means: see :func:`off_policy_curve`."""
@@ -63,6 +99,40 @@ class OffPolicyEstimates(NamedTuple):
     direct: OffPolicyEstimate
     snips: OffPolicyEstimate
     doubly_robust: OffPolicyEstimate
+
+    def __repr__(self) -> str:
+        return str(self._table())
+
+    def to_frame(self) -> Any:
+        """Return the estimates as a data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each budget. For each of ``doubly_robust``, ``snips`` and
+            ``direct`` there are the columns ``<name>``, ``<name>_low`` and
+            ``<name>_high``.
+        """
+        return self._table().to_frame()
+
+    def _table(self):
+        """Return the estimates as a `Table`."""
+        columns = []
+        for name in ("doubly_robust", "snips", "direct"):
+            columns.extend(_columns_of(name, getattr(self, name)))
+        return Table("OffPolicyEstimates: mean per row at each budget", columns)
+
+
+def _columns_of(name, estimate):
+    """Return the columns of an `OffPolicyEstimate`: it, and the ends of its interval.
+
+    The text has them in one column.
+    """
+    return [
+        Column(name, estimate.estimate, texts=estimate.texts()),
+        Column(f"{name}_low", estimate.low, in_text=False),
+        Column(f"{name}_high", estimate.high, in_text=False),
+    ]
 
 
 class OffPolicyCurve(NamedTuple):
@@ -79,6 +149,46 @@ class OffPolicyCurve(NamedTuple):
     mean_weight: NDArray[np.float64]
     n_fitted: int
     estimated: bool
+
+    def __repr__(self) -> str:
+        return str(self._table())
+
+    def to_frame(self) -> Any:
+        """Return the curve as a data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each budget, with the columns ``budget``, ``quality`` and
+            ``cost`` (the doubly robust estimates, with ``_low`` and ``_high``),
+            ``matched``, ``mean_weight``, ``effective_sample_size``, ``max_weight``, and
+            ``share_<name>`` for each choice.
+        """
+        return self._table().to_frame()
+
+    def _table(self):
+        """Return the curve as a `Table`, with the doubly robust estimates."""
+        propensities = "estimated" if self.estimated else "given"
+        return Table(
+            f"OffPolicyCurve: doubly robust estimates at {len(self.budget)} budgets, "
+            f"propensities {propensities}",
+            [
+                Column("budget", self.budget, unit="per row"),
+                *_columns_of("quality", self.quality.doubly_robust),
+                *_columns_of("cost", self.cost.doubly_robust),
+                Column("matched", self.matched, unit="rows"),
+                Column("mean_weight", self.mean_weight, unit="1 is best"),
+                Column(
+                    "effective_sample_size",
+                    self.effective_sample_size,
+                    label="effective size",
+                    unit="rows",
+                ),
+                Column("max_weight", self.max_weight, in_text=False),
+                *choice_columns(self.choices, self.route_share),
+            ],
+            notes=note_of_unused(self.choices, self.route_share),
+        )
 
 
 @validate_params(

@@ -19,6 +19,7 @@ from skroute.utils._compat import (
 )
 from skroute.utils._frames import column_keys
 from skroute.utils._named import check_rows_match, in_order
+from skroute.utils._tables import Column, Table, share_column
 from skroute.utils._validation import check_numbers
 
 # Route of a request for which a stream had no money left.
@@ -32,6 +33,65 @@ class Replay(NamedTuple):
     quality: np.ndarray
     cost: np.ndarray
     choices: list
+
+    def __repr__(self) -> str:
+        return str(self._table())
+
+    def to_frame(self) -> Any:
+        """Return the outcomes as a data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each choice, with the columns ``choice``, ``rows`` (number of
+            requests), ``share`` of the requests, mean ``quality`` and mean ``cost``.
+            The last row has all requests.
+        """
+        return self._table().to_frame()
+
+    def _table(self):
+        """Return means by choice, and over all requests, as a `Table`."""
+        masks = [self.route == k for k in range(len(self.choices))]
+        names = [str(name) for name in self.choices]
+        if (self.route == _NO_CHOICE).any():
+            masks.append(self.route == _NO_CHOICE)
+            names.append("no money left")
+        masks.append(np.ones(len(self.route), dtype=bool))
+        names.append("all requests")
+        counts = [int(mask.sum()) for mask in masks]
+        return Table(
+            f"Replay of {len(self.route):,} requests",
+            [
+                Column("choice", names),
+                Column("rows", counts),
+                share_column("share", np.divide(counts, max(len(self.route), 1))),
+                Column(
+                    "quality", _means(self.quality, masks), unit="mean", missing="none"
+                ),
+                Column("cost", _means(self.cost, masks), unit="mean", missing="none"),
+            ],
+        )
+
+
+def _means(values, masks):
+    """Return the mean of the values in each mask that are not NaN.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows,)
+    masks : list of ndarray of shape (n_rows,), dtype=bool
+
+    Returns
+    -------
+    list of float
+        NaN for a mask without values.
+    """
+    is_known = ~np.isnan(values)
+    means = []
+    for mask in masks:
+        known_values = values[mask & is_known]
+        means.append(float(known_values.mean()) if len(known_values) else np.nan)
+    return means
 
 
 @validate_params(

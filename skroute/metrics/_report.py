@@ -9,7 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skroute.metrics._curve import BudgetSweep, SingleChoices, check_budgets
+from skroute.base import affords
+from skroute.metrics._curve import (
+    BudgetSweep,
+    SingleChoices,
+    check_budgets,
+    name_of_cost,
+)
 from skroute.metrics._tradeoff import (
     RESAMPLING,
     check_all_known,
@@ -19,6 +25,7 @@ from skroute.metrics._tradeoff import (
 )
 from skroute.utils._compat import Integral, Interval, validate_params
 from skroute.utils._optional import import_optional
+from skroute.utils._plotting import COLOURS
 from skroute.utils._typing import ArrayLike
 
 # The page. Its security policy forbids the browser to load anything but the file
@@ -88,8 +95,8 @@ def decision_report(
 
     budgets : array-like of shape (n_budgets,), default=None
         Stops of the slider. None takes `n_budgets` even steps from the smallest
-        feasible budget to the mean cost without a budget, and the estimator's own
-        budget.
+        feasible budget to the mean cost without a budget, or to the cost of the best
+        single choice if this is larger, and the estimator's own budget.
 
     title : str, default=None
         Heading. None takes the name of the estimator's class.
@@ -247,9 +254,19 @@ def _default_budgets(sweep, own_budget, n_budgets):
     """
     smallest = sweep.router.min_budget_
     call = sweep.router.make_call(np.inf, **sweep.params)
-    largest = max(smallest, sweep.router.plan(sweep.X, call).cost.mean())
+    unlimited = sweep.router.plan(sweep.X, call).cost.mean()
+    largest = max(smallest, unlimited, _cost_of_best_single(sweep))
     even = np.linspace(smallest, largest, n_budgets)
     return np.append(even, np.clip(own_budget, smallest, largest))
+
+
+def _cost_of_best_single(sweep):
+    """Return the mean cost of the best single choice, 0 if there are none."""
+    singles = sweep.single_choices()
+    if not singles.names:
+        return 0.0
+    best = np.argmax(sweep.means(singles.quality))
+    return sweep.means(singles.cost)[best]
 
 
 def _first_stop(limits, own_budget):
@@ -279,11 +296,20 @@ class ReportTables(NamedTuple):
     singles : list of dict
         One for each single choice, with the keys ``"name"``, ``"cost"`` and
         ``"value"``.
+
+    names : list of str
+        All choices, and then the other single choices. A name has one colour in all
+        charts.
+
+    cost_name : str
+        Which mean the costs are, for the axis.
     """
 
     numbers: list[dict[str, Any]]
     shares: list[dict[str, Any]]
     singles: list[dict[str, Any]]
+    names: list[str]
+    cost_name: str
 
 
 def _make_tables(sweep, limits, *, confidence_level, n_resamples, random_state):
@@ -324,6 +350,8 @@ def _make_tables(sweep, limits, *, confidence_level, n_resamples, random_state):
         ],
         shares=_rows_of_shares(curve),
         singles=_rows_of_singles(singles),
+        names=list(dict.fromkeys([*curve.choices, *singles.names])),
+        cost_name=name_of_cost(curve).capitalize(),
     )
 
 
@@ -384,7 +412,8 @@ def _costs_qualities_and_gains(quality, cost, single_quality, single_cost):
 def _rows_of_references(curve, singles):
     """Return the quality of the references at each stop.
 
-    They may spend as much as the router spends there.
+    Random mix and oracle may spend as much as the router spends there. The best single
+    choice may spend the budget, since no single choice spends just as much.
 
     Parameters
     ----------
@@ -400,17 +429,46 @@ def _rows_of_references(curve, singles):
     smallest_cost = singles.cost.min(axis=1).mean()
     spent = np.maximum(curve.cost, smallest_cost)
     references = reference_curves(singles.quality, singles.cost, spent)
-    qualities = {
-        "random mix": references.random,
-        "best single choice": references.single,
-        "oracle": references.oracle,
-    }
     rows = []
-    for name, quality_at_stops in qualities.items():
-        for stop, quality in enumerate(quality_at_stops):
-            cost = curve.cost[stop]
-            rows.append(_row(stop, name, cost=cost, value=quality))
+    for stop, cost in enumerate(curve.cost):
+        rows.append(_row(stop, "random mix", cost=cost, value=references.random[stop]))
+    within = np.maximum(curve.budget, spent)
+    for stop, best in enumerate(_best_singles(singles, within)):
+        row = _row(stop, "best single choice", cost=curve.cost[stop], value=np.nan)
+        if best is not None:
+            quality = singles.quality[:, best].mean()
+            row["value"] = float(quality)
+            row["text"] = f"{_text(quality)} by {singles.names[best]}"
+        rows.append(row)
+    for stop, cost in enumerate(curve.cost):
+        rows.append(_row(stop, "oracle", cost=cost, value=references.oracle[stop]))
     return rows
+
+
+def _best_singles(singles, limits):
+    """Return the index of the best single choice within each mean cost.
+
+    Parameters
+    ----------
+    singles : SingleChoices
+    limits : ndarray of shape (n_limits,)
+
+    Returns
+    -------
+    list of int or None
+        None if no single choice is as cheap.
+    """
+    mean_costs = singles.cost.mean(axis=0)
+    mean_qualities = singles.quality.mean(axis=0)
+    best_choices = []
+    for limit in limits:
+        is_affordable = affords(limit, mean_costs)
+        if is_affordable.any():
+            affordable_qualities = np.where(is_affordable, mean_qualities, -np.inf)
+            best_choices.append(int(np.argmax(affordable_qualities)))
+        else:
+            best_choices.append(None)
+    return best_choices
 
 
 def _row(stop, name, *, cost, value):
@@ -506,12 +564,14 @@ def _chart_spec(tables, *, budget_texts, start, quality_label, unit):
         ],
         "title": {"text": {"expr": "'Budget: ' + budgets[stop]"}, "fontSize": 18},
         "vconcat": [
-            {"hconcat": [_number_table(), _share_bars(tables.shares)]},
-            _curve_chart(tables.singles, quality_label=quality_label, unit=unit),
+            {"hconcat": [_number_table(), _share_bars(tables)]},
+            _curve_chart(tables, quality_label=quality_label, unit=unit),
         ],
         "config": {
             "view": {"stroke": None},
-            "legend": {"orient": "top", "title": None},
+            # Below the curves: a legend above them reads as a part of the table.
+            "legend": {"orient": "bottom", "columns": 3, "titleLimit": 0},
+            "title": {"anchor": "start"},
         },
     }
 
@@ -519,9 +579,16 @@ def _chart_spec(tables, *, budget_texts, start, quality_label, unit):
 def _number_table():
     """Return the table of numbers at the stop of the slider, in Vega-Lite."""
     return {
+        "title": "Cost and quality at this budget",
         "transform": [_AT_STOP],
-        "mark": {"type": "text", "align": "left", "fontSize": 13},
-        "width": 230,
+        "mark": {
+            "type": "text",
+            "align": "left",
+            "fontSize": 13,
+            "dx": 6,
+            "limit": 265,
+        },
+        "width": 270,
         "encoding": {
             "x": {"value": 0},
             "y": {**_NAMES, "field": "what"},
@@ -530,18 +597,31 @@ def _number_table():
     }
 
 
-def _share_bars(shares):
+def _colour_scale(names):
+    """Return the scale of colours of choices, as in the displays, in Vega-Lite."""
+    if len(names) <= len(COLOURS):
+        return {"domain": names, "range": list(COLOURS[: len(names)])}
+    return {"domain": names, "scheme": "turbo"}
+
+
+def _share_bars(tables):
     """Return the bars of the shares at the stop of the slider, in Vega-Lite.
 
     Parameters
     ----------
-    shares : list of dict
-        As in `ReportTables`.
+    tables : ReportTables
 
     Returns
     -------
     dict
     """
+    colour = {
+        "field": "choice",
+        "type": "nominal",
+        "scale": _colour_scale(tables.names),
+        # The names stand next to the bars.
+        "legend": None,
+    }
     share = {
         **_NUMBERS,
         "field": "share",
@@ -549,21 +629,25 @@ def _share_bars(shares):
         "scale": {"domain": [0, 1]},
     }
     return {
-        "data": {"values": shares},
+        "title": "Which choice answers",
+        "data": {"values": tables.shares},
         "transform": [_AT_STOP],
         "mark": "bar",
         "width": 160,
-        "encoding": {"x": share, "y": {**_NAMES, "field": "choice"}},
+        "encoding": {
+            "x": share,
+            "y": {**_NAMES, "field": "choice"},
+            "color": colour,
+        },
     }
 
 
-def _curve_chart(singles, *, quality_label, unit):
+def _curve_chart(tables, *, quality_label, unit):
     """Return the chart of quality over cost, in Vega-Lite.
 
     Parameters
     ----------
-    singles : list of dict
-        As in `ReportTables`.
+    tables : ReportTables
     quality_label, unit : str
         As in `_chart_spec`.
 
@@ -572,34 +656,60 @@ def _curve_chart(singles, *, quality_label, unit):
     dict
     """
     name = {**_NAMES, "field": "what"}
-    cost = {**_NUMBERS, "field": "cost", "title": f"Mean cost per row{unit}"}
+    cost = {**_NUMBERS, "field": "cost", "title": f"{tables.cost_name}{unit}"}
     quality = {**_NUMBERS, "field": "value", "title": quality_label}
     band = {
         "transform": [_OF_ROUTER],
         "mark": {"type": "area", "opacity": 0.2},
         "encoding": {"y": {**quality, "field": "low"}, "y2": {"field": "high"}},
     }
+    line_colour = {
+        **name,
+        "scale": {"range": ["black", "gray", "darkgray"]},
+        # One legend for the lines: that of their dashes.
+        "legend": None,
+    }
+    line_dash = {
+        **name,
+        "legend": {"title": "Lines", "symbolStrokeColor": "black"},
+    }
     curves = {
         "transform": [_OF_CURVES],
         "mark": "line",
-        "encoding": {"color": name, "strokeDash": name},
+        "encoding": {"color": line_colour, "strokeDash": line_dash},
     }
     single_points = {
-        "data": {"values": singles},
-        "mark": {"type": "circle", "color": "gray"},
-    }
-    single_names = {
-        "data": {"values": singles},
-        "mark": {"type": "text", "align": "left", "dx": 6, "dy": 10, "limit": 120},
-        "encoding": {"text": {"field": "name"}},
+        "data": {"values": tables.singles},
+        "mark": {
+            "type": "point",
+            "shape": "diamond",
+            "filled": True,
+            "size": 90,
+            "opacity": 1,
+        },
+        "encoding": {
+            "color": {
+                **_NAMES,
+                "field": "name",
+                "scale": _colour_scale(tables.names),
+                "legend": {
+                    "title": "One choice for all rows",
+                    # Names of choices only that are drawn.
+                    "values": [single["name"] for single in tables.singles],
+                },
+            }
+        },
     }
     router_point = {
         "transform": [_OF_ROUTER, _AT_STOP],
         "mark": {"type": "circle", "size": 130, "color": "black"},
     }
     return {
+        "title": "Quality against cost. The circle is the router at this budget",
         "width": 540,
         "height": 300,
         "encoding": {"x": cost, "y": quality},
-        "layer": [band, curves, single_points, single_names, router_point],
+        "layer": [band, curves, single_points, router_point],
+        # Lines and choices have colours of their own.
+        "resolve": {"scale": {"color": "independent"}},
     }

@@ -39,7 +39,10 @@ def mean_cost_scorer(estimator: Any, X: Any, y: Any = None, **kwargs: Any) -> fl
 
     Parameters
     ----------
-    estimator, X
+    estimator : estimator
+        As in :func:`accuracy_cost_curve`.
+
+    X : array-like of shape (n_samples, n_features)
         As in :func:`accuracy_cost_curve`.
 
     y : object, default=None
@@ -85,7 +88,13 @@ def mean_quality_scorer(estimator: Any, X: Any, y: Any, **kwargs: Any) -> float:
 
     Parameters
     ----------
-    estimator, X, y
+    estimator : estimator
+        As in :func:`accuracy_cost_curve`.
+
+    X : array-like of shape (n_samples, n_features)
+        As in :func:`accuracy_cost_curve`.
+
+    y : array-like of shape (n_samples,) or (n_samples, n_columns)
         As in :func:`accuracy_cost_curve`.
 
     **kwargs : keyword arguments
@@ -795,6 +804,7 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         Returns
         -------
         self
+            The fitted estimator.
         """
         # A wrong order of labels may not show within a fold, so all rows are checked.
         check_rows_match(X=X, y=y, **params)
@@ -818,6 +828,7 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         Returns
         -------
         ndarray of shape (n_samples,)
+            The answers, one for each row.
         """
         return self._call_inner("predict", X, **params)
 
@@ -833,6 +844,7 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
+            Probabilities of the classes.
         """
         return self._call_inner("predict_proba", X, **params)
 
@@ -856,6 +868,7 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         Returns
         -------
         float
+            The score. Higher is better.
         """
         check_is_fitted(self)
         _check_scored(self.best_estimator_, self.quality, X=X, y=y, params=params)

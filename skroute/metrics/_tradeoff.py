@@ -14,6 +14,13 @@ from skroute.metrics._curve import AccuracyCostCurve, check_budgets
 from skroute.utils._compat import Integral, Interval, Real, validate_params
 from skroute.utils._frames import column_keys
 from skroute.utils._named import by_label, check_rows_match, in_order
+from skroute.utils._tables import (
+    Column,
+    Table,
+    format_interval,
+    format_value,
+    frame_of_record,
+)
 from skroute.utils._tolerances import ROUNDING
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers
@@ -115,7 +122,8 @@ def cost_reduction_at(
 
     It is ``1 - cost / reference_cost`` of the cheapest point whose quality is at least
     ``reference_quality - max_drop``. Only measured points count, none between them.
-    OCCAM's "40 % cost reduction with less than 1 % loss" is such a number [1]_.
+    OCCAM chooses one of several models for each row. Its "40 % cost reduction with less
+    than 1 % loss" is such a number [1]_.
 
     Parameters
     ----------
@@ -362,11 +370,20 @@ def call_performance_threshold(
 
     Parameters
     ----------
-    cost, quality, weak, strong
+    cost : array-like of shape (n_points,)
+        As in :func:`average_performance_gap_recovered`.
+
+    quality : array-like of shape (n_points,)
         As in :func:`average_performance_gap_recovered`.
 
     share : float
         Share of the gap to recover, above 0 and at most 1: 0.8 for CPT(80 %).
+
+    weak : tuple of (float, float)
+        As in :func:`average_performance_gap_recovered`.
+
+    strong : tuple of (float, float)
+        As in :func:`average_performance_gap_recovered`.
 
     Returns
     -------
@@ -448,6 +465,34 @@ class ReferenceCurves(NamedTuple):
     oracle: NDArray[np.float64]
     random: NDArray[np.float64]
     single: NDArray[np.float64]
+
+    def __repr__(self) -> str:
+        return str(self._table())
+
+    def to_frame(self) -> Any:
+        """Return the curves as a data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each budget, with the columns ``budget``, ``single``, ``random``
+            and ``oracle``.
+        """
+        return self._table().to_frame()
+
+    def _table(self):
+        """Return the curves as a `Table`."""
+        # No single choice is as cheap as the cheapest plan, if costs differ by row.
+        no_single = "none affordable"
+        return Table(
+            f"ReferenceCurves: mean quality at {len(self.budget)} budgets",
+            [
+                Column("budget", self.budget, unit="per row"),
+                Column("single", self.single, label="best single", missing=no_single),
+                Column("random", self.random, label="random mix", missing=no_single),
+                Column("oracle", self.oracle),
+            ],
+        )
 
 
 def check_all_known(Q, name="Q"):
@@ -617,6 +662,24 @@ class BootstrapInterval(NamedTuple):
     standard_error: float
     n_samples: int
 
+    def __repr__(self) -> str:
+        text = format_interval(self.estimate, self.low, self.high)
+        error = format_value(self.standard_error)
+        return (
+            f"BootstrapInterval: {text}, standard error {error}, "
+            f"{self.n_samples:,} rows"
+        )
+
+    def to_frame(self) -> Any:
+        """Return the interval as a data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row, with the fields as columns.
+        """
+        return frame_of_record(self._asdict())
+
 
 @validate_params(
     {"statistic": [callable], **RESAMPLING}, prefer_skip_nested_validation=True
@@ -782,6 +845,64 @@ class CurveNumbers(NamedTuple):
 
 
 METRICS = CurveNumbers._fields
+# Numbers that are better if they are lower. The others are better if they are higher.
+_LOWER_IS_BETTER = ("cpt_50", "cpt_80", "distance")
+
+
+class Comparison(dict):
+    """Result of :func:`compare_with_references`, which describes the keys."""
+
+    def __repr__(self) -> str:
+        return str(self._table())
+
+    def to_frame(self) -> Any:
+        """Return the numbers as a data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each number, with its name in ``number``, and ``"higher"`` or
+            ``"lower"`` in ``better``. For each of ``router``, ``random``, ``single``,
+            ``oracle`` and ``gain`` there are the columns ``<name>``, ``<name>_low`` and
+            ``<name>_high``.
+        """
+        return self._table().to_frame()
+
+    def _table(self):
+        """Return the numbers as a `Table`."""
+        better = []
+        for metric in self:
+            better.append("lower" if metric in _LOWER_IS_BETTER else "higher")
+        columns = [Column("number", list(self)), Column("better", better)]
+        # The gain comes before the references: a text may not have place for all.
+        for name in ("router", "gain", "random", "single", "oracle"):
+            columns.extend(self._columns_of(name))
+        return Table(
+            "Router and references, with intervals; gain: router less random mix",
+            columns,
+        )
+
+    def _columns_of(self, name):
+        """Return the columns of one contender: estimates, and ends of intervals."""
+        intervals_of_metrics = [numbers[name] for numbers in self.values()]
+        has_interval = name in ("router", "gain")
+        texts = []
+        for interval in intervals_of_metrics:
+            if has_interval:
+                low, high = interval.low, interval.high
+            else:
+                low, high = np.nan, np.nan
+            texts.append(
+                format_interval(interval.estimate, low, high, missing="not reached")
+            )
+        estimates = [interval.estimate for interval in intervals_of_metrics]
+        lows = [interval.low for interval in intervals_of_metrics]
+        highs = [interval.high for interval in intervals_of_metrics]
+        return [
+            Column(name, estimates, texts=texts),
+            Column(f"{name}_low", lows, in_text=False),
+            Column(f"{name}_high", highs, in_text=False),
+        ]
 
 
 def numbers_of_curve(curve, singles, *, weak, strong):
@@ -928,7 +1049,7 @@ def compare_with_references(
     confidence_level: float = 0.95,
     n_resamples: int = 500,
     random_state: Any = None,
-) -> dict[str, dict[str, BootstrapInterval]]:
+) -> Comparison:
     """Compare the curve of a router with random mix, best single choice and oracle.
 
     Each number is computed for the router's curve and for the three references of
@@ -967,10 +1088,12 @@ def compare_with_references(
 
     Returns
     -------
-    numbers : dict of str to dict of str to BootstrapInterval
-        ``numbers[metric][who]`` with who in ``"router"``, ``"random"``, ``"single"``,
-        ``"oracle"`` and ``"gain"``. The gain is the number of the router minus that of
-        the random mix, resampled as a pair.
+    Comparison
+        A dict, with ``numbers[metric][name]`` a `BootstrapInterval`. The names are
+        ``"router"``, ``"random"``, ``"single"``, ``"oracle"`` and ``"gain"``. The gain
+        is the number of the router minus that of the random mix, resampled as a pair. A
+        negative gain is good for the numbers of which lower is better. The result
+        prints as a table that says so; ``to_frame()`` returns it.
 
     Raises
     ------
@@ -1040,7 +1163,7 @@ def compare_with_references(
         n_resamples=n_resamples,
         random_state=random_state,
     )
-    numbers: dict[str, dict[str, BootstrapInterval]] = {name: {} for name in METRICS}
+    numbers = Comparison({name: {} for name in METRICS})
     for (contender, metric), interval in zip(product(CONTENDERS, METRICS), results):
         numbers[metric][contender] = interval
     return numbers

@@ -48,11 +48,12 @@ class BaggedNeighborsRegressor(
 ):
     """Mean outcome of the nearest row of a random subset, over all subsets of one size.
 
-    This is OCCAM's estimator of success probabilities [1]_. The outcomes of the
-    reference rows are known: for each model, the quality of its answer. Each subset of
-    `subset_size` reference rows estimates a new row by the outcome of its nearest row,
-    and the estimate is the mean over the subsets. Larger subsets have nearer rows (less
-    bias). The mean is then over fewer of them (more variance).
+    OCCAM chooses one of several classifiers for each row. This is its estimator of
+    success probabilities [1]_. The outcomes of the reference rows are known: for each
+    model, the quality of its answer. Each subset of `subset_size` reference rows
+    estimates a new row by the outcome of its nearest row, and the estimate is the mean
+    over the subsets. Larger subsets have nearer rows (less bias). The mean is then over
+    fewer of them (more variance).
 
     The mean is over *all* subsets of that size, and none is drawn. The j-th nearest of
     N rows is the nearest one in a share ``C(N - j, subset_size - 1) / C(N,
@@ -162,6 +163,7 @@ class BaggedNeighborsRegressor(
         Returns
         -------
         self
+            The fitted estimator.
 
         Raises
         ------

@@ -171,6 +171,7 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
         Returns
         -------
         self
+            The fitted estimator.
 
         Raises
         ------
@@ -186,7 +187,10 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X, y
+        X : array-like of shape (n_samples, n_features)
+            As in `fit`.
+
+        y : array-like of shape (n_samples,) or (n_samples, n_columns)
             As in `fit`.
 
         Returns

@@ -281,7 +281,7 @@ class QualityRegressor(
 
     See Also
     --------
-    BaggedNeighborsRegressor : OCCAM's estimator of the same.
+    BaggedNeighborsRegressor : The estimator of OCCAM, by nearest rows.
     skroute.quality.FrameEncoder : Encoder of texts and data frames.
 
     Notes
@@ -354,6 +354,7 @@ class QualityRegressor(
         Returns
         -------
         self
+            The fitted estimator.
 
         Raises
         ------
@@ -381,7 +382,10 @@ class QualityRegressor(
 
         Parameters
         ----------
-        X, y
+        X : array-like of shape (n_samples, n_features)
+            As in `fit`.
+
+        y : array-like of shape (n_samples,) or (n_samples, n_columns)
             As in `fit`.
 
         folds : list of (ndarray of int, ndarray of int), default=None

@@ -19,6 +19,7 @@ from sklearn.utils._indexing import _get_column_indices as get_column_indices
 from sklearn.utils._param_validation import HasMethods as _HasMethodsNow
 from sklearn.utils._param_validation import Interval, StrOptions, validate_params
 from sklearn.utils._plotting import _validate_style_kwargs as validate_style_kwargs
+from sklearn.utils._pprint import _EstimatorPrettyPrinter
 from sklearn.utils._repr_html.estimator import _VisualBlock as VisualBlock
 from sklearn.utils.metadata_routing import _raise_for_params as raise_for_params
 from sklearn.utils.metadata_routing import _routing_enabled as routing_enabled
@@ -240,3 +241,23 @@ def fit_task(estimator, name, X, y):
     if hasattr(estimator, "_init_callback_context"):
         context = estimator._init_callback_context(task_name=name, max_subtasks=None)
     return FitTask(estimator, context, X, y)
+
+
+def print_nested(estimator_repr, stand_in):
+    """Let scikit-learn print nested estimators that have this `__repr__`.
+
+    Its printer knows ``BaseEstimator.__repr__`` alone.
+
+    Parameters
+    ----------
+    estimator_repr : function
+        ``__repr__`` of a class of estimators.
+    stand_in : callable
+        ``stand_in(estimator, indent)`` returns the estimator to print instead.
+    """
+
+    def print_stand_in(printer, estimator, stream, indent, *further):
+        shown = stand_in(estimator, indent)
+        printer._pprint_estimator(shown, stream, indent, *further)
+
+    _EstimatorPrettyPrinter._dispatch[estimator_repr] = print_stand_in

@@ -28,6 +28,7 @@ class CheckedScoreMixin:
         Returns
         -------
         float
+            The score. Higher is better.
 
         Raises
         ------

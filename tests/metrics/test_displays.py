@@ -1,6 +1,7 @@
 """The displays: numbers, lines and labels."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.dummy import DummyClassifier
@@ -16,9 +17,11 @@ from skroute.metrics import (
     reference_curves,
 )
 from skroute.routing import BudgetRouter, DummyRouterClassifier
+from skroute.utils._plotting import colours_of
 from tests.metrics._stub import RankRouter, problem
 
 matplotlib = pytest.importorskip("matplotlib")
+to_hex = pytest.importorskip("matplotlib.colors").to_hex
 X, y = problem()
 
 
@@ -39,7 +42,7 @@ class TestAccuracyCost:
         assert_allclose(display.line_.get_xdata(), [1, 2, 3])
         assert_allclose(display.line_.get_ydata(), [0.5, 0.75, 1.0])
         assert display.line_.get_label() == display.name == "RankRouter"
-        assert display.ax_.get_xlabel() == "Mean cost per sample"
+        assert display.ax_.get_xlabel().startswith("Mean cost per row")
         assert display.ax_.get_ylabel() == "Mean quality"
         assert display.figure_ is display.ax_.figure
 
@@ -113,6 +116,86 @@ class TestAccuracyCost:
         assert second.line_.get_linestyle() == "--"
         labels = [text.get_text() for text in first.ax_.get_legend().get_texts()]
         assert labels == ["router", "random"]
+
+
+# Names of eleven models, as long as real ones.
+LONG_NAMES = [f"provider/model-{number}-instruct" for number in range(11)]
+
+
+@pytest.fixture(scope="module", params=[3, 11])
+def models(request):
+    """A router with some models, and rows that it was not fitted on."""
+    names = LONG_NAMES[: request.param]
+    problem = make_routing_problem(800, n_models=request.param, random_state=0)
+    Q = pd.DataFrame(problem.quality, columns=names)
+    costs = dict(zip(names, problem.costs))
+    router = BudgetRouter(Ridge(), costs=costs, budget=0.4, cv=2)
+    router.fit(problem.data[:400], Q[:400])
+    return router, problem.data[400:], Q[400:], names
+
+
+def draw_all(router, X, Q):
+    """Return the displays of a router on the same rows, all with the same arguments."""
+    budgets = [0.15, 0.4, 0.8]
+    return [
+        AccuracyCostDisplay.from_estimator(router, X, Q, budgets=budgets),
+        RouteShareDisplay.from_estimator(router, X, Q, budgets=budgets),
+        RouterDiagnosticsDisplay.from_estimator(router, X, Q, budget=0.4),
+        ComplementarityDisplay.from_estimator(router, X, Q),
+    ]
+
+
+@pytest.mark.parametrize("size", [(4, 3), (12.8, 4.8)])
+def test_texts_and_legends_are_inside_the_figure_and_hide_no_label(
+    models, pyplot, size
+):
+    router, X, Q, _ = models
+    with pyplot.rc_context({"figure.figsize": size}):
+        for display in draw_all(router, X, Q):
+            display.figure_.draw_without_rendering()
+            ax = display.ax_
+            texts = [ax.title, ax.xaxis.label, ax.yaxis.label]
+            # Labels of ticks outside the limits are not drawn.
+            left, right = sorted(ax.get_xlim())
+            for label in ax.get_xticklabels():
+                if left <= label.get_position()[0] <= right:
+                    texts.append(label)
+            legend = ax.get_legend()
+            if legend is not None:
+                texts.append(legend)
+            whole = display.figure_.bbox
+            # Half a pixel of rounding.
+            for text in texts:
+                box = text.get_window_extent()
+                assert box.x0 > -0.5 and box.x1 < whole.x1 + 0.5, text
+                assert box.y0 > -0.5 and box.y1 < whole.y1 + 0.5, text
+            if legend is not None and len(legend.get_texts()) > 4:
+                legend_box = legend.get_window_extent()
+                assert not legend_box.overlaps(ax.get_window_extent())
+                assert not legend_box.overlaps(ax.xaxis.label.get_window_extent())
+
+
+def test_a_choice_has_one_colour_in_all_displays(models):
+    router, X, Q, names = models
+    curve, share, diagnostics, _ = draw_all(router, X, Q)
+    colours = colours_of(names)
+    assert len(set(colours)) == len(names)
+    dots = {line.get_label(): line.get_color() for line in curve.ax_.lines}
+    assert [dots[f"{name} alone"] for name in names] == colours
+    areas = [to_hex(area.get_facecolor()[0]) for area in share.areas_]
+    assert areas == colours
+    bars = {bar.get_label(): bar for bar in diagnostics.ax_.containers}
+    assert [bars[name].lines[0].get_color() for name in names] == colours
+
+
+def test_a_legend_has_only_the_choices_that_are_drawn():
+    shares = [[0.5, 0.0, 0.5], [1.0, 0.0, 0.0]]
+    display = RouteShareDisplay(
+        budget=[1, 2], route_share=shares, choices=["a", "b", "c"], cost_unit="dollars"
+    ).plot()
+    labels = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert labels == ["c", "a"]
+    assert display.ax_.get_xlabel().endswith("(dollars)")
 
 
 class TestRouteShare:

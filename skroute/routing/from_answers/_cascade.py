@@ -593,7 +593,19 @@ default=None
 
         Parameters
         ----------
-        X, budget, signals, costs, request_id
+        X : array-like of shape (n_samples, n_features)
+            As in `predict_routed`.
+
+        budget : float, default=None
+            As in `predict_routed`.
+
+        signals : mapping from str to array-like, default=None
+            As in `predict_routed`.
+
+        costs : array-like of shape (n_samples, n_choices), default=None
+            As in `predict_routed`.
+
+        request_id : array-like of shape (n_samples,), default=None
             As in `predict_routed`.
 
         Returns
@@ -611,7 +623,16 @@ default=None
 
         Parameters
         ----------
-        X, budget, signals, request_id
+        X : array-like of shape (n_samples, n_features)
+            As in `predict_routed`.
+
+        budget : float, default=None
+            As in `predict_routed`.
+
+        signals : mapping from str to array-like, default=None
+            As in `predict_routed`.
+
+        request_id : array-like of shape (n_samples,), default=None
             As in `predict_routed`.
 
         Returns
@@ -693,7 +714,7 @@ default=None
 
         Parameters
         ----------
-        X, budget, signals, costs, request_id
+        X : array-like of shape (n_samples, n_features)
             As in `predict_routed`.
 
         y : {array-like, dataframe} of shape (n_samples, n_models)
@@ -703,9 +724,22 @@ default=None
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
 
+        budget : float, default=None
+            As in `predict_routed`.
+
+        signals : mapping from str to array-like, default=None
+            As in `predict_routed`.
+
+        costs : array-like of shape (n_samples, n_choices), default=None
+            As in `predict_routed`.
+
+        request_id : array-like of shape (n_samples,), default=None
+            As in `predict_routed`.
+
         Returns
         -------
         float
+            The score. Higher is better.
         """
         call = self.make_call(
             budget, signals=signals, costs=costs, request_id=request_id

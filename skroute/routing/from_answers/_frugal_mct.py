@@ -197,7 +197,7 @@ class FrugalMCTClassifier(CombiningRouter):
         :class:`~sklearn.dummy.DummyRegressor` is the ablation that the paper calls DAP.
 
     weight : float or "auto", default="auto"
-        w, the weight of the base in the combined scores. ``"auto"`` takes the best of
+        Weight w of the base in the combined scores. ``"auto"`` takes the best of
         0, 0.1, ..., 1 for each base and add-on by accuracy on training rows. 0 answers
         with the add-on alone.
 

@@ -461,15 +461,15 @@ class FrugalMLClassifier(CombiningRouter):
         more expensive bases. It is spent as far as held-out rows show a gain beyond
         noise.
 
+    base : str, default="auto"
+        Name of the base. ``"auto"`` chooses one, or mixes two, at the budget asked for.
+
     quality : str, mapping, array-like or callable, default="accuracy"
         Quality of an answer: ``"accuracy"``, ``"balanced_accuracy"``, a cost matrix, or
         a function of true and given labels to one number per row, higher is better, as
         in :class:`OccamRouterClassifier`. If rows have several labels, accuracy is the
         number of labels that are both true and given, divided by the number of those
         that are either.
-
-    base : str, default="auto"
-        Name of the base. ``"auto"`` chooses one, or mixes two, at the budget asked for.
 
     n_thresholds : int, default=20
         Thresholds tried for each label: quantiles of the score. Raising it fits the

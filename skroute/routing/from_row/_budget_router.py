@@ -122,9 +122,9 @@ class BudgetRouter(LimitsMixin, TableRouter):
         the costs of new rows are known before the call and passed to `predict`.
 
     reg_lambda : float, default=0.0
-        OCCAM's lambda: the number of standard deviations of the estimation error that
-        are subtracted from the estimate of a choice. A larger value prefers choices
-        whose quality is predicted reliably.
+        The lambda of OCCAM (one of several models for each row): the number of standard
+        deviations of the estimation error that are subtracted from the estimate of a
+        choice. A larger value prefers choices whose quality is predicted reliably.
 
     policy : {"online", "batch"}, default="online"
         ``"online"`` decides each row alone by the price learned in `fit`. The budget

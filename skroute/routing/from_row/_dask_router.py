@@ -216,6 +216,7 @@ class DaskRouter:
         Returns
         -------
         dask.array.Array of shape (n_samples,) or (n_samples, n_labels)
+            The answers, one for each row.
         """
         blocks = self._route_blocks(
             X, "predict", budget=budget, budget_total=budget_total, call=call
@@ -240,6 +241,7 @@ class DaskRouter:
         Returns
         -------
         dask.array.Array of shape (n_samples, n_classes)
+            Probabilities of the classes.
         """
         # Raises the error of an estimator that has no probabilities.
         _ = self.estimator.predict_proba
@@ -291,6 +293,7 @@ class DaskRouter:
         Returns
         -------
         dask.array.Array of shape (n_samples,), dtype=float64
+            The cost of each row.
         """
         blocks = self._route_blocks(
             X, None, budget=budget, budget_total=budget_total, call=call

@@ -147,6 +147,7 @@ class DummyRouter(MemberRouter):
         Returns
         -------
         ndarray of shape (n_samples, n_members)
+            Quality of each member on each row.
         """
         check_rows_match(X=X, y_true=y_true)
         target = self._encoded(y_true)
@@ -162,7 +163,16 @@ class DummyRouter(MemberRouter):
 
         Parameters
         ----------
-        X, y, sample_weight, budget
+        X : array-like of shape (n_samples, n_features)
+            As in other routers.
+
+        y : array-like of shape (n_samples,) or (n_samples, n_columns)
+            As in other routers.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            As in other routers.
+
+        budget : float, default=None
             As in other routers.
 
         Returns
@@ -192,6 +202,7 @@ class DummyRouter(MemberRouter):
         Returns
         -------
         float
+            The score. Higher is better.
         """
         return super().score(X, y, sample_weight, budget, y_true=y)
 
@@ -199,7 +210,8 @@ class DummyRouter(MemberRouter):
 class DummyRouterClassifier(DummyRouter, ClassifierMixin, BaseEstimator):
     """Baselines that do not use the features: single best, random and oracle.
 
-    They are those of OCCAM's paper.
+    They are those of the paper on OCCAM, which chooses one of several models for each
+    row.
 
     Parameters
     ----------

@@ -132,6 +132,7 @@ class PortablePolicy:
         Returns
         -------
         price : float
+            The dual price.
 
         share : float
             Share of the tied rows that make the more expensive choice.
@@ -192,6 +193,7 @@ class PortablePolicy:
         Returns
         -------
         ndarray of shape (n_rows,), dtype=int64
+            Index of the choice for each row.
         """
         price, share = self.price(budget)
         price, share = self.price(budget)

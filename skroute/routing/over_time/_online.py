@@ -223,6 +223,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         Returns
         -------
         self
+            The fitted estimator.
 
         Raises
         ------
@@ -267,6 +268,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         Returns
         -------
         self
+            The estimator.
 
         Raises
         ------
@@ -476,6 +478,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         Parameters
         ----------
         decision : Decision
+            From :meth:`decide`.
 
         quality : float, default=None
             Quality of the answer. None or NaN is unknown.
@@ -501,6 +504,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         Parameters
         ----------
         decision : Decision
+            From :meth:`decide`.
 
         Raises
         ------
@@ -645,6 +649,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         Returns
         -------
         float
+            The score. Higher is better.
         """
         return realised_quality(self, X, y, sample_weight, self.make_call(budget))
 

@@ -350,10 +350,10 @@ class BudgetStream:
     **A call times out**, and may be billed. :meth:`await_bill` keeps its maximal cost
     reserved until the bill is settled, and the request can be routed again.
 
-    The choice is FrugalMCT's Algorithm 1 [1]_: the best of :math:`\hat q_i(x) - p\,c_i`
-    at the router's price. If this choice exceeds the money that is left, the best
-    choice that fits is taken. If not even the cheapest choice fits, the request is
-    rejected with :class:`~skroute.ledgers.BudgetExhaustedError`.
+    The choice is Algorithm 1 of FrugalMCT, a router for APIs [1]_: the best of
+    :math:`\hat q_i(x) - p\,c_i` at the router's price. If this choice exceeds the money
+    that is left, the best choice that fits is taken. If not even the cheapest choice
+    fits, the request is rejected with :class:`~skroute.ledgers.BudgetExhaustedError`.
 
     **Known number of requests.** The price of each request is that of the mean budget
     left: the money left divided by the number of requests left. For each request to
@@ -1256,6 +1256,7 @@ class BudgetStream:
         Returns
         -------
         Books
+            Amounts and counts of the purse.
         """
         return self.ledger.books(self._purses[0])
 

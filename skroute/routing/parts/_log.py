@@ -7,7 +7,7 @@ names of choices, their costs, and the choices that a call excludes.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from skroute.quality._overlap import (
 from skroute.utils._compat import num_samples
 from skroute.utils._frames import column_keys
 from skroute.utils._named import by_label, in_order
+from skroute.utils._tables import Column, Table, list_names, share_column
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import check_numbers
 
@@ -95,6 +96,54 @@ class Overlap(NamedTuple):
     never: list[str]
     estimated: bool
     lack: str | None
+
+    def __repr__(self) -> str:
+        return str(self._table())
+
+    def to_frame(self) -> Any:
+        """Return the overlap as a data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each choice, with the columns ``choice``, ``n_rows``,
+            ``effective_sample_size``, ``max_weight``, ``needed``, ``matched`` and
+            ``mean_weight``.
+        """
+        return self._table().to_frame()
+
+    def _table(self):
+        """Return the overlap of each choice as a `Table`."""
+        propensities = "estimated" if self.estimated else "given"
+        notes = []
+        if self.never:
+            names = list_names(self.never)
+            notes.append(f"Never logged where the policy chooses them: {names}.")
+        if self.lack is not None:
+            notes.append(f"The log cannot judge the policy: {self.lack}")
+        return Table(
+            f"Overlap of log and policy, propensities {propensities}",
+            [
+                Column("choice", self.choices),
+                Column("n_rows", self.n_rows, label="logged", unit="rows"),
+                Column(
+                    "effective_sample_size",
+                    self.effective_sample_size,
+                    label="effective",
+                    unit="rows",
+                ),
+                Column("max_weight", self.max_weight, unit="rows"),
+                share_column("needed", self.needed),
+                Column("matched", self.matched, unit="rows"),
+                Column(
+                    "mean_weight",
+                    self.mean_weight,
+                    unit="1 is best",
+                    missing="not chosen",
+                ),
+            ],
+            notes=notes,
+        )
 
 
 class KnownCells(NamedTuple):

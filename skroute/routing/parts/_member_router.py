@@ -541,6 +541,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         Returns
         -------
         sklearn.utils.metadata_routing.MetadataRouter
+            The routing of this estimator.
         """
         router = MetadataRouter(owner=self).add_self_request(self)
         fit = MethodMapping().add(caller="fit", callee="fit")

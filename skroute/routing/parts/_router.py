@@ -13,6 +13,7 @@ from skroute.ledgers import Ledger, Window
 from skroute.routing.parts._log import kept_choices
 from skroute.utils._cache import cache_of
 from skroute.utils._compat import Interval, Real, num_samples
+from skroute.utils._tables import Column, Table, share_column
 from skroute.utils._tolerances import ROUNDING
 
 BUDGET = [Interval(Real, 0, None, closed="both"), None]
@@ -66,6 +67,36 @@ class SmallestBudget(NamedTuple):
     budget_se: float
     quality: float
     reached: float
+
+    def __repr__(self) -> str:
+        return str(self._table())
+
+    def to_frame(self) -> Any:
+        """Return the result as a data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row, with the fields as columns.
+        """
+        return self._table().to_frame()
+
+    def _table(self):
+        """Return the result as a `Table` of one row."""
+        return Table(
+            "SmallestBudget",
+            [
+                Column("budget", [self.budget], unit="per row", missing="not reached"),
+                Column("budget_se", [self.budget_se], missing="not reached"),
+                Column("quality", [self.quality], unit="mean, to be reached"),
+                share_column(
+                    "reached",
+                    [self.reached],
+                    label="reached in",
+                    whole="the resamples of the validation rows",
+                ),
+            ],
+        )
 
 
 def _decides_by_price(router):
@@ -276,6 +307,7 @@ default=None
         Returns
         -------
         BudgetStream
+            The stream, with nothing spent.
         """
         # Streams are built on routers, so they are imported here alone.
         from skroute.routing.over_time._stream import BudgetStream

@@ -89,6 +89,7 @@ class TableRouter(MetaEstimatorMixin, Router, BaseEstimator):
         Returns
         -------
         sklearn.utils.metadata_routing.MetadataRouter
+            The routing of this estimator.
         """
         router = MetadataRouter(owner=self).add_self_request(self)
         fit = MethodMapping().add(caller="fit", callee="fit")

@@ -193,7 +193,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
     list. A wrapper, whose keywords are those of the estimator inside, has a property of
     this name instead.
 
-    It may replace nine more methods and properties:
+    It may write ten more methods and properties:
 
     ``fit(X, y, sample_weight=None)``
         Show what `fit` takes beyond `X` and `y`, and pass it on to ``_fit``: ``return
@@ -233,6 +233,12 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
     ``bill(plan, costs)``
         Return what the rows of a plan are billed, by a table of bills. The default
         refuses such a table.
+
+    ``request_policy(budget, exclude=())``
+        Return the :class:`RequestPolicy` by which requests that come one by one are
+        decided, for a mean budget per request and without the choices that `exclude`
+        names. An estimator with this method can be streamed by
+        :class:`~skroute.routing.BudgetStream`. There is no default.
 
     ``needs_costs_``
         True if a call needs ``costs``, because they differ from row to row and are

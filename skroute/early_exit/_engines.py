@@ -13,13 +13,12 @@ from skroute.early_exit._engine import Link, builds_engine, find_builder
 from skroute.early_exit._model_engines import (
     ExitEngine,
     MemberEngine,
-    has_exits,
-    may_exit,
     response_of,
 )
 from skroute.forests import find_reader
 from skroute.forests._partial_sums import partial_sums
 from skroute.forests._wrapped import take_apart
+from skroute.members import ExitNet
 from skroute.utils._compat import num_samples
 
 # Bound on the rounding of a sum, in units in the last place of the largest sum, as for
@@ -130,7 +129,9 @@ def check_ensemble(estimator):
     )
     if classifies and find_reader(ensemble) is not None:
         return
-    has_members = find_builder(ensemble) is not None or may_exit(ensemble)
+    has_members = find_builder(ensemble) is not None or isinstance(
+        unfrozen(ensemble), ExitNet
+    )
     if has_members and cut is None:
         return
     if has_members:
@@ -230,7 +231,9 @@ def ensemble_engine(estimator):
         None if the ensemble has no labels, as a raw booster.
     """
     ensemble, _, cut = take_apart(estimator)
-    if has_exits(ensemble) and cut is None:
+    # `fit` of a net sets the number of its exits.
+    is_net = isinstance(unfrozen(ensemble), ExitNet) and hasattr(ensemble, "n_exits_")
+    if is_net and cut is None:
         return ExitEngine(ensemble), np.asarray(ensemble.classes_)
     reader = find_reader(ensemble)
     forest = None if reader is None else reader.read(ensemble)

@@ -22,8 +22,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skroute.certified import CertifiedRouter
-from skroute.metrics import BudgetSearchCV, accuracy_cost_curve
 from skroute.ledgers import BudgetExhaustedError
+from skroute.metrics import BudgetSearchCV, accuracy_cost_curve
 from skroute.routing import BudgetStream, DaskRouter
 from skroute.testing import check_decision_estimator
 

@@ -1,8 +1,7 @@
 """FrugalMCT: a base service, then at most one add-on, and both combined."""
 
-from typing import NamedTuple
-
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted

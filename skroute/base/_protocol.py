@@ -193,7 +193,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
     list. A wrapper, whose keywords are those of the estimator inside, has a property of
     this name instead.
 
-    It may write ten more methods and properties:
+    It may write twelve more methods and properties:
 
     ``fit(X, y, sample_weight=None)``
         Show what `fit` takes beyond `X` and `y`, and pass it on to ``_fit``: ``return
@@ -239,6 +239,13 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         decided, for a mean budget per request and without the choices that `exclude`
         names. An estimator with this method can be streamed by
         :class:`~skroute.routing.BudgetStream`. There is no default.
+
+    ``_effective_budget(budget)``
+        Return the budget of a call. The default is that of the call, or else that of
+        the constructor. An estimator whose rows have budgets of their own replaces it.
+
+    ``get_metadata_routing()``
+        Return scikit-learn's routing of the metadata of inner models.
 
     ``needs_costs_``
         True if a call needs ``costs``, because they differ from row to row and are

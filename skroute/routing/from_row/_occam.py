@@ -268,6 +268,7 @@ class Occam(LimitsMixin, MemberRouter):
             embedder_answers=self._embedder_answers,
         )
         deciding = split.deciding
+        # The only text is "time": costs are the seconds that `fit` measured.
         if isinstance(self.costs, str):
             deciding += self._routing_seconds
         policy = self._learned.at(

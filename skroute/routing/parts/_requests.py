@@ -1,4 +1,4 @@
-"""How a policy of routers decides about the requests of a stream."""
+"""The policy of a router as the decider of the requests of a stream."""
 
 from skroute.base import RequestEstimates, RequestPolicy
 

@@ -121,6 +121,10 @@ class Router(CostAwareMixin):
     ``request_policy(budget, exclude=()) -> RequestPolicy``
         Return what decides the requests of a stream. The default prices the choices of
         ``_policy()``, and deciding calls no member.
+
+    It has the attributes ``costs_``, the cost of each choice, and ``mean_quality_``,
+    the mean quality of each choice on the rows of `fit`. The default of the second one
+    is that of ``_policy()``.
     """
 
     def _smallest_budget(self):

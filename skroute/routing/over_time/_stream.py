@@ -387,7 +387,8 @@ class BudgetStream:
     Parameters
     ----------
     router : decision estimator with a method ``request_policy``
-        Fitted, such as BudgetRouter, OccamRouterClassifier or FrugalMCTClassifier. It is not changed; one router can serve several streams.
+        Fitted, such as BudgetRouter, OccamRouterClassifier or FrugalMCTClassifier. It
+        is not changed; one router can serve several streams.
 
     budget_total : float
         The cap on the sum of all costs, in the unit of the router's costs.

@@ -65,7 +65,7 @@ MAY_IMPORT = {
     "certified": {"guarantees", "metrics"},
     "datasets": set(),
     "distributed": {"assignment"},
-    "early_exit": {"forests", "guarantees"},
+    "early_exit": {"forests", "guarantees", "members"},
     "feature_sets": {"metrics"},
     "features": set(),
     "forests": set(),

@@ -11,6 +11,8 @@ from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import (
     CostAwareMixin,
     Plan,
+    RequestEstimates,
+    RequestPolicy,
     check_affordable,
     check_budget,
     check_costs,
@@ -67,6 +69,20 @@ class RidgeRouterClassifier(CostAwareMixin, ClassifierMixin, BaseEstimator):
         route = choose_at_price(self.ridge_.predict(X), self.costs_, price)
         return Plan(route, self.costs_[route])
 
+    def request_policy(self, budget, exclude=()):
+        """Return what decides the requests of a stream, without excluded members."""
+        unknown = sorted(set(exclude) - set(self.choices_))
+        if unknown:
+            raise ValueError(
+                f"exclude={unknown!r} names no member of {self.choices_!r}. Give names "
+                "of members."
+            )
+        is_offered = [name not in exclude for name in self.choices_]
+        positions = np.flatnonzero(is_offered)
+        if len(positions) == 0:
+            raise ValueError(f"exclude={exclude!r} leaves no member. Leave out fewer.")
+        return RidgeRequests(self, positions)
+
     def _answer(self, plan, response):
         def ask(choice, rows):
             method = getattr(self.estimators_[choice], response)
@@ -87,3 +103,19 @@ class RidgeRouterClassifier(CostAwareMixin, ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self):
         members = [member for _, member in self.estimators]
         return inherit_member_tags(super().__sklearn_tags__(), [*members, Ridge()])
+
+
+class RidgeRequests(RequestPolicy):
+    """Requests that are decided by the ridges and the price of a fitted router."""
+
+    def __init__(self, router, positions):
+        costs = router.costs_[positions]
+        super().__init__(positions, costs)
+        self.ridge = router.ridge_
+        self.path = assignment_path(router.estimates_[:, positions], costs)
+
+    def price_at(self, budget):
+        return self.path.price(budget)
+
+    def estimate(self, X):
+        return RequestEstimates(self.ridge.predict(X)[:, self.positions])

@@ -10,6 +10,7 @@ from skroute.base._costs import (
 )
 from skroute.base._inspection import inherit_member_tags
 from skroute.base._protocol import CostAwareMixin, Plan, Routed
+from skroute.base._requests import RequestEstimates, RequestPolicy
 from skroute.base._rows import check_rows, count_rows, dispatch, note_failure, take_rows
 
 __all__ = [
@@ -17,6 +18,8 @@ __all__ = [
     "CallParameter",
     "CostAwareMixin",
     "Plan",
+    "RequestEstimates",
+    "RequestPolicy",
     "Routed",
     "affords",
     "check_affordable",

@@ -196,7 +196,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
     list. A wrapper, whose keywords are those of the estimator inside, has a property of
     this name instead.
 
-    It may replace nine more methods and properties:
+    It may write twelve more methods and properties:
 
     ``fit(X, y, sample_weight=None)``
         Show what `fit` takes beyond `X` and `y`, and pass it on to ``_fit``: ``return
@@ -236,6 +236,19 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
     ``bill(plan, costs)``
         Return what the rows of a plan are billed, by a table of bills. The default
         refuses such a table.
+
+    ``request_policy(budget, exclude=())``
+        Return the :class:`RequestPolicy` by which requests that come one by one are
+        decided, for a mean budget per request and without the choices that `exclude`
+        names. An estimator with this method can be streamed by
+        :class:`~skroute.routing.BudgetStream`. There is no default.
+
+    ``_effective_budget(budget)``
+        Return the budget of a call. The default is that of the call, or else that of
+        the constructor. An estimator whose rows have budgets of their own replaces it.
+
+    ``get_metadata_routing()``
+        Return scikit-learn's routing of the metadata of inner models.
 
     ``needs_costs_``
         True if a call needs ``costs``, because they differ from row to row and are

@@ -14,13 +14,12 @@ from skroute.early_exit._model_engines import (
     HALF_VOTE,
     ExitEngine,
     MemberEngine,
-    has_exits,
-    may_exit,
     response_of,
 )
 from skroute.forests import find_reader
 from skroute.forests._partial_sums import partial_sums
 from skroute.forests._wrapped import take_apart
+from skroute.members import ExitNet
 from skroute.utils._compat import num_samples
 
 # Bound on the rounding of a sum of members' scores, in units in the last place of the
@@ -144,7 +143,9 @@ def check_ensemble(estimator):
     )
     if classifies and find_reader(ensemble) is not None:
         return
-    has_members = find_builder(ensemble) is not None or may_exit(ensemble)
+    has_members = find_builder(ensemble) is not None or isinstance(
+        unfrozen(ensemble), ExitNet
+    )
     if has_members and cut is None:
         return
     if has_members:
@@ -264,7 +265,9 @@ def ensemble_engine(estimator):
         None if the ensemble has no labels, as a raw booster.
     """
     ensemble, _, cut = take_apart(estimator)
-    if has_exits(ensemble) and cut is None:
+    # `fit` of a net sets the number of its exits.
+    is_net = isinstance(unfrozen(ensemble), ExitNet) and hasattr(ensemble, "n_exits_")
+    if is_net and cut is None:
         return ExitEngine(ensemble), np.asarray(ensemble.classes_)
     reader = find_reader(ensemble)
     forest = None if reader is None else reader.read(ensemble)

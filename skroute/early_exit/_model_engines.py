@@ -319,26 +319,6 @@ def response_of(member):
 
 # Nets with exits ----------------------------------------------------------------------
 
-# Number of rows whose hidden states are in memory at the same time, if the net has no
-# attribute `eval_batch_size`.
-_BLOCK = 1024
-
-
-def has_exits(estimator):
-    """Return True if a fitted estimator has exits, as MultiExitClassifier has.
-
-    It has ``n_exits_``, ``start(X)`` and ``stage_call(exit, previous)``. ``start``
-    returns a run with ``logits(exit, rows)`` and ``release(rows)``, for rows that will
-    not go on. Its ``eval_batch_size``, if it has one, is the number of rows that are
-    evaluated together.
-    """
-    return hasattr(estimator, "n_exits_") and may_exit(estimator)
-
-
-def may_exit(estimator):
-    """Return True if an estimator has exits once it is fitted."""
-    return hasattr(estimator, "start") and hasattr(estimator, "stage_call")
-
 
 class ExitEngine(Engine):
     """The engine whose members are the exits of a net.
@@ -351,8 +331,8 @@ class ExitEngine(Engine):
 
     Parameters
     ----------
-    net : estimator with exits
-        See :func:`has_exits`.
+    net : ExitNet
+        Fitted.
     """
 
     def __init__(self, net):
@@ -395,7 +375,7 @@ class ExitEngine(Engine):
 
     def _blocks(self, X):
         """Yield the slice of each block of rows, and a run of the net on them."""
-        size = getattr(self.net, "eval_batch_size", _BLOCK)
+        size = self.net.eval_batch_size
         for start in range(0, num_samples(X), size):
             block = slice(start, start + size)
             yield block, self.net.start(_safe_indexing(X, block))

@@ -22,8 +22,17 @@ class ForestReader(ABC):
         Classes of that package that are read. Their subclasses are read, too.
 
     averages_probabilities : bool
-        True if a classifier answers with the mean of its trees' probabilities. Such a
-        classifier has no ``decision_function``.
+        True if a classifier answers with the mean of its trees' probabilities. It has
+        no ``decision_function`` then.
+
+    Examples
+    --------
+    :func:`register_reader` shows a complete reader.
+
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from skroute.forests import ForestReader, find_reader
+    >>> isinstance(find_reader(RandomForestClassifier()), ForestReader)
+    True
     """
 
     package: str

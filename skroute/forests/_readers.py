@@ -22,6 +22,76 @@ READERS: list[ForestReader] = [
 ]
 
 
+def register_reader(reader):
+    """Register a reader of the ensembles of another library.
+
+    The library calls it when it is imported. :class:`~skroute.early_exit.QWYCEnsemble`
+    and :class:`~skroute.forests.FastForest` then take its ensembles.
+
+    Parameters
+    ----------
+    reader : ForestReader
+        It replaces a registered reader of the same package and classes.
+
+    Returns
+    -------
+    ForestReader
+        The reader given.
+
+    Raises
+    ------
+    TypeError
+        If `reader` is not a :class:`ForestReader`.
+
+    ValueError
+        If another reader already names one of its classes, but not the same ones.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skroute.forests import ForestBuilder, ForestReader, register_reader
+    >>> class StumpReader(ForestReader):
+    ...     package = "mystumps"
+    ...     class_names = ("Stump",)
+    ...     def read(self, estimator):
+    ...         builder = ForestBuilder()
+    ...         builder.add_tree(
+    ...             left=[1, -1, -1],
+    ...             right=[2, -1, -1],
+    ...             feature=[estimator.feature, 0, 0],
+    ...             threshold=[estimator.threshold, 0.0, 0.0],
+    ...             value=np.array([[0.0], *estimator.values]),
+    ...             flags=np.zeros(3),
+    ...         )
+    ...         builder.end_member()
+    ...         return builder.build([0.0], n_features=estimator.n_features)
+    >>> reader = register_reader(StumpReader())
+    >>> reader.class_names
+    ('Stump',)
+    """
+    if not isinstance(reader, ForestReader):
+        raise TypeError(
+            "reader must be an instance of a subclass of skroute.forests.ForestReader, "
+            f"got {reader!r}."
+        )
+    for position, registered in enumerate(READERS):
+        if registered.package != reader.package:
+            continue
+        shared = set(registered.class_names) & set(reader.class_names)
+        if set(registered.class_names) == set(reader.class_names):
+            # A module that is imported again registers its reader again.
+            READERS[position] = reader
+            return reader
+        if shared:
+            raise ValueError(
+                f"{min(shared)!r} of {reader.package!r} has a reader already, "
+                f"{registered!r}, which names {registered.class_names!r}. Name the "
+                "same classes to replace it, or other ones."
+            )
+    READERS.append(reader)
+    return reader
+
+
 def find_reader(estimator):
     """Return the reader of an ensemble, which may be fitted or not.
 

@@ -28,6 +28,12 @@ class ReadRule:
 
     columns : ColumnRule
         Rule by which the library makes numbers of columns of categories.
+
+    Examples
+    --------
+    >>> from skroute.forests import ReadRule
+    >>> ReadRule(dtype="float32").finite
+    True
     """
 
     dtype: str = "float64"
@@ -52,6 +58,12 @@ class SumRule:
     scale : float, default=1.0
         Factor of the sum of the trees, before the offset is added. It differs from 1
         only with `offset_last`.
+
+    Examples
+    --------
+    >>> from skroute.forests import SumRule
+    >>> SumRule(offset_last=True).scale
+    1.0
     """
 
     dtype: str = "float64"
@@ -100,6 +112,12 @@ class AnswerRule:
 
     cut : Cut, default=None
         Moved threshold at which the answer changes. None if it was not moved.
+
+    Examples
+    --------
+    >>> from skroute.forests import AnswerRule
+    >>> AnswerRule(kind="mean", divisor=100.0).beta
+    0.0
     """
 
     kind: str = "identity"

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skroute.base import check_rows
 from skroute.members._base import checked_labels
+from skroute.members._exit_net import ExitNet
 from skroute.utils._compat import Integral, Interval, Real, _safe_indexing, num_samples
 from skroute.utils._named import check_rows_match
 from skroute.utils._optional import import_optional
@@ -29,7 +30,7 @@ def _import_torch_exits():
 
 
 class MultiExitClassifier(
-    VersionedPickleMixin, CheckedScoreMixin, ClassifierMixin, BaseEstimator
+    ExitNet, VersionedPickleMixin, CheckedScoreMixin, ClassifierMixin, BaseEstimator
 ):
     """A deep net with a classifier head after each of its stages.
 

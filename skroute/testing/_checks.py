@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal, assert_raises_reg
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from skroute.base import CostAwareMixin, Plan, Routed
+from skroute.base import CostAwareMixin, Plan, RequestPolicy, Routed
 from skroute.testing._data import make_rows, make_target
 from skroute.utils._compat import StrOptions
 
@@ -403,6 +403,64 @@ def check_failed_fit_leaves_nothing_fitted(estimator):
         fitted.predict(X_new)
 
 
+def check_requests_are_decided_as_rows(estimator):
+    """Check that what decides requests is valid, and decides as `route` does.
+
+    Only an estimator with a method ``request_policy`` can be streamed.
+    """
+    fitted = fit_on_rows(estimator)
+    if not hasattr(fitted, "request_policy"):
+        return
+    X_new = make_rows()[2]
+    least = fitted.min_budget_
+    n_choices = len(fitted.choices_)
+    requests = fitted.request_policy(2 * middle_budget(fitted) - least)
+    assert isinstance(requests, RequestPolicy)
+    assert (np.diff(requests.positions) > 0).all()
+    assert requests.positions.min() >= 0
+    assert requests.positions.max() < n_choices
+    assert len(requests.penalty) == len(requests.positions)
+    prices = []
+    for budget in np.linspace(requests.smallest_budget, 2 * middle_budget(fitted), 5):
+        prices.append(requests.price_at(budget))
+    # Where both prices are infinite, their difference is NaN, which is no rise.
+    with np.errstate(invalid="ignore"):
+        assert not (np.diff(prices) > 0).any(), prices
+    check_estimates_of_requests(fitted, X_new)
+    check_exclusions_of_requests(fitted, requests)
+
+
+def check_estimates_of_requests(fitted, X_new):
+    """Compare the choices of an unlimited budget, by estimates and by `route`."""
+    requests = fitted.request_policy(np.inf)
+    quality = requests.estimate(X_new).quality
+    assert quality.shape == (len(X_new), len(requests.positions))
+    if requests.costs is None or getattr(fitted, "policy", "online") != "online":
+        return
+    price = requests.price_at(np.inf)
+    assert np.isfinite(price)
+    values = quality - requests.penalty - price * requests.costs
+    chosen = np.searchsorted(requests.positions, fitted.route(X_new, budget=np.inf))
+    # Choices of equal value are tied.
+    assert_allclose(
+        values[np.arange(len(values)), chosen], values.max(axis=1), atol=1e-9
+    )
+
+
+def check_exclusions_of_requests(fitted, requests):
+    """Check that an excluded choice is not offered, and an unknown one is refused."""
+    with assert_raises_regex(ValueError, "moon"):
+        fitted.request_policy(np.inf, exclude=["moon"])
+    names = fitted.choices_ if requests.excludable is None else requests.excludable
+    for name in names:
+        if name in requests.asked_first or len(requests.positions) < 2:
+            continue
+        others = fitted.request_policy(np.inf, exclude=[name])
+        offered = [fitted.choices_[position] for position in others.positions]
+        assert name not in offered
+        assert len(offered) > 0
+
+
 def check_pickles(estimator):
     """Check that a pickle decides like the fitted estimator."""
     fitted = fit_on_rows(estimator)
@@ -428,5 +486,6 @@ CHECKS = [
     check_unit_of_costs,
     check_masked_entries_are_refused,
     check_failed_fit_leaves_nothing_fitted,
+    check_requests_are_decided_as_rows,
     check_pickles,
 ]

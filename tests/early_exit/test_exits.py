@@ -14,6 +14,7 @@ from skroute.early_exit import ExitDisplay, QWYCEnsemble, export_ensemble
 from skroute.early_exit._algorithms import leaving, running_values
 from skroute.early_exit._engines import MemberEngine, ensemble_engine
 from skroute.early_exit._model_engines import ExitEngine
+from skroute.members import ExitNet
 
 
 class ColumnRun:
@@ -40,7 +41,7 @@ class ColumnRun:
         return softmax(self.logits(exit, rows), axis=1)
 
 
-class ColumnNet(ClassifierMixin, BaseEstimator):
+class ColumnNet(ExitNet, ClassifierMixin, BaseEstimator):
     """The scores of exit `k` are the `k`-th block of columns; `rows_` counts rows per stage."""
 
     def __init__(self, n_exits=3):
@@ -147,9 +148,9 @@ def test_blocks_of_rows_do_not_change_the_answers(monkeypatch):
     engine = ExitEngine(net)
     policy = (np.full(3, -np.inf), np.array([1.0, 2.0, np.inf]))
     whole, scores = engine.walk(X, policy), engine.member_scores(X)
-    monkeypatch.setattr("skroute.early_exit._model_engines._BLOCK", 7)
-    for expected, in_blocks in zip(whole, engine.walk(X, policy)):
-        np.testing.assert_array_equal(in_blocks, expected)
+    monkeypatch.setattr(ExitNet, "eval_batch_size", 7)
+    for one, other in zip(whole, engine.walk(X, policy)):
+        np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(engine.member_scores(X), scores)
 
 

@@ -22,8 +22,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skroute.certified import CertifiedRouter
+from skroute.ledgers import BudgetExhaustedError
 from skroute.metrics import BudgetSearchCV, accuracy_cost_curve
-from skroute.routing import DaskRouter
+from skroute.routing import BudgetStream, DaskRouter
 from skroute.testing import check_decision_estimator
 
 PAGE = Path(__file__).resolve().parents[2] / "doc" / "contributing"
@@ -325,3 +326,32 @@ def test_weights_reach_the_fit_of_the_gate():
         requesting = clone(WEIGHTED).set_fit_request(sample_weight=True)
         pipeline = make_pipeline(requesting).fit(X, y, sample_weight=weight)
     assert_array_equal(pipeline.predict(X_new), fitted.predict(X_new))
+
+
+def test_a_router_of_the_page_is_streamed_and_keeps_the_total():
+    X, y, X_new, _ = make_data()
+    router = clone(ESTIMATORS[0]).fit(X, y)
+    stream = BudgetStream(router, budget_total=60.0, n_expected=40)
+    answers = []
+    for row in range(40):
+        answers.append(stream.predict(X_new[row : row + 1]))
+    assert set(answers) <= {"no", "yes"}
+    # Two members with costs of 1 and 3: money is left for the dearer one.
+    assert 40 < stream.status().spent <= 60
+
+
+def test_a_router_of_the_page_leaves_out_what_a_stream_excludes():
+    X, y, X_new, _ = make_data()
+    router = clone(ESTIMATORS[0]).fit(X, y)
+    stream = BudgetStream(router, budget_total=5.0, n_expected=5)
+    stream.exclude(["forest"])
+    for row in range(5):
+        assert stream.route(X_new[row : row + 1]).name == "linear"
+    with pytest.raises(BudgetExhaustedError):
+        stream.route(X_new[:1])
+
+
+def test_a_stream_refuses_what_has_no_request_policy():
+    X, y, _, _ = make_data()
+    with pytest.raises(TypeError, match="has no method request_policy"):
+        BudgetStream(clone(ESTIMATORS[1]).fit(X, y), budget_total=5.0)

@@ -400,6 +400,10 @@ def with_answer_on_top(probabilities, labels):
 # FrugalMCT's combiner -----------------------------------------------------------------
 
 
+# Weight of a pair whose labels do not depend on the weight. A half prefers neither.
+_ANY_WEIGHT = 0.5
+
+
 class PairCombination(NamedTuple):
     """The best combination of two score matrices.
 
@@ -529,7 +533,9 @@ def search_combination(
         row_quality[agree] = quality(target[agree], named_labels(first[agree]))
     rows = np.flatnonzero(~agree)
     if not len(rows):
-        return PairCombination(0.5, None, row_quality)
+        # The two agree on all rows, so that every weight gives the same labels. Rows
+        # have one label here, and so there is no threshold.
+        return PairCombination(_ANY_WEIGHT, threshold=None, row_quality=row_quality)
     best = _best_of_weights(
         pair.take(rows), quality, weights=weights, thresholds=thresholds
     )

@@ -1,5 +1,6 @@
 """FrugalMCT: a base service, then at most one add-on, and both combined."""
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,8 @@ from skroute.routing.parts._mixtures import (
     weight_of_rows,
 )
 from skroute.routing.parts._policy import Policy, Validated
+from skroute.routing.parts._requests import PricedRequests
+from skroute.routing.parts._router import Look
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
 from skroute.utils._row_hash import tie_draws
 from skroute.utils._statistics import standard_error
@@ -508,7 +511,7 @@ class FrugalMCTClassifier(CombiningRouter):
         costs = self._member_costs
         members = np.arange(len(costs))
         # Positions among the members, then abstaining.
-        allowed, _ = kept_choices(self._excludable(), 1, exclude, None)
+        allowed, _ = kept_choices(self._excludable_names(), 1, exclude, None)
         excluded = np.setdiff1d(members, allowed)
         options_now = []
         for options in self._options:
@@ -643,35 +646,57 @@ class FrugalMCTClassifier(CombiningRouter):
 
     # Streams --------------------------------------------------------------------------
 
-    def _excludable(self):
+    def _excludable_names(self):
+        """Return the names that `exclude` takes: the members, and abstaining."""
         names = list(self.member_names_)
         return names if self.abstain_quality_ is None else [*names, ABSTAIN_NAME]
 
-    def _stream_policy(self, budget, excluded):
-        options = self._options_at(budget, excluded)
-        return options.policy, options.first + options.policy.kept
+    def request_policy(self, budget, exclude=()):
+        """Return what decides about requests that come one by one.
 
-    def _asked_first(self, choices):
-        return [self.member_names_[self._options_of(choices).base]]
+        Parameters
+        ----------
+        budget : float
+            Mean budget per request, in the unit of `costs`.
 
-    def _options_of(self, choices):
-        """Return the options of the base that some choices belong to (`BaseOptions`).
+        exclude : sequence of str, default=()
+            Names of members that are not offered.
 
-        `choices` are rising positions, all of one base.
+        Returns
+        -------
+        RequestPolicy
+            It offers the choices of one base, which deciding asks.
         """
-        for options in reversed(self._options):
-            if options.first <= choices[0]:
-                return options
+        check_is_fitted(self)
+        options = self._options_at(budget, exclude)
+        return PricedRequests(
+            options.policy,
+            options.first + options.policy.kept,
+            look=partial(self._ask_base, options),
+            excludable=self._excludable_names(),
+            asked_first=[self.member_names_[options.base]],
+        )
 
-    def _look(self, X, choices):
-        """Ask the base of some choices (hook of `Router` for streams)."""
-        options = self._options_of(choices)
+    def _ask_base(self, options, X, positions):
+        """Ask a base about the rows, and return the features of its answers (`Look`).
+
+        Parameters
+        ----------
+        options : BaseOptions
+            The choices of the base.
+
+        X : indexable
+            The rows.
+
+        positions : ndarray of int
+            Choices that are offered. The features do not depend on them.
+        """
         answers = MemberAnswers(self, X)
         features = self._features_of_base(answers, X, options.base)
         # The answer of the base alone is paid for already.
         base_alone = Plan(np.array([options.first]), np.zeros(1), answers, X=X)
         answer = self._answer(base_alone, "predict")[0]
-        return features, answers, {options.first: answer}
+        return Look(features, answers, {options.first: answer})
 
     # Attributes -----------------------------------------------------------------------
 

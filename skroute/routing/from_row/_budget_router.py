@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from sklearn.utils import check_consistent_length
@@ -684,6 +685,31 @@ default=None
             policy=self.policy,
             costs_given=has_own_costs,
             allowed=allowed,
+        )
+
+    def request_policy(self, budget, exclude=()):
+        """Return what decides about requests that come one by one.
+
+        Parameters
+        ----------
+        budget : float
+            Mean budget per request, in the unit of `costs`.
+
+        exclude : sequence of str, default=()
+            Names of choices that are not offered.
+
+        Returns
+        -------
+        RequestPolicy
+            It estimates the costs of requests if the router has a `cost_estimator`.
+        """
+        check_is_fitted(self)
+        cost_estimator = None
+        if self.cost_estimator_ is not None:
+            # Without costs of the call, the estimator gives them.
+            cost_estimator = partial(self._row_costs, costs=None)
+        return self._priced_requests(
+            exclude, asked_first=(), cost_estimator=cost_estimator
         )
 
     def _row_costs(self, X, costs, quoted_costs=None):

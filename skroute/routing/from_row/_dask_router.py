@@ -451,8 +451,8 @@ def _policy_for_cap(router):
 
     It must decide by estimates alone, and have one list of costs for all rows.
     """
-    positions = np.arange(len(router.choices_))
-    if not hasattr(router, "_policy") or router._asked_first(positions):
+    decides_by_price = hasattr(router, "request_policy")
+    if not decides_by_price or router.request_policy(np.inf).asked_first:
         raise TypeError(
             'policy="batch" is for a BudgetRouter or an OccamRouterClassifier without '
             f"embedding, got {router!r}: others ask a model before they decide. Use "

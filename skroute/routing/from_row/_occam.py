@@ -26,6 +26,7 @@ from skroute.routing.parts._limits import (
 from skroute.routing.parts._log import Log, check_row_costs, kept_choices, with_last
 from skroute.routing.parts._member_router import AMOUNT, MemberRouter
 from skroute.routing.parts._policy import check_lambda
+from skroute.routing.parts._router import Look
 from skroute.routing.parts._targets import Numbers
 from skroute.utils._cache import NO_CACHE, cache_of
 from skroute.utils._compat import (
@@ -267,6 +268,7 @@ class Occam(LimitsMixin, MemberRouter):
             embedder_answers=self._embedder_answers,
         )
         deciding = split.deciding
+        # The only text is "time": costs are the seconds that `fit` measured.
         if isinstance(self.costs, str):
             deciding += self._routing_seconds
         policy = self._learned.at(
@@ -304,7 +306,7 @@ class Occam(LimitsMixin, MemberRouter):
         """
         features = self._embed(X)
         if self._embedder is None or not self._embedder_answers:
-            return features, None, {}
+            return Look(features, None, {})
         # Deciding has paid for the answers of the member that embeds.
         labels = features.argmax(axis=1)
         state = {
@@ -312,7 +314,7 @@ class Occam(LimitsMixin, MemberRouter):
             (self._embedder, "predict"): labels,
         }
         first_label = self._members.target.labels(labels)[0]
-        return features, state, {self._embedder: first_label}
+        return Look(features, state, {self._embedder: first_label})
 
     def _plan_single(self, X, name, call):
         """Return the plan by which one member, of this name, answers all rows."""
@@ -384,11 +386,27 @@ class Occam(LimitsMixin, MemberRouter):
             row_bills = np.where(plan.route == self._embedder, 0.0, row_bills)
         return row_bills + bills[:, self._embedder] + deciding
 
-    def _asked_first(self, choices):
-        """Return the names of members that deciding asks: that which embeds, if any."""
-        if self._embedder is None:
-            return []
-        return [self.member_names_[self._embedder]]
+    def request_policy(self, budget, exclude=()):
+        """Return what decides about requests that come one by one.
+
+        Parameters
+        ----------
+        budget : float
+            Mean budget per request, in the unit of `costs`.
+
+        exclude : sequence of str, default=()
+            Names of members that are not offered.
+
+        Returns
+        -------
+        RequestPolicy
+            Deciding asks the member that embeds, if there is one.
+        """
+        check_is_fitted(self)
+        asked_first = []
+        if self._embedder is not None:
+            asked_first.append(self.member_names_[self._embedder])
+        return self._priced_requests(exclude, asked_first=asked_first)
 
     # Attributes -----------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Offers:
-    """The choices of a stream with their costs and their policy.
+    """The choices of a stream with their costs and what decides between them.
 
     Offers do not change. New prices or exclusions make new ones.
 
@@ -68,8 +68,8 @@ class Offers:
 
     Attributes
     ----------
-    policy : Policy
-        The policy of the offered choices.
+    requests : RequestPolicy
+        What decides between the offered choices.
 
     kept : list of int
         Positions of the offered choices among those of the router. The other lists are
@@ -103,13 +103,19 @@ class Offers:
         self.router = router
         self.mean = mean
         self.excluded = excluded
-        self.policy, positions = router._stream_policy(mean, sorted(excluded))
-        self.kept = positions.tolist()
+        self.requests = router.request_policy(mean, exclude=sorted(excluded))
+        if self.requests.estimates_costs and max_costs is None:
+            raise ValueError(
+                "max_costs must be given, got None: this router estimates its costs, "
+                "and a cap cannot rest on estimates. Say what a call of each of "
+                f"{router.choices_!r} can cost at most."
+            )
+        self.kept = self.requests.positions.tolist()
         self.names = [router.choices_[k] for k in self.kept]
-        self.penalty = self.policy.penalty.tolist()
+        self.penalty = self.requests.penalty.tolist()
         self.costs = None
-        if not self.policy.per_row:
-            self.costs = self.policy.planned.tolist()
+        if self.requests.costs is not None:
+            self.costs = self.requests.costs.tolist()
         self.max_costs = None
         if max_costs is not None:
             self.max_costs = [max_costs[name] for name in self.names]
@@ -118,14 +124,16 @@ class Offers:
         bounds = self.costs if self.max_costs is None else self.max_costs
         if bounds is None:
             self.reserved_amounts = None
-            self.floor = self.policy.least
+            self.floor = self.requests.smallest_budget
         else:
-            self.reserved_amounts = [self.policy.deciding + cost for cost in bounds]
+            deciding_cost = self.requests.deciding_cost
+            self.reserved_amounts = [deciding_cost + cost for cost in bounds]
             self.floor = min(self.reserved_amounts)
         self._own_price = self.price_at(mean)
         self.pacer = None
-        if self.policy.limits is not None:
-            self.pacer = LimitPacer(self.policy, mean, self.names)
+        limited_policy = self.requests.limited_policy
+        if limited_policy is not None:
+            self.pacer = LimitPacer(limited_policy, mean, self.names)
 
     def check_below_max(self, costs):
         """Raise an error if a cost exceeds the maximal cost of its choice."""
@@ -142,7 +150,7 @@ class Offers:
         if self.reserved_amounts is not None:
             # They are the same for all requests, whose `costs` may be None.
             return self.reserved_amounts
-        return [self.policy.deciding + cost for cost in costs]
+        return [self.requests.deciding_cost + cost for cost in costs]
 
     def values(self, quality):
         """Return the estimated quality of each choice, minus the penalty."""
@@ -150,7 +158,7 @@ class Offers:
 
     def price_at(self, budget):
         """Return the price of a mean budget."""
-        return self.policy.rule(max(budget, self.policy.least)).price
+        return self.requests.price_at(max(budget, self.requests.smallest_budget))
 
     def price_of_next(self, books):
         """Return the price of a request that `books` count already."""
@@ -224,8 +232,19 @@ class Offers:
             price = self.price_of_next(books)
         k = choose_one(values, costs, price, fitting)
         return Offer(
-            self.kept[k], self.names[k], costs[k], self.policy.deciding, amounts[k]
+            self.kept[k],
+            self.names[k],
+            costs[k],
+            self.requests.deciding_cost,
+            amounts[k],
         )
+
+    def excludable(self):
+        """Return the names that can be excluded, those of now included."""
+        if self.requests.excludable is None:
+            # All choices of the router.
+            return self.router.choices_
+        return self.requests.excludable
 
 
 class Ticket(NamedTuple):
@@ -367,8 +386,9 @@ class BudgetStream:
 
     Parameters
     ----------
-    router : BudgetRouter, OccamRouterClassifier or FrugalMCTClassifier
-        Fitted. It is not changed; one router can serve several streams.
+    router : decision estimator with a method ``request_policy``
+        Fitted, such as BudgetRouter, OccamRouterClassifier or FrugalMCTClassifier. It
+        is not changed; one router can serve several streams.
 
     budget_total : float
         The cap on the sum of all costs, in the unit of the router's costs.
@@ -479,6 +499,11 @@ class BudgetStream:
         windows: Mapping[str, Sequence[Window]] | None = None,
     ):
         check_is_fitted(router)
+        if not hasattr(router, "request_policy"):
+            raise TypeError(
+                f"{type(router).__name__} has no method request_policy, by which a "
+                "stream decides. Give a router that has it, or write the method."
+            )
         terms = check_terms(budget_total, n_expected, period, name="budget_total")
         total = terms.total
         n_expected = terms.n_expected
@@ -520,12 +545,6 @@ class BudgetStream:
         """Return maximal costs by name, or None if the router's costs are exact."""
         names = self.router.choices_
         if max_costs is None:
-            if getattr(self.router, "cost_estimator_", None) is not None:
-                raise ValueError(
-                    "max_costs must be given, got None: this router estimates its "
-                    "costs, and a cap cannot rest on estimates. Say what a call of "
-                    f"each of {names!r} can cost at most."
-                )
             return None
         models = models_of(self.router)
         costs = check_costs(max_costs, models, name="max_costs").tolist()
@@ -590,9 +609,8 @@ class BudgetStream:
 
     def _check_exclusions(self, offers, names):
         """Return names that can be excluded as a set, or raise a ValueError."""
-        names = check_names(names, self.router._excludable())
-        asked_first = self.router._asked_first(offers.kept)
-        needed = sorted(set(names) & set(asked_first))
+        names = check_names(names, offers.excludable())
+        needed = sorted(set(names) & set(offers.requests.asked_first))
         if needed:
             raise ValueError(
                 f"{needed[0]!r} cannot be excluded: deciding asks it for every "
@@ -639,7 +657,7 @@ class BudgetStream:
         ValueError
             For an unknown name.
         """
-        included = self.router._excludable()
+        included = self._offers.excludable()
         if names is not None:
             included = check_names(names, included)
         with self._changing:
@@ -746,10 +764,10 @@ class BudgetStream:
         if held.state == "open":
             return Reservation(_ticket(held), x, None)
         try:
-            features, state, answers = offers.router._look(x, offers.kept)
-            quality = offers.policy.estimates(features)[0].tolist()
+            estimates = offers.requests.estimate(x)
+            quality = estimates.quality[0].tolist()
             if row_costs is None:
-                row_costs = self._estimate_costs(offers, features)
+                row_costs = self._estimate_costs(offers, x)
         except BaseException:
             self.ledger.release(held)
             raise
@@ -761,13 +779,13 @@ class BudgetStream:
             window_uses=window_uses,
             held=held,
             key=key,
-            answers=answers,
+            answers=estimates.answers,
         )
-        return Reservation(ticket, x, state)
+        return Reservation(ticket, x, estimates.state)
 
-    def _estimate_costs(self, offers, features):
+    def _estimate_costs(self, offers, x):
         """Return estimated costs of a request, each at most the maximal cost."""
-        estimated = offers.router._row_costs(features, None)[0, offers.kept].tolist()
+        estimated = offers.requests.estimate_costs(x)[0].tolist()
         for name, cost, bound in zip(offers.names, estimated, offers.max_costs):
             if cost > bound * (1 + ROUNDING) and name not in self._warned:
                 self._warned.add(name)
@@ -965,7 +983,7 @@ class BudgetStream:
                 )
             return offers.costs
         if costs is None:
-            if may_estimate and self.router.cost_estimator_ is not None:
+            if may_estimate and offers.requests.estimates_costs:
                 return None
             raise ValueError(
                 "costs must be given, got None: the router's costs are per row."

@@ -141,6 +141,11 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         Return the end of the error message for rows that the quality estimator cannot
         read, or None.
 
+    ``_answers_to(plan, response, rows)``
+        Return the answers to some rows of a plan, none of which abstains. The default
+        calls the member that is the choice. A router whose choices are combinations of
+        members replaces it.
+
     ``_score_answers(y, answers, weight)``
         Return the score of answers. The default is scikit-learn's.
 

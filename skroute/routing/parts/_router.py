@@ -7,10 +7,18 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import CallParameter, CostAwareMixin, Plan, affords, check_affordable
+from skroute.base import (
+    CallParameter,
+    CostAwareMixin,
+    Plan,
+    RequestPolicy,
+    affords,
+    check_affordable,
+)
 from skroute.base._inspection import models_of
 from skroute.ledgers import Ledger, Window
 from skroute.routing.parts._log import kept_choices
+from skroute.routing.parts._requests import PricedRequests
 from skroute.utils._cache import cache_of
 from skroute.utils._compat import Interval, Real, num_samples
 from skroute.utils._tables import Column, Table, share_column
@@ -136,17 +144,18 @@ class Router(CostAwareMixin):
         router whose log has no outcomes at some budgets replaces it, and
         ``_validation_curve()``, too.
 
-    It may replace three more methods, for streams and embeddings:
+    It may replace two more methods:
 
     ``_look(X, positions) -> Look``
         Compute what the quality estimator reads. The default is X itself.
 
-    ``_asked_first(positions) -> list of str``
-        Return the names of members that are called before a row is decided. The default
-        is none.
+    ``request_policy(budget, exclude=()) -> RequestPolicy``
+        Return what decides the requests of a stream. The default prices the choices of
+        ``_policy()``, and deciding calls no member.
 
-    ``_excludable() -> list of str``
-        Return the names that `exclude` accepts. The default is ``choices_``.
+    It has the attributes ``costs_``, the cost of each choice, and ``mean_quality_``,
+    the mean quality of each choice on the rows of `fit`. The default of the second one
+    is that of ``_policy()``.
     """
 
     def _smallest_budget(self):
@@ -200,16 +209,39 @@ class Router(CostAwareMixin):
 
     # Streams --------------------------------------------------------------------------
 
-    def _stream_policy(self, budget, excluded):
-        """Return the policy of a stream, and the positions of its choices."""
-        positions, _ = kept_choices(self.choices_, 1, excluded, None)
-        return self._policy().restricted(positions), positions
+    @available_if(_decides_by_price)
+    def request_policy(
+        self, budget: float, exclude: Sequence[str] = ()
+    ) -> RequestPolicy:
+        """Return what decides about requests that come one by one.
 
-    def _asked_first(self, positions):
-        return []
+        Parameters
+        ----------
+        budget : float
+            Mean budget per request, in the unit of `costs`.
 
-    def _excludable(self):
-        return self.choices_
+        exclude : sequence of str, default=()
+            Names of choices that are not offered.
+
+        Returns
+        -------
+        RequestPolicy
+            It is that of the present parameters, and does not follow later changes.
+        """
+        return self._priced_requests(exclude, asked_first=())
+
+    def _priced_requests(self, exclude, *, asked_first, cost_estimator=None):
+        """Return the requests by the policy of now (`PricedRequests`)."""
+        # One row, which no table of allowed choices restricts.
+        positions, _ = kept_choices(self.choices_, 1, exclude, None)
+        return PricedRequests(
+            self._policy().restricted(positions),
+            positions,
+            look=self._look,
+            excludable=self.choices_,
+            asked_first=asked_first,
+            cost_estimator=cost_estimator,
+        )
 
     def _look(self, X, positions):
         return Look(X, None, {})

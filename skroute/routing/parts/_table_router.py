@@ -27,7 +27,9 @@ _ADVICE = (
 class TableRouter(MetaEstimatorMixin, Router, BaseEstimator):
     """Base of routers without members: `predict` returns names of choices.
 
-    A subclass sets ``_named``: True if the user has named the choices.
+    A subclass sets ``_named``: True if the user has named the choices. It may replace
+    ``_readers()``, which returns the estimators that read X by the names of their
+    parameters.
     """
 
     _parameter_constraints: dict = {

@@ -1,0 +1,66 @@
+"""The policy of a router as the decider of the requests of a stream."""
+
+from skroute.base import RequestEstimates, RequestPolicy
+
+
+class PricedRequests(RequestPolicy):
+    """Requests that are decided by the estimates and the dual price of a policy.
+
+    Parameters
+    ----------
+    policy : Policy
+        The policy of the choices that are offered.
+
+    positions : ndarray of int of shape (n_offered,)
+        These choices, as indices into ``choices_``.
+
+    look : callable
+        ``look(X, positions)`` returns what the quality estimator reads, and what
+        deciding has paid for (`Look`).
+
+    excludable, asked_first : sequence of str
+        As in :class:`~skroute.base.RequestPolicy`.
+
+    cost_estimator : callable, default=None
+        ``cost_estimator(X)`` returns estimated costs of all choices, shape (n_rows,
+        n_choices). None: costs are fixed, or each request comes with its costs.
+    """
+
+    def __init__(
+        self,
+        policy,
+        positions,
+        *,
+        look,
+        excludable,
+        asked_first,
+        cost_estimator=None,
+    ):
+        # The costs of a policy per row are those of the rows of `fit`, not of requests.
+        costs = None if policy.per_row else policy.planned
+        super().__init__(
+            positions,
+            costs,
+            deciding_cost=policy.deciding,
+            smallest_budget=policy.least,
+            penalty=policy.penalty,
+            excludable=excludable,
+            asked_first=asked_first,
+            estimates_costs=cost_estimator is not None,
+        )
+        if policy.limits is not None:
+            self.limited_policy = policy
+        self._policy = policy
+        self._look = look
+        self._cost_estimator = cost_estimator
+
+    def price_at(self, budget):
+        return self._policy.rule(budget).price
+
+    def estimate(self, X):
+        look = self._look(X, self.positions)
+        quality = self._policy.estimates(look.features)
+        return RequestEstimates(quality, look.state, look.answers)
+
+    def estimate_costs(self, X):
+        return self._cost_estimator(X)[:, self.positions]

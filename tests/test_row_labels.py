@@ -524,6 +524,7 @@ ELSEWHERE = {
     # Positions of rows.
     "take_rows",
     # One request at a time: numbers by the names of choices.
+    "BudgetStream.rank",
     "BudgetStream.reserve",
     "OnlineBudgetRouter.commit",
     "CascadeRun.observe",
@@ -534,6 +535,8 @@ ELSEWHERE = {
     "FrameEncoder",
     # Values in the order of time: costs of all rows, losses of some.
     "PromiseMonitor.update",
+    # Names of columns of a log.
+    "tables_from_log",
     # Names of scores in the results of a search.
     "best_within_budget",
     # scikit-learn calls it with the rows of a fold; `fit` checks the labels of all rows.

@@ -282,7 +282,7 @@ def test_documented_defaults_are_the_defaults(name):
 
 # A signature on half a page. The expansion of one `ArrayLike` alone has 300 characters.
 LONGEST_SIGNATURE = 400
-# Records: what a certificate says, the trees of a library with their rules, counts of a log.
+# Records: what a certificate says, the trees and rules of a library, counts of a log.
 LONG_RECORDS = {
     "skroute.certified.Certificate",
     "skroute.datasets.LogRecord",

@@ -87,7 +87,7 @@ class LogRecord:
     >>> import pandas as pd
     >>> from skroute.datasets import tables_from_log
     >>> log = pd.DataFrame(
-    ...     {"id": [1, 1, 2, 3], "model": ["s", "t", "t", "t"], "score": [0, 1, 1, None]}
+    ...     {"id": [1, 1, 2, 3], "model": list("sttt"), "score": [0, 1, 1, None]}
     ... )
     >>> record = tables_from_log(
     ...     log, request="id", choice="model", quality="score"

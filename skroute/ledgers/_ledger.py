@@ -70,6 +70,13 @@ class Ledger(Store):
 
     _clock = staticmethod(time.time)
 
+    def _clock_lag(self):
+        """Return the seconds by which ``_clock()`` may be behind the true time.
+
+        It is never ahead. 0 if the processes share one clock.
+        """
+        return 0.0
+
     def __repr__(self):
         """Return the name of the class."""
         return f"{type(self).__name__}()"
@@ -280,7 +287,10 @@ class Ledger(Store):
         """Use the windows of a choice: each amount is held until its time is over.
 
         The amount is not returned if the call fails, since its provider has counted it.
+        The time begins at the latest moment that now can be. It ends, by `_clock`, at
+        the earliest: so no interval is too short, also between hosts.
         """
+        latest = now + self._clock_lag()
         for use in uses_of_choice:
             (window,) = self._purses_now((use.window,), now)
             window.n_started += 1
@@ -290,7 +300,7 @@ class Ledger(Store):
                 "held",
                 use.amount,
                 None,  # there is no offer: no money is reserved
-                now + window.terms.window,
+                latest + window.terms.window,
                 None,  # there is no key
             )
 

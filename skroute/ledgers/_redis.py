@@ -126,6 +126,10 @@ class RedisLedger(RecordLedger):
         """Return the time of Redis, by its last answer."""
         return time.monotonic() + self._ahead
 
+    def _clock_lag(self):
+        """Return the duration of the last call: Redis read its clock during it."""
+        return self._call_seconds
+
     def _call(self, reads, writes=()):
         """Write if the answers to some reads are still the same.
 
@@ -151,7 +155,9 @@ class RedisLedger(RecordLedger):
             # Lua has no None.
             expected.append((read, False if answer is None else answer))
         arguments = (call_name, json.dumps(expected), json.dumps(writes))
+        sent = time.monotonic()
         result = json.loads(self._script(names, arguments))
+        self._call_seconds = time.monotonic() - sent
         done, seconds, micros, first, answers = result
         self._ahead = int(seconds) + int(micros) / 1e6 - time.monotonic()
         self._first = float(first) if first else None

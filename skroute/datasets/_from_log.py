@@ -128,7 +128,7 @@ class LogRecord:
             ("requests, the rows", self.n_requests),
         ]
         for n_answers, n_requests in enumerate(self.n_by_answers, start=1):
-            counts.append((f"  with a score for {n_answers} choices", n_requests))
+            counts.append((f"  choices with a score: {n_answers}", n_requests))
         lines = [f"{name:<46}{count:>10,}" for name, count in counts]
         width = max([len(name) for name in [*self.choices, "choice"]]) + 2
         lines.append("")

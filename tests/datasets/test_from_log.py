@@ -129,7 +129,7 @@ def test_the_record_prints_as_a_short_table():
     text = str(tables_from_log(made_log(), **NAMES).record)
     lines = text.split("\n")
     assert len(lines) < 20 and max(len(line) for line in lines) < 80
-    for words in ("merged: repeated calls", "with a score for 3 choices", "mean cost"):
+    for words in ("merged: repeated calls", "choices with a score: 3", "mean cost"):
         assert words in text
     assert lines[-1] == "without a score, dropped: unscored"
 

@@ -290,7 +290,8 @@ class Ledger(Store):
         The time begins at the latest moment that now can be. It ends, by `_clock`, at
         the earliest: so no interval is too short, also between hosts.
         """
-        latest = now + self._clock_lag()
+        # Not `now`: a store may have corrected its clock, and its lag, since then.
+        latest = self._clock() + self._clock_lag()
         for use in uses_of_choice:
             (window,) = self._purses_now((use.window,), now)
             window.n_started += 1

@@ -48,6 +48,25 @@ def test_a_clock_that_may_be_behind_empties_a_window_later(ledger):
     assert stream.reserve(BEST_IS_DEAREST).name == "choice2"
 
 
+def test_a_clock_that_is_corrected_within_a_booking_empties_no_window_early(ledger):
+    """Redis tells its time with each answer, also in the middle of a booking."""
+    now = clock_of(ledger)
+    n_looks = [0]
+
+    def corrected_after_the_first_look():
+        n_looks[0] += 1
+        return now[0] - 3.0 if n_looks[0] == 1 else now[0]
+
+    windows = {"choice2": [Window("requests", 1, 10.0)]}
+    stream = ROUTER.stream(1000.0, ledger=ledger, windows=windows)
+    ledger._clock = corrected_after_the_first_look
+    assert stream.reserve(BEST_IS_DEAREST).name == "choice2"
+    now[0] += 9.9
+    assert stream.reserve(BEST_IS_DEAREST).name == "choice1"
+    now[0] += 0.1
+    assert stream.reserve(BEST_IS_DEAREST).name == "choice2"
+
+
 def test_a_choice_whose_window_is_full_is_left_out(ledger):
     now = clock_of(ledger)
     windows = {"choice2": [Window("requests", 2)], "choice1": [Window("requests", 1)]}

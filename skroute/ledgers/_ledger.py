@@ -236,11 +236,12 @@ class Ledger(Store):
         spare = room
         if first.n_expected is not None:
             spare -= keep * max(first.n_expected - first.n_started, 0)
-        full = self._full_choices(uses, now)
+        full = frozenset()
         try:
             if uses is None:
                 offer = choose(first, room, spare)
             else:
+                full = self._full_choices(uses, now)
                 offer = choose(first, room, spare, full=full)
         except BaseException as error:
             # It is raised after the transaction, so that passed deadlines and the
@@ -267,8 +268,8 @@ class Ledger(Store):
 
         Parameters
         ----------
-        uses : dict from int to tuple of WindowUse, or None
-            Amounts that a call of each choice uses of its windows. None is no windows.
+        uses : dict from int to tuple of WindowUse
+            Amounts that a call of each choice uses of its windows.
         now : float
 
         Returns
@@ -276,7 +277,7 @@ class Ledger(Store):
         frozenset of int
         """
         full = set()
-        for choice, uses_of_choice in (uses or {}).items():
+        for choice, uses_of_choice in uses.items():
             for use in uses_of_choice:
                 (window,) = self._purses_now((use.window,), now)
                 if use.amount > window.room():

@@ -7,6 +7,10 @@ B. The storm: processes x threads spend one total with random costs and failures
 are killed
    with SIGKILL at random instants. Never above the total; what is booked is what the
    providers counted, calls that a kill cut off accounted by name.
+C. The storm with a window (``--part window`` alone): the largest number of decisions
+for one choice
+   in any interval of the window's length, and its limit. Processes want this choice
+   alone.
 
 Redis is measured where `redis-server` and the package redis are.
 """
@@ -85,6 +89,107 @@ def start_worker(folder, *numbers):
     """A process that does `work` with these numbers."""
     told = [str(folder), *(str(int(number)) for number in numbers)]
     return subprocess.Popen([sys.executable, __file__, "--worker", *told])
+
+
+def work_in_window(folder, seed):
+    """Make calls of the dearest choice until the money is spent; wait for its window."""
+    from skroute.ledgers import BudgetExhaustedError, WindowFullError
+
+    stream = pickle.loads((folder / "stream.pickle").read_bytes())
+    rng = np.random.default_rng(seed)
+    log = (folder / f"provider-{seed}.log").open("a")
+    while True:
+        before = time.time()
+        try:
+            ticket = stream.reserve([0.0, 0.0, 1.0], exclude=["choice0", "choice1"])
+        except BudgetExhaustedError:
+            return
+        except WindowFullError:
+            time.sleep(rng.uniform(0, 0.01))
+            continue
+        # The decision was made between these two moments.
+        log.write(f"{ticket.id} {before!r} {time.time()!r}\n")
+        log.flush()
+        if rng.random() < 0.05:
+            stream.refund(ticket)
+        else:
+            stream.commit(ticket)
+
+
+def window_storm(router, ledger, *, n_workers, n_calls, n_kills, seed=0):
+    """Kill workers that share a budget and a window, and count what both have let through."""
+    from skroute.ledgers import Window
+
+    limit = 100
+    seconds = 0.5
+    rng = np.random.default_rng(seed)
+    total = COSTS[2] * n_calls
+    windows = {"choice2": [Window("requests", limit, seconds)]}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        stream = router.stream(total, ledger=ledger, windows=windows)
+        (folder / "stream.pickle").write_bytes(pickle.dumps(stream))
+
+        def start(worker_seed):
+            command = [sys.executable, __file__, "--window-worker"]
+            return subprocess.Popen([*command, str(folder), str(worker_seed)])
+
+        workers = [start(i) for i in range(n_workers)]
+        n_killed = 0
+        most_money = 0.0
+        most_in_window = 0.0
+        started = time.perf_counter()
+        while any(worker.poll() is None for worker in workers):
+            books = stream.books()
+            in_window = ledger.books(f"choice2: requests in {seconds:g} s").reserved
+            most_money = max(most_money, books.spent + books.reserved)
+            most_in_window = max(most_in_window, in_window)
+            alive = [worker for worker in workers if worker.poll() is None]
+            is_due = books.spent > 0.9 * total * (n_killed + 1) / (n_kills + 1)
+            if n_killed < n_kills and is_due and alive:
+                time.sleep(rng.uniform(0, 0.02))
+                victim = alive[rng.integers(len(alive))]
+                victim.kill()
+                victim.wait()
+                workers.append(start(n_workers + n_killed))
+                n_killed += 1
+            time.sleep(0.01)
+        elapsed = time.perf_counter() - started
+        lines = []
+        for path in folder.glob("provider-*.log"):
+            for line in path.read_text().splitlines():
+                number, before, after = line.split(" ")
+                lines.append((float(before), float(after), int(number)))
+        decisions = np.array(lines)
+        # Decisions that have surely been made within an interval: those that began
+        # after its start and ended before its end.
+        most_sure = 0
+        ends = np.sort(decisions[:, 1])
+        starts_in_order = decisions[np.argsort(decisions[:, 1]), 0]
+        for start_of_interval in decisions[:, 0]:
+            last = np.searchsorted(ends, start_of_interval + seconds)
+            most_sure = max(
+                most_sure, int((starts_in_order[:last] >= start_of_interval).sum())
+            )
+        n_logged = len(decisions)
+        n_doubled = n_logged - len(np.unique(decisions[:, 2]))
+        cut_off = stream.unsettled()
+        for ticket in cut_off:
+            stream.commit(ticket)
+        books = stream.books()
+    return {
+        "calls": books.n_committed + books.n_refunded,
+        "kills": n_killed,
+        "limit": limit,
+        "most in the window": most_in_window,
+        "most by the logs": most_sure,
+        "above the total": max(most_money - total, 0.0),
+        "used, share": books.spent / total,
+        "cut off": len(cut_off),
+        "tickets sold twice": n_doubled,
+        "seconds": elapsed,
+        "least seconds": seconds * (n_logged / limit - 1),
+    }
 
 
 def start_redis(folder):
@@ -204,6 +309,30 @@ def storm(router, ledger, *, n_workers, n_threads, n_requests, n_kills, seed=0):
     }
 
 
+def report_windows(router, short):
+    """Print part C for each ledger that processes share."""
+    from skroute.ledgers import RedisLedger, SQLiteLedger
+
+    size = {"n_workers": 8, "n_calls": 10_000, "n_kills": 50}
+    if short:
+        size = {"n_workers": 2, "n_calls": 150, "n_kills": 1}
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        server, url = start_redis(name)
+        ledgers = {"SQLite": SQLiteLedger(Path(name) / "window.sqlite")}
+        if server is not None and not short:
+            ledgers["Redis"] = RedisLedger(url, prefix="window")
+        try:
+            for kind, ledger in ledgers.items():
+                counts = window_storm(router, ledger, **size)
+                rows.append([kind, *counts.values()])
+        finally:
+            if server is not None:
+                server.kill()
+                server.wait()
+    table("C. The storm with a window", ["ledger", *counts], rows)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--short", action="store_true")
@@ -211,7 +340,13 @@ def main():
         "--divide", type=int, default=1, help="pairs, requests and kills by this"
     )
     parser.add_argument("--worker", nargs=5)
+    parser.add_argument("--window-worker", nargs=2)
+    parser.add_argument("--part", choices=["window"], help="only the windows (C)")
     arguments = parser.parse_args()
+    if arguments.window_worker:
+        folder, seed = arguments.window_worker
+        work_in_window(Path(folder), int(seed))
+        return
     if arguments.worker:
         folder, *numbers = arguments.worker
         work(Path(folder), *map(int, numbers))
@@ -220,6 +355,9 @@ def main():
     from skroute.ledgers import RedisLedger, SQLiteLedger
 
     router = make_router()
+    if arguments.part == "window":
+        report_windows(router, short)
+        return
     least = in_memory(router, 100 if short else 1000)
     table(
         "In memory, us of reserve and commit (least of 30)",
@@ -253,6 +391,7 @@ def main():
     table("Pairs a second (2,000 are asked)", list(rates), [list(rates.values())])
     rows = [[kind, *found.values()] for kind, found in storms.items()]
     table("The storm", ["ledger", *next(iter(storms.values()))], rows)
+    report_windows(router, short)
     if not short:
         record("ledger")
 

@@ -39,7 +39,7 @@ ROOMS = {
         ["apis", "neural_nets"],
     ),
     "skroute.metrics": ("Measure", ["metrics", "tuning", "online"]),
-    "skroute.datasets": ("Data", ["faq"]),
+    "skroute.datasets": ("Data", ["learning_from_logs", "faq"]),
     "skroute.guarantees": ("Bounds and tests", ["guarantees"]),
     "skroute.certified": ("Guarantees for any estimator", ["guarantees"]),
     "skroute.base": ("The cost protocol", ["how_it_works"]),

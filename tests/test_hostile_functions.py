@@ -106,6 +106,19 @@ def calls(tmp_path):
             cost_ratio=10.0,
             random_state=0,
         ),
+        "datasets.tables_from_log": good(
+            log=pytest.importorskip("pandas").DataFrame(
+                {"prompt": list("aab"), "model": list("xyx"), "score": QUALITY}
+            ),
+            request="prompt",
+            choice="model",
+            quality="score",
+            features="prompt",
+            cost="score",
+            cached=None,
+            amounts=("score",),
+            repeated="retry",
+        ),
         "distributed.solve_assignment": good(
             values=dask_values, costs=COSTS, budget=2.0
         ),

@@ -282,8 +282,12 @@ def test_documented_defaults_are_the_defaults(name):
 
 # A signature on half a page. The expansion of one `ArrayLike` alone has 300 characters.
 LONGEST_SIGNATURE = 400
-# Records: what a certificate says, and the trees of a library with their rules.
-LONG_RECORDS = {"skroute.certified.Certificate", "skroute.forests.Forest"}
+# Records: what a certificate says, the trees and rules of a library, counts of a log.
+LONG_RECORDS = {
+    "skroute.certified.Certificate",
+    "skroute.datasets.LogRecord",
+    "skroute.forests.Forest",
+}
 
 
 def public_callables():

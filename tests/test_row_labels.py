@@ -529,6 +529,7 @@ ELSEWHERE = {
     # Positions of rows.
     "take_rows",
     # One request at a time: numbers by the names of choices.
+    "BudgetStream.rank",
     "BudgetStream.reserve",
     "OnlineBudgetRouter.commit",
     "CascadeRun.observe",
@@ -543,6 +544,8 @@ ELSEWHERE = {
     "CertificateDisplay.from_estimator",
     "ExitDisplay.from_estimator",
     "TradeoffDisplay.from_estimators",
+    # Names of columns of a log.
+    "tables_from_log",
     # Names of scores in the results of a search.
     "best_within_budget",
     # scikit-learn calls it with the rows of a fold; `fit` checks the labels of all rows.

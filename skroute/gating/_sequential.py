@@ -123,7 +123,9 @@ class OperatingPoint(NamedTuple):
                     unit="quality per unit of cost",
                     infinite="infinite, no row buys more",
                 ),
-                share_column("share", [self.share], whole="rows at the next lower price"),
+                share_column(
+                    "share", [self.share], whole="rows at the next lower price"
+                ),
                 Column("cost", [self.cost], unit="per row, held-out mean"),
                 Column("cost_se", [self.cost_se]),
                 Column("quality", [self.quality], unit="held-out mean"),

@@ -70,6 +70,13 @@ class Ledger(Store):
 
     _clock = staticmethod(time.time)
 
+    def _clock_lag(self):
+        """Return the seconds by which ``_clock()`` may be behind the true time.
+
+        It is never ahead. 0 if the processes share one clock.
+        """
+        return 0.0
+
     def __repr__(self):
         """Return the name of the class."""
         return f"{type(self).__name__}()"
@@ -309,11 +316,12 @@ class Ledger(Store):
         spare = room
         if first.n_expected is not None:
             spare -= keep * max(first.n_expected - first.n_started, 0)
-        full = self._full_choices(uses, now)
+        full = frozenset()
         try:
             if uses is None:
                 offer = choose(first, room, spare)
             else:
+                full = self._full_choices(uses, now)
                 offer = choose(first, room, spare, full=full)
         except BaseException as error:
             # It is raised after the transaction, so that passed deadlines and the
@@ -341,8 +349,8 @@ class Ledger(Store):
 
         Parameters
         ----------
-        uses : dict from int to tuple of WindowUse, or None
-            Amounts that a call of each choice uses of its windows. None is no windows.
+        uses : dict from int to tuple of WindowUse
+            Amounts that a call of each choice uses of its windows.
         now : float
 
         Returns
@@ -350,7 +358,7 @@ class Ledger(Store):
         frozenset of int
         """
         full = set()
-        for choice, uses_of_choice in (uses or {}).items():
+        for choice, uses_of_choice in uses.items():
             for use in uses_of_choice:
                 (window,) = self._purses_now((use.window,), now)
                 if use.amount > window.room():
@@ -361,7 +369,11 @@ class Ledger(Store):
         """Use the windows of a choice: each amount is held until its time is over.
 
         The amount is not returned if the call fails, since its provider has counted it.
+        The time begins at the latest moment that now can be. It ends, by `_clock`, at
+        the earliest: so no interval is too short, also between hosts.
         """
+        # Not `now`: a store may have corrected its clock, and its lag, since then.
+        latest = self._clock() + self._clock_lag()
         for use in uses_of_choice:
             (window,) = self._purses_now((use.window,), now)
             window.n_started += 1
@@ -371,7 +383,7 @@ class Ledger(Store):
                 "held",
                 use.amount,
                 offer=None,  # no money is reserved
-                deadline=now + window.terms.window,
+                deadline=latest + window.terms.window,
                 key=None,  # it is not a request
             )
 

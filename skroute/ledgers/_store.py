@@ -34,7 +34,8 @@ class Store(ABC):
     Notes
     -----
     `Ledger` takes the time from ``_clock()``, in seconds since 1970. A store whose
-    server has a clock replaces it.
+    server has a clock replaces it. If this clock can be behind that of the server,
+    ``_clock_lag()`` returns the largest difference in seconds. Windows need it.
 
     Examples
     --------

@@ -24,6 +24,7 @@ from skroute.metrics._tradeoff import (
 from skroute.utils._compat import Integral, Interval, Real, num_samples, validate_params
 from skroute.utils._named import check_rows_match
 from skroute.utils._optional import axes_of
+from skroute.utils._tables import Column, Table, format_value
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers
 
@@ -127,66 +128,57 @@ class Savings:
         raise KeyError(f"There is no reference {reference!r} among {names!r}.")
 
     def to_frame(self):
-        """Return the table as a data frame, one row for each reference.
+        """Return the table as a data frame, one row for each contender.
 
         Returns
         -------
         pandas.DataFrame
-            Its index has the names of the router and of the references. Columns are
-            ``cost``, ``quality``, ``seconds``, and ``cost_saved``, ``share_saved``,
+            The first row is that of the router. Columns are ``name``, ``cost``,
+            ``quality``, ``seconds``, and ``cost_saved``, ``share_saved``,
             ``quality_gained`` and ``seconds_saved``, each with its ends ``..._low`` and
             ``..._high``. They are NaN in the row of the router.
         """
-        import pandas as pd
-
-        rows = [{"cost": self.cost, "quality": self.quality, "seconds": self.seconds}]
-        for saving in self.compared:
-            row = {
-                "cost": saving.cost,
-                "quality": saving.quality,
-                "seconds": saving.seconds,
-            }
-            for name in _DIFFERENCES:
-                interval = getattr(saving, name)
-                row[name] = interval.estimate
-                row[f"{name}_low"] = interval.low
-                row[f"{name}_high"] = interval.high
-            rows.append(row)
-        names = [_ROUTER, *(saving.reference for saving in self.compared)]
-        return pd.DataFrame(rows, index=names)
+        return self._table().to_frame()
 
     def __repr__(self):
-        unit = f" ({self.cost_unit})" if self.cost_unit else ""
-        cost_name = "cost" if self.billed else "expected cost"
+        return str(self._table())
+
+    def _table(self):
+        """Return the `Table` that is printed and becomes a frame."""
+        names = [_ROUTER, *(saving.reference for saving in self.compared)]
+        contenders = [self, *self.compared]
+        cost_label = "cost" if self.billed else "expected cost"
         has_seconds = not np.isnan(self.seconds)
-        header = ["", cost_name + unit, "quality"]
-        router = [_ROUTER, f"{self.cost:.4g}", f"{self.quality:.4g}"]
-        if has_seconds:
-            header.append("seconds")
-            router.append(f"{self.seconds:.4g}")
-        header += ["router saves", "router's quality"]
-        router += ["", ""]
-        if has_seconds:
-            header.append("router saves seconds")
-            router.append("")
-        lines = [header, router]
-        for saving in self.compared:
-            line = [saving.reference, f"{saving.cost:.4g}", f"{saving.quality:.4g}"]
-            if has_seconds:
-                line.append(f"{saving.seconds:.4g}")
-            line.append(_share_text(saving.share_saved))
-            line.append(_signed_text(saving.quality_gained))
-            if has_seconds:
-                line.append(_signed_text(saving.seconds_saved))
-            lines.append(line)
-        budget = "no budget"
-        if np.isfinite(self.budget):
-            budget = f"a budget of {self.budget:.6g}"
-        title = (
-            f"{self.n_rows} rows, {budget}, means per row; intervals of "
-            f"{self.confidence_level:.0%}, paired by row"
+        columns = [
+            Column("name", names, label=""),
+            Column(
+                "cost",
+                [contender.cost for contender in contenders],
+                label=cost_label,
+                unit=self.cost_unit,
+            ),
+            Column("quality", [contender.quality for contender in contenders]),
+            Column(
+                "seconds",
+                [contender.seconds for contender in contenders],
+                in_text=has_seconds,
+            ),
+        ]
+        for name in _DIFFERENCES:
+            intervals = [_NO_INTERVAL]
+            intervals += [getattr(saving, name) for saving in self.compared]
+            # The cost that is saved is printed as a share.
+            is_printed = name != "cost_saved"
+            if name == "seconds_saved":
+                is_printed = has_seconds
+            columns += _interval_columns(name, intervals, in_text=is_printed)
+        budget = format_value(self.budget, infinite="no limit")
+        title = f"Savings: {self.n_rows:,} rows, budget {budget}"
+        note = (
+            f"Means per row. Intervals of {self.confidence_level:.0%} of the difference "
+            "to the router, paired by row."
         )
-        return title + "\n" + _aligned(lines)
+        return Table(title, columns, notes=[note])
 
     def plot(self, *, ax: Any = None) -> Any:
         """Draw the share of the cost that is saved and the quality that is gained.
@@ -228,36 +220,56 @@ class Savings:
 _DIFFERENCES = ("cost_saved", "share_saved", "quality_gained", "seconds_saved")
 
 
-def _share_text(interval):
-    """Return a share with its interval, as text in per cent."""
+# The router is not compared with itself.
+_NO_INTERVAL = BootstrapInterval(np.nan, np.nan, np.nan, np.nan, 0)
+_LABELS = {
+    "share_saved": "router saves",
+    "quality_gained": "router's quality",
+    "seconds_saved": "router saves seconds",
+}
+
+
+def _interval_columns(name, intervals, *, in_text):
+    """Return a column of estimates and two of their ends, which the text leaves out.
+
+    Parameters
+    ----------
+    name : str
+        One of `_DIFFERENCES`.
+    intervals : list of BootstrapInterval
+    in_text : bool
+    """
+    texts = [
+        _difference_text(interval, is_share=name == "share_saved")
+        for interval in intervals
+    ]
+    columns = [
+        Column(
+            name,
+            [interval.estimate for interval in intervals],
+            label=_LABELS.get(name),
+            texts=texts,
+            in_text=in_text,
+        )
+    ]
+    for end in ("low", "high"):
+        ends = [getattr(interval, end) for interval in intervals]
+        columns.append(Column(f"{name}_{end}", ends, in_text=False))
+    return columns
+
+
+def _difference_text(interval, *, is_share):
+    """Return a difference with its interval as text, a share in per cent."""
     if np.isnan(interval.estimate):
-        return "-"
-    text = f"{interval.estimate:.1%}"
-    if not np.isnan(interval.low):
-        text += f" [{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
-    return text
-
-
-def _signed_text(interval):
-    """Return a difference with its sign and its interval, as text."""
-    if np.isnan(interval.estimate):
-        return "-"
-    text = f"{interval.estimate:+.4f}"
-    if not np.isnan(interval.low):
-        text += f" [{interval.low:+.4f}, {interval.high:+.4f}]"
-    return text
-
-
-def _aligned(lines):
-    """Return lines of cells as text, the first column to the left, others right."""
-    widths = [max(len(cell) for cell in column) for column in zip(*lines)]
-    texts = []
-    for first, *others in lines:
-        cells = [first.ljust(widths[0])]
-        for cell, width in zip(others, widths[1:]):
-            cells.append(cell.rjust(width))
-        texts.append("  ".join(cells).rstrip())
-    return "\n".join(texts)
+        return ""
+    numbers = [interval.estimate, interval.low, interval.high]
+    if is_share:
+        estimate, low, high = [f"{number:.1%}" for number in numbers]
+    else:
+        estimate, low, high = [f"{number:+.4f}" for number in numbers]
+    if np.isnan(interval.low):
+        return estimate
+    return f"{estimate} ({low} to {high})"
 
 
 def _bars(interval, *, factor):
@@ -389,7 +401,7 @@ def savings(
     >>> saved["random mix at equal cost"].quality_gained.low > 0
     True
     >>> print(saved)  # doctest: +ELLIPSIS
-    1000 rows, a budget of 0.4, means per row; intervals of 95%, paired by row
+    Savings: 1,000 rows, budget 0.4
     ...
     """
     check_rows_match(X=X, y=y, costs=costs, seconds=seconds, **params)

@@ -27,9 +27,48 @@ def ledger(request, tmp_path):
     return make_ledger(request.param, tmp_path)
 
 
-def test_a_choice_whose_window_is_full_is_left_out(ledger):
+def clock_of(ledger):
+    """Give the ledger a clock that a test moves, which is never behind. Return it."""
     now = [1e9]
     ledger._clock = lambda: now[0]
+    ledger._clock_lag = lambda: 0.0
+    return now
+
+
+def test_a_clock_that_may_be_behind_empties_a_window_later(ledger):
+    """Another host, whose clock is right, must not take an amount as free too early."""
+    now = clock_of(ledger)
+    ledger._clock_lag = lambda: 0.5
+    windows = {"choice2": [Window("requests", 1, 10.0)]}
+    stream = ROUTER.stream(1000.0, ledger=ledger, windows=windows)
+    assert stream.reserve(BEST_IS_DEAREST).name == "choice2"
+    now[0] += 10.4
+    assert stream.reserve(BEST_IS_DEAREST).name == "choice1"
+    now[0] += 0.2
+    assert stream.reserve(BEST_IS_DEAREST).name == "choice2"
+
+
+def test_a_clock_that_is_corrected_within_a_booking_empties_no_window_early(ledger):
+    """Redis tells its time with each answer, also in the middle of a booking."""
+    now = clock_of(ledger)
+    n_looks = [0]
+
+    def corrected_after_the_first_look():
+        n_looks[0] += 1
+        return now[0] - 3.0 if n_looks[0] == 1 else now[0]
+
+    windows = {"choice2": [Window("requests", 1, 10.0)]}
+    stream = ROUTER.stream(1000.0, ledger=ledger, windows=windows)
+    ledger._clock = corrected_after_the_first_look
+    assert stream.reserve(BEST_IS_DEAREST).name == "choice2"
+    now[0] += 9.9
+    assert stream.reserve(BEST_IS_DEAREST).name == "choice1"
+    now[0] += 0.1
+    assert stream.reserve(BEST_IS_DEAREST).name == "choice2"
+
+
+def test_a_choice_whose_window_is_full_is_left_out(ledger):
+    now = clock_of(ledger)
     windows = {"choice2": [Window("requests", 2)], "choice1": [Window("requests", 1)]}
     stream = ROUTER.stream(1000.0, ledger=ledger, windows=windows)
     names = [stream.reserve(BEST_IS_DEAREST).name for _ in range(4)]
@@ -46,8 +85,7 @@ def test_a_choice_whose_window_is_full_is_left_out(ledger):
 @pytest.mark.parametrize("n_expected", [None, 400])
 def test_no_interval_has_more_than_the_limits(n_expected, ledger):
     """Tokens and requests, at random times, counted by hand over all intervals."""
-    now = [1e9]
-    ledger._clock = lambda: now[0]
+    now = clock_of(ledger)
     limits = [Window("requests", 5, 10.0), Window("tokens", 40, 20.0)]
     windows = {"choice2": limits, "choice1": [Window("tokens", 30, 5.0)]}
     stream = ROUTER.stream(1e4, n_expected, ledger=ledger, windows=windows)
@@ -83,8 +121,7 @@ def used_since(calls, start, resource):
 
 
 def test_a_request_without_room_in_any_window_is_sent_again_later(ledger):
-    now = [1e9]
-    ledger._clock = lambda: now[0]
+    now = clock_of(ledger)
     windows = dict.fromkeys(ROUTER.choices_, [Window("requests", 1)])
     stream = ROUTER.stream(100.0, 10, ledger=ledger, windows=windows)
     for _ in range(3):

@@ -75,6 +75,9 @@ class Offers:
         Positions of the offered choices among those of the router. The other lists are
         in this order.
 
+    all_positions : list of int
+        All positions in `kept`, for requests that exclude nothing.
+
     names : list of str
         Names of the offered choices.
 
@@ -134,6 +137,7 @@ class Offers:
         limited_policy = self.requests.limited_policy
         if limited_policy is not None:
             self.pacer = LimitPacer(limited_policy, mean, self.names)
+        self.all_positions = list(range(len(self.kept)))
 
     def check_below_max(self, costs):
         """Raise an error if a cost exceeds the maximal cost of its choice."""
@@ -175,6 +179,7 @@ class Offers:
         costs,
         amounts,
         positions,
+        least,
         books,
         room,
         spare,
@@ -197,6 +202,9 @@ class Offers:
         positions : list of int
             Positions of the choices that this request may make.
 
+        least : float
+            The smallest of their amounts.
+
         books : Books
             Amounts and counts of the stream's purse.
 
@@ -218,13 +226,12 @@ class Offers:
             None if the cheapest choice does not fit, or if the windows of all choices
             that fit are full.
         """
-        least = min([amounts[k] for k in positions])
         if least > room:
             return None
         fitting = []
         for k in positions:
-            fits = amounts[k] <= spare or amounts[k] == least
-            if fits and self.kept[k] not in full:
+            amount = amounts[k]
+            if (amount <= spare or amount == least) and self.kept[k] not in full:
                 fitting.append(k)
         if not fitting:
             return None
@@ -630,13 +637,12 @@ class BudgetStream:
         Returns
         -------
         list of int
-            Not empty.
+            Not empty. It is shared by requests, and must not be changed.
         """
-        positions = list(range(len(offers.kept)))
         if len(exclude) == 0:
-            return positions
+            return offers.all_positions
         names = self._check_exclusions(offers, exclude)
-        left = [k for k in positions if offers.names[k] not in names]
+        left = [k for k in offers.all_positions if offers.names[k] not in names]
         if not left:
             raise ValueError(
                 f"exclude={exclude!r} leaves no choice of {offers.names!r}: leave out "
@@ -899,17 +905,17 @@ class BudgetStream:
         offers = self._offers
         estimates = self._offered_estimates(offers, quality)
         row_costs = self._check_request_costs(offers, costs, may_estimate=False)
-        positions = self._positions_without(offers, exclude)
+        left = list(self._positions_without(offers, exclude))
         books = self.books()
         # As if the request was counted already.
         books = books._replace(n_started=books.n_started + 1)
         price = offers.price_of_next(books)
         values = offers.values(estimates)
         ranked = []
-        while positions:
-            k = choose_one(values, row_costs, price, positions)
+        while left:
+            k = choose_one(values, row_costs, price, left)
             ranked.append(offers.names[k])
-            positions.remove(k)
+            left.remove(k)
         return ranked
 
     def _offered_estimates(self, offers, quality):
@@ -930,6 +936,8 @@ class BudgetStream:
         dict from int to tuple of WindowUse, or None
             By index of the choice. None if the stream has no windows.
         """
+        if uses is None and not self._windows:
+            return None
         amounts = {}
         for resource, amount in (uses or {}).items():
             amounts[resource] = check_amount(amount, f"uses[{resource!r}]")
@@ -1037,14 +1045,23 @@ class BudgetStream:
         """
         values = offers.values(quality)
         amounts = offers.amounts_to_reserve(costs)
+        least = min([amounts[k] for k in positions])
         price = None
         if offers.pacer is not None:
             values, price = self._charge_limits(offers.pacer, values)
         try:
             made = self.ledger.reserve(
                 self._purses,
-                partial(offers.choose, values, costs, amounts, positions, price=price),
-                least=min([amounts[k] for k in positions]),
+                partial(
+                    offers.choose,
+                    values,
+                    costs,
+                    amounts,
+                    positions,
+                    least,
+                    price=price,
+                ),
+                least=least,
                 keep=offers.floor,
                 held=held,
                 key=key,

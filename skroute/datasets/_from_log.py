@@ -1,0 +1,678 @@
+"""Tables for routers from a log with one line per call, as gateways write them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skroute.utils._frames import (
+    array_of,
+    cells_of,
+    column_keys,
+    is_missing,
+    is_text,
+    numbers_of,
+)
+from skroute.utils._optional import import_optional
+from skroute.utils._typing import NDArray
+
+# Code of a missing label.
+_NO_LABEL = -1
+# Texts of flags, in lower case. LiteLLM writes "True", "False" and "".
+_TRUE_TEXTS = ("true", "1", "yes")
+_FALSE_TEXTS = ("false", "0", "no", "none", "")
+
+
+@dataclass(frozen=True, eq=False)
+class LogRecord:
+    """The counts of what `tables_from_log` has read, merged and dropped.
+
+    ``print(record)`` writes it as a short table.
+
+    Attributes
+    ----------
+    n_lines : int
+        Number of lines of the log.
+
+    n_without_label : int
+        Lines that are dropped, because their request or their choice is missing.
+
+    n_unscored_lines : int
+        Lines that are dropped, because no line of their request, or no line of their
+        choice, has a score.
+
+    n_repeated : int
+        Lines that are merged with an earlier line of the same request and choice.
+
+    n_cached : int
+        Lines of cached answers among those used: their cost and amounts are left out.
+
+    n_zero_costs : int
+        Lines with a cost of 0 among those used, cached ones included.
+
+    n_requests : int
+        Number of requests, the rows of the tables.
+
+    n_dropped_requests : int
+        Requests that are dropped, because no line has a score.
+
+    n_changed_requests : int
+        Requests whose features differ between their lines. The first line is used.
+
+    choices : list of str
+        Names of the choices, the columns of the tables.
+
+    dropped_choices : list of str
+        Names of choices that are dropped, because no line has a score.
+
+    n_scored : ndarray of shape (n_choices,), dtype=int64
+        Number of requests with a score, for each choice.
+
+    n_with_cost : ndarray of shape (n_choices,), dtype=int64
+        Number of requests with a cost, for each choice.
+
+    mean_quality, mean_cost : ndarray of shape (n_choices,)
+        Means of these scores and costs. They are of different requests for different
+        choices. NaN if there is none.
+
+    overlap : ndarray of shape (n_choices, n_choices), dtype=int64
+        Number of requests with a score for both of two choices.
+
+    n_by_answers : ndarray of shape (n_choices,), dtype=int64
+        Number of requests with a score for 1, 2, ... choices.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skroute.datasets import tables_from_log
+    >>> log = pd.DataFrame(
+    ...     {"id": [1, 1, 2, 3], "model": list("sttt"), "score": [0, 1, 1, None]}
+    ... )
+    >>> record = tables_from_log(
+    ...     log, request="id", choice="model", quality="score"
+    ... ).record
+    >>> record.n_requests, record.n_dropped_requests, record.overlap.tolist()
+    (2, 1, [[1, 1], [1, 2]])
+    """
+
+    n_lines: int
+    n_without_label: int
+    n_unscored_lines: int
+    n_repeated: int
+    n_cached: int
+    n_zero_costs: int
+    n_requests: int
+    n_dropped_requests: int
+    n_changed_requests: int
+    choices: list[str]
+    dropped_choices: list[str]
+    n_scored: NDArray[np.int64]
+    n_with_cost: NDArray[np.int64]
+    mean_quality: NDArray[np.float64]
+    mean_cost: NDArray[np.float64]
+    overlap: NDArray[np.int64]
+    n_by_answers: NDArray[np.int64]
+
+    def __str__(self):
+        """Return a short table of the counts."""
+        counts = [
+            ("lines of the log", self.n_lines),
+            ("  dropped: no request or no choice", self.n_without_label),
+            ("  dropped: request or choice without a score", self.n_unscored_lines),
+            ("  merged: repeated calls", self.n_repeated),
+            ("  cached: cost and amounts left out", self.n_cached),
+            ("  with a cost of 0", self.n_zero_costs),
+            ("requests without a score, dropped", self.n_dropped_requests),
+            ("requests with changing features", self.n_changed_requests),
+            ("requests, the rows", self.n_requests),
+        ]
+        for n_answers, n_requests in enumerate(self.n_by_answers, start=1):
+            counts.append((f"  choices with a score: {n_answers}", n_requests))
+        lines = [f"{name:<46}{count:>10,}" for name, count in counts]
+        width = max([len(name) for name in [*self.choices, "choice"]]) + 2
+        lines.append("")
+        lines.append(
+            f"{'choice':<{width}}{'scored':>8}{'share':>8}{'quality':>9}"
+            f"{'with cost':>11}{'mean cost':>12}"
+        )
+        for k, name in enumerate(self.choices):
+            share = self.n_scored[k] / self.n_requests
+            lines.append(
+                f"{name:<{width}}{self.n_scored[k]:>8,}{share:>8.1%}"
+                f"{self.mean_quality[k]:>9.3f}{self.n_with_cost[k]:>11,}"
+                f"{self.mean_cost[k]:>12.3g}"
+            )
+        if self.dropped_choices:
+            lines.append("without a score, dropped: " + ", ".join(self.dropped_choices))
+        return "\n".join(lines)
+
+
+class OneAnswer(NamedTuple):
+    """A log of one answer per request, as `fit` takes it with `choice`.
+
+    Attributes
+    ----------
+    choice : ndarray of shape (n_requests,), dtype=object
+        Name of the choice that answered.
+
+    quality : ndarray of shape (n_requests,), dtype=float64
+        Score of the answer.
+
+    cost : ndarray of shape (n_requests,), dtype=float64
+        Cost of the answer. NaN if it is not known.
+    """
+
+    choice: NDArray[Any]
+    quality: NDArray[np.float64]
+    cost: NDArray[np.float64]
+
+
+class LogTables(NamedTuple):
+    """Tables with one row per request, see `tables_from_log`.
+
+    Attributes
+    ----------
+    X : dataframe of shape (n_requests, n_features) or ndarray of shape (n_requests,)
+        Features of the requests. An array if `features` is one name.
+
+    Q : dataframe of shape (n_requests, n_choices)
+        Quality of each choice. NaN if it is not known.
+
+    C : dataframe of shape (n_requests, n_choices)
+        Cost of each choice. NaN if it is not known.
+
+    amounts : dict from str to dataframe of shape (n_requests, n_choices)
+        Further amounts, by the name of their column. NaN if they are not known.
+
+    requests : ndarray of shape (n_requests,), dtype=object
+        Labels of the requests, in the order of the log.
+
+    record : LogRecord
+        Counts of what was read, merged and dropped.
+    """
+
+    X: Any
+    Q: Any
+    C: Any
+    amounts: dict[str, Any]
+    requests: NDArray[Any]
+    record: LogRecord
+
+    def one_answer(self) -> OneAnswer:
+        """Return the choice, quality and cost of the only answer of each request.
+
+        Returns
+        -------
+        OneAnswer
+            Named tuple ``(choice, quality, cost)``, for ``fit(X, quality,
+            choice=choice, costs=cost)``.
+
+        Raises
+        ------
+        ValueError
+            If a request has scores of several choices.
+        """
+        n_several = int(self.record.n_by_answers[1:].sum())
+        if n_several:
+            raise ValueError(
+                f"{n_several} requests have scores of several choices, and this is for "
+                "logs of one answer per request. Select the other requests, or give Q "
+                "to fit."
+            )
+        quality = self.Q.to_numpy()
+        column = np.argmax(~np.isnan(quality), axis=1)
+        row = np.arange(len(quality))
+        names = np.array(self.record.choices, dtype=object)
+        return OneAnswer(
+            names[column], quality[row, column], self.C.to_numpy()[row, column]
+        )
+
+
+class _Calls(NamedTuple):
+    """The calls of a log that have a request and a choice.
+
+    Attributes
+    ----------
+    line : ndarray of shape (n_calls,), dtype=int64
+        Number of the line in the log.
+    row, column : ndarray of shape (n_calls,), dtype=int64
+        Number of the request, and of the choice.
+    quality, cost : ndarray of shape (n_calls,)
+        NaN if it is missing.
+    is_cached : ndarray of shape (n_calls,), dtype=bool
+    """
+
+    line: NDArray[np.int64]
+    row: NDArray[np.int64]
+    column: NDArray[np.int64]
+    quality: NDArray[np.float64]
+    cost: NDArray[np.float64]
+    is_cached: NDArray[np.bool_]
+
+    def take(self, selected):
+        """Return some of the calls."""
+        return _Calls(*[values[selected] for values in self])
+
+
+def tables_from_log(
+    log: Any,
+    *,
+    request: str,
+    choice: str,
+    quality: str,
+    features: str | Sequence[str] | None = None,
+    cost: str | None = None,
+    cached: str | None = None,
+    amounts: Sequence[str] = (),
+    repeated: str = "retry",
+) -> LogTables:
+    """Return the tables X, Q and C from a log with one line per call.
+
+    The rows of the tables are the requests, in the order of the log. The columns of Q
+    and C are the choices, in alphabetical order. Cells without a call are NaN.
+
+    Parameters
+    ----------
+    log : pandas or polars data frame
+        One line per call, in order of time.
+
+    request : str
+        Column that identifies the request, for example a trace id. If several models
+        answered the same prompts, it can be the prompt.
+
+    choice : str
+        Column with the name of the model that answered.
+
+    quality : str
+        Column with the score of the answer, higher is better. Missing is no score.
+
+    features : str or sequence of str, default=None
+        Columns that describe the request before the call. One name gives an array of
+        its values, such as prompts. A sequence gives a data frame. None is `request`.
+
+    cost : str, default=None
+        Column with the amount billed for the call. None has no costs: C is NaN.
+
+    cached : str, default=None
+        Column with flags of answers that came from a cache: booleans, or texts such as
+        ``"True"``. Their cost and amounts are not those of a call and are left out.
+        Their scores are used. None takes calls with a cost of 0 as cached, except those
+        of choices that always cost 0.
+
+    amounts : sequence of str, default=()
+        Further columns with numbers per call, such as seconds and tokens.
+
+    repeated : {"retry", "draw"}, default="retry"
+        Meaning of several calls of the same request and choice. ``"retry"``: a call
+        failed and was made again. Costs and amounts are summed, and the last score
+        counts. ``"draw"``: each call is an answer of its own. The means are taken.
+
+    Returns
+    -------
+    LogTables
+        Named tuple ``(X, Q, C, amounts, requests, record)``. ``print(tables.record)``
+        says what was merged and dropped, and how the choices overlap.
+
+    Raises
+    ------
+    TypeError
+        If `log` is not a data frame of pandas or polars.
+    ValueError
+        If a column does not exist, does not hold numbers or flags, if a cost is
+        negative, or if no line has a request, a choice and a score.
+
+    See Also
+    --------
+    skroute.routing.BudgetRouter : Router that is fitted on such tables.
+
+    Notes
+    -----
+    Most logs of a service have one answer per request, and the choice was not made at
+    random. A router must know this: use ``tables.one_answer()`` and ``fit(X, quality,
+    choice=choice)``. In tables with several answers per request, unknown cells are
+    taken as missing at random.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skroute.datasets import tables_from_log
+    >>> log = pd.DataFrame({
+    ...     "prompt": ["1 + 1?", "1 + 1?", "2 * 3?", "2 * 3?", "2 * 3?"],
+    ...     "model": ["small", "large", "small", "large", "large"],
+    ...     "spend": [0.1, 0.5, 0.1, 0.5, 0.5],
+    ...     "score": [1.0, 1.0, 0.0, None, 1.0],
+    ... })
+    >>> tables = tables_from_log(
+    ...     log, request="prompt", choice="model", quality="score", cost="spend"
+    ... )
+    >>> tables.Q
+       large  small
+    0    1.0    1.0
+    1    1.0    0.0
+    >>> tables.C
+       large  small
+    0    0.5    0.1
+    1    1.0    0.1
+    >>> tables.record.n_repeated
+    1
+    """
+    if features is None:
+        features = request
+    if isinstance(features, str):
+        feature_names = [features]
+    else:
+        feature_names = _list_of_names(features, "features")
+    amounts = _list_of_names(amounts, "amounts")
+    if not (isinstance(repeated, str) and repeated in ("retry", "draw")):
+        raise ValueError(f'repeated must be "retry" or "draw", got {repeated!r}.')
+    names = [request, choice, quality, *feature_names, *amounts]
+    # None is a column that the user does not have.
+    names += [name for name in (cost, cached) if name is not None]
+    _check_columns(log, names)
+    row_labels, row_of_line = _codes_of(log[request])
+    choice_names, column_of_line = _sorted_codes_of(log[choice])
+    costs = np.full(len(log), np.nan)
+    if cost is not None:
+        costs = _numbers(log, cost, may_be_negative=False)
+    has_labels = (row_of_line != _NO_LABEL) & (column_of_line != _NO_LABEL)
+    labelled = _Calls(
+        line=np.arange(len(log)),
+        row=row_of_line,
+        column=column_of_line,
+        quality=_numbers(log, quality),
+        cost=costs,
+        is_cached=_cached_lines(log, cached, costs, column_of_line),
+    ).take(has_labels)
+    # Numbers of the requests and choices with a score, and -1 for the others.
+    is_scored = ~np.isnan(labelled.quality)
+    if not is_scored.any():
+        raise ValueError(
+            f"No line of the log has {request!r}, {choice!r} and a score in "
+            f"{quality!r}: there is nothing to learn from. Join the scores first."
+        )
+    new_row = _renumbered(labelled.row, is_scored, len(row_labels))
+    new_column = _renumbered(labelled.column, is_scored, len(choice_names))
+    renumbered = labelled._replace(
+        row=new_row[labelled.row], column=new_column[labelled.column]
+    )
+    is_used = (renumbered.row != _NO_LABEL) & (renumbered.column != _NO_LABEL)
+    calls = renumbered.take(is_used)
+    choices = []
+    dropped_choices = []
+    for name, number in zip(choice_names, new_column):
+        if number == _NO_LABEL:
+            dropped_choices.append(name)
+        else:
+            choices.append(name)
+    requests = np.array(row_labels, dtype=object)[new_row != _NO_LABEL]
+    shape = (len(requests), len(choices))
+
+    Q = _quality_table(calls, shape, repeated)
+    C = _amount_table(calls, calls.cost, shape, repeated)
+    amount_tables = {}
+    for name in amounts:
+        values = _numbers(log, name)[calls.line]
+        table = _amount_table(calls, values, shape, repeated)
+        amount_tables[name] = _frame_like(log, table, choices)
+
+    first_lines = calls.line[np.unique(calls.row, return_index=True)[1]]
+    X = _features_of_lines(log, features, first_lines)
+    n_cells = len(np.unique(calls.row * len(choices) + calls.column))
+    record = LogRecord(
+        n_lines=len(log),
+        n_without_label=int((~has_labels).sum()),
+        n_unscored_lines=int((~is_used).sum()),
+        n_repeated=len(calls.line) - n_cells,
+        n_cached=int(calls.is_cached.sum()),
+        n_zero_costs=int((calls.cost == 0).sum()),
+        n_requests=len(requests),
+        # A request without a used line has labelled lines alone, or no choice at all.
+        n_dropped_requests=len(row_labels) - len(requests),
+        n_changed_requests=_n_changed_requests(log, feature_names, calls, first_lines),
+        choices=choices,
+        dropped_choices=dropped_choices,
+        n_scored=(~np.isnan(Q)).sum(axis=0),
+        n_with_cost=(~np.isnan(C)).sum(axis=0),
+        mean_quality=_mean_of_known(Q),
+        mean_cost=_mean_of_known(C),
+        overlap=_overlap(Q),
+        n_by_answers=np.bincount(
+            (~np.isnan(Q)).sum(axis=1), minlength=len(choices) + 1
+        )[1:],
+    )
+    return LogTables(
+        X=X,
+        Q=_frame_like(log, Q, choices),
+        C=_frame_like(log, C, choices),
+        amounts=amount_tables,
+        requests=requests,
+        record=record,
+    )
+
+
+# Columns ------------------------------------------------------------------------------
+
+
+def _list_of_names(names, parameter):
+    """Return a sequence of names of columns as a list, or raise a ValueError."""
+    is_sequence = isinstance(names, Sequence) or hasattr(names, "__array__")
+    if is_text(names) or not is_sequence or np.ndim(names) != 1:
+        raise ValueError(
+            f"{parameter} must be a sequence of names of columns, got {names!r}. Give "
+            "a list."
+        )
+    return list(names)
+
+
+def _check_columns(log, names):
+    """Raise an error unless `log` is a data frame with these columns."""
+    library = type(log).__module__.partition(".")[0]
+    is_data_frame = getattr(log, "ndim", None) == 2 or library == "polars"
+    if column_keys(log) is None or not is_data_frame or not hasattr(log, "to_numpy"):
+        raise TypeError(
+            f"log must be a data frame of pandas or polars, got {type(log).__name__}."
+        )
+    columns = column_keys(log)
+    for name in names:
+        if not (isinstance(name, str) and name in columns):
+            raise ValueError(
+                f"The log has no column {name!r}, it has {columns!r}. Name one of them."
+            )
+
+
+def _numbers(log, name, *, may_be_negative=True):
+    """Return a column as float64, with NaN for missing cells."""
+    numbers = numbers_of(log[name])
+    if numbers is None:
+        raise ValueError(
+            f"The column {name!r} must hold numbers, and holds other values. Convert "
+            "it, for example texts by astype(float)."
+        )
+    if np.isinf(numbers).any():
+        raise ValueError(f"The column {name!r} must be finite, got infinity.")
+    if not may_be_negative and (numbers < 0).any():
+        smallest = float(np.nanmin(numbers))
+        raise ValueError(f"The column {name!r} must be at least 0, got {smallest!r}.")
+    return numbers
+
+
+def _codes_of(column):
+    """Return the labels of a column, by first appearance, and the code of each cell."""
+    codes = np.empty(len(column), np.int64)
+    code_of_label = {}
+    for i, cell in enumerate(cells_of(column)):
+        if is_missing(cell):
+            codes[i] = _NO_LABEL
+        else:
+            codes[i] = code_of_label.setdefault(_hashable(cell), len(code_of_label))
+    return list(code_of_label), codes
+
+
+def _hashable(cell):
+    """Return a cell, or its text if it is a list or a mapping, as messages are."""
+    try:
+        hash(cell)
+    except TypeError:
+        return str(cell)
+    return cell
+
+
+def _sorted_codes_of(column):
+    """Return the labels of a column as sorted texts, and the code of each cell."""
+    labels, codes = _codes_of(column)
+    names = [str(label) for label in labels]
+    sorted_names = sorted(set(names))
+    new_codes = np.array([sorted_names.index(name) for name in names], dtype=np.int64)
+    # The last entry is read by cells without a label, whose code is -1.
+    new_codes = np.append(new_codes, _NO_LABEL)
+    return sorted_names, new_codes[codes]
+
+
+def _cached_lines(log, cached, costs, column_of_line):
+    """Return True for each line that is taken as a cached answer.
+
+    Parameters
+    ----------
+    log : dataframe
+    cached : str or None
+        Column with flags. None: a cost of 0 is a flag, unless the choice is free.
+    costs : ndarray of shape (n_lines,)
+    column_of_line : ndarray of shape (n_lines,), dtype=int64
+        Number of the choice. -1 is missing.
+
+    Returns
+    -------
+    ndarray of shape (n_lines,), dtype=bool
+    """
+    if cached is not None:
+        return np.array([_flag(cell, cached) for cell in cells_of(log[cached])], bool)
+    with_price = np.unique(column_of_line[costs > 0])
+    return (costs == 0) & np.isin(column_of_line, with_price)
+
+
+def _flag(cell, name):
+    """Return a flag as a boolean. A missing one is False."""
+    if is_missing(cell):
+        return False
+    text = str(cell).strip().lower()
+    if text in _TRUE_TEXTS:
+        return True
+    if text in _FALSE_TEXTS:
+        return False
+    raise ValueError(
+        f"The column {name!r} must hold True or False, got {cell!r}. Compare it with "
+        "the value that means cached."
+    )
+
+
+# Tables -------------------------------------------------------------------------------
+
+
+def _renumbered(codes, is_scored, n_labels):
+    """Return new consecutive numbers of labels with a score, and -1 for the others.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n_calls,), dtype=int64
+        Label of each call.
+    is_scored : ndarray of shape (n_calls,), dtype=bool
+    n_labels : int
+
+    Returns
+    -------
+    ndarray of shape (n_labels,), dtype=int64
+    """
+    new_codes = np.full(n_labels, _NO_LABEL)
+    scored_codes = np.unique(codes[is_scored])
+    new_codes[scored_codes] = np.arange(len(scored_codes))
+    return new_codes
+
+
+def _quality_table(calls, shape, repeated):
+    """Return the score of each request and choice, NaN without one."""
+    is_scored = ~np.isnan(calls.quality)
+    scored = calls.take(is_scored)
+    if repeated == "draw":
+        return _merged(scored, scored.quality, shape, "draw")
+    table = np.full(shape, np.nan)
+    # If a cell is repeated, NumPy keeps the last value: that of the last call.
+    table[scored.row, scored.column] = scored.quality
+    return table
+
+
+def _amount_table(calls, values, shape, repeated):
+    """Return the amount of each request and choice without cached calls, or NaN."""
+    is_used = ~np.isnan(values) & ~calls.is_cached
+    return _merged(calls.take(is_used), values[is_used], shape, repeated)
+
+
+def _merged(calls, values, shape, repeated):
+    """Return the sum ("retry") or mean ("draw") of values by request and choice.
+
+    Parameters
+    ----------
+    calls : _Calls
+    values : ndarray of shape (n_calls,)
+        Without NaN.
+    shape : tuple of int
+        (n_requests, n_choices).
+    repeated : {"retry", "draw"}
+
+    Returns
+    -------
+    ndarray of shape (n_requests, n_choices)
+        NaN for cells without a value.
+    """
+    n_rows, n_columns = shape
+    cell = calls.row * n_columns + calls.column
+    n_values = np.bincount(cell, minlength=n_rows * n_columns)
+    sums = np.bincount(cell, weights=values, minlength=n_rows * n_columns)
+    table = np.full(n_rows * n_columns, np.nan)
+    is_known = n_values > 0
+    table[is_known] = sums[is_known]
+    if repeated == "draw":
+        table[is_known] /= n_values[is_known]
+    return table.reshape(shape)
+
+
+def _features_of_lines(log, features, lines):
+    """Return the features of some lines: an array of one column, or a data frame."""
+    if isinstance(features, str):
+        return array_of(cells_of(log[features])[lines].tolist())
+    names = list(features)
+    if hasattr(log, "iloc"):
+        return log[names].iloc[lines].reset_index(drop=True)
+    return log.select(names)[lines]
+
+
+def _n_changed_requests(log, names, calls, first_lines):
+    """Return the number of requests with lines whose features are not the first's."""
+    is_changed = np.zeros(len(first_lines), dtype=bool)
+    for name in names:
+        _, codes = _codes_of(log[name])
+        first_codes = codes[first_lines]
+        differs = codes[calls.line] != first_codes[calls.row]
+        is_changed[calls.row[differs]] = True
+    return int(is_changed.sum())
+
+
+def _frame_like(log, table, names):
+    """Return a table as a data frame of the library of the log."""
+    columns = dict(zip(names, table.T))
+    library = "pandas" if hasattr(log, "iloc") else "polars"
+    return import_optional(library, "tables_from_log").DataFrame(columns)
+
+
+def _mean_of_known(table):
+    """Return the mean of the entries of each column that are not NaN, or NaN."""
+    is_known = ~np.isnan(table)
+    n_known = is_known.sum(axis=0)
+    sums = np.where(is_known, table, 0.0).sum(axis=0)
+    return np.divide(sums, n_known, out=np.full(len(sums), np.nan), where=n_known > 0)
+
+
+def _overlap(Q):
+    """Return the number of rows in which both of two columns are known."""
+    is_known = (~np.isnan(Q)).astype(np.int64)
+    return is_known.T @ is_known

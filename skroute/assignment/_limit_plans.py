@@ -7,8 +7,8 @@ import numpy as np
 from skroute.assignment._dual import ConflictError
 from skroute.utils._tolerances import ROUNDING, TINY
 
-# Number of alternatives that the local search changes rows to. 100 leave gaps of 1e-4 at
-# 1,000 rows; twice as many take four times as long.
+# Number of alternatives that the local search changes rows to. 100 leave gaps of 1e-4
+# at 1,000 rows; twice as many take four times as long.
 _CORE_SIZE = 200
 
 # Number of options that the search forces, one after the other. 60 halve the gaps at

@@ -175,8 +175,8 @@ class Savings:
         budget = format_value(self.budget, infinite="no limit")
         title = f"Savings: {self.n_rows:,} rows, budget {budget}"
         note = (
-            f"Means per row. Intervals of {self.confidence_level:.0%} of the difference "
-            "to the router, paired by row."
+            f"Means per row. Intervals of {self.confidence_level:.0%} are of the "
+            "difference to the router, paired by row."
         )
         return Table(title, columns, notes=[note])
 

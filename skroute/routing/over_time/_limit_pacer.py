@@ -2,8 +2,8 @@
 
 import numpy as np
 
-# Requests after which the prices are looked up again. A look-up takes 0.2 ms, and within
-# some requests what is left hardly changes.
+# Requests after which the prices are looked up again. A look-up takes 0.2 ms, and what
+# is left hardly changes within some requests.
 _REQUESTS_PER_LOOK = 5
 # Range of what is left per request, relative to the limit. The plans that the log has
 # seen are about means near the limits.
@@ -40,7 +40,15 @@ class LimitUse:
         self._add(amounts, sign=1)
 
     def settle(self, number, amounts):
-        """Count real amounts (dict) in place of the means. Other tickets are ignored."""
+        """Count real amounts in place of the means. Other tickets are ignored.
+
+        Parameters
+        ----------
+        number : int
+            Number of the ticket.
+        amounts : dict from str to float
+            Real amounts by limit. Those that are left out count with their means.
+        """
         counted = self._open.pop(number, None)
         if counted is None:
             return

@@ -369,7 +369,7 @@ def test_members_have_limits_and_capacities():
     X, y = make_classification(1500, n_informative=6, random_state=0)
     members = [
         ("bayes", GaussianNB()),
-        ("tree", DecisionTreeClassifier(max_depth=3)),
+        ("tree", DecisionTreeClassifier(max_depth=3, random_state=0)),
         ("forest", RandomForestClassifier(20, random_state=0)),
     ]
     seconds = {"bayes": 0.1, "tree": 0.05, "forest": 1.0}

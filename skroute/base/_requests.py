@@ -77,6 +77,10 @@ class RequestPolicy(ABC):
         True if `costs` is None and :meth:`estimate_costs` is written. The stream then
         requires ``max_costs``.
 
+    quotes_costs : bool, default=False
+        True if `costs` is None and the costs that come with a request are quotes, which
+        differ from its bill. The stream then requires ``max_costs``.
+
     Attributes
     ----------
     limited_policy : Policy or None
@@ -108,6 +112,7 @@ class RequestPolicy(ABC):
         excludable: Sequence[str] | None = None,
         asked_first: Sequence[str] = (),
         estimates_costs: bool = False,
+        quotes_costs: bool = False,
     ):
         self.positions = np.asarray(positions, dtype=np.int64)
         self.costs = None if costs is None else np.asarray(costs, dtype=np.float64)
@@ -126,6 +131,7 @@ class RequestPolicy(ABC):
         self.excludable = excludable
         self.asked_first = asked_first
         self.estimates_costs = estimates_costs
+        self.quotes_costs = quotes_costs
         # None: the budget is the only limit.
         self.limited_policy = None
 

@@ -292,3 +292,21 @@ def test_without_rows_there_are_no_answers(problem, policy, has_known_sizes):
         rows = rows.compute_chunk_sizes()
     routed = dask.compute(*DaskRouter(router, policy=policy).predict_routed(rows))
     assert [len(values) for values in routed] == [0, 0, 0]
+
+
+def test_costs_are_expected_bills_where_the_log_has_bills():
+    rng = np.random.default_rng(0)
+    X = rng.random((2000, 2))
+    Q = (
+        rng.random((2000, 2)) < np.column_stack([1 - X[:, 0], np.full(2000, 0.9)])
+    ) * 1.0
+    bills = np.array([1.0, 5.0]) * rng.gamma(4, 0.5, (2000, 2))
+    router = BudgetRouter(Ridge(), costs=[1, 5], budget=6.0)
+    with pytest.warns(UserWarning, match="logged costs"):
+        router.fit(X, Q, costs=bills)
+    blocks = da.from_array(X, chunks=(500, 2))
+    for policy in ("online", "batch"):
+        cost = DaskRouter(router, policy=policy).predict_cost(blocks).compute()
+        route = DaskRouter(router, policy=policy).route(blocks).compute()
+        billed = bills[np.arange(2000), route].mean()
+        assert cost.mean() == pytest.approx(billed, rel=0.05)

@@ -576,3 +576,21 @@ def test_a_wrong_mix_of_costs_is_refused():
         exact.predict(X, quoted_costs=quotes)
     assert exact.needs_costs_
     assert not quoted.needs_costs_
+
+
+def test_a_stream_of_quotes_reserves_bounds_and_settles_bills():
+    X, Q, quotes, bills = quoted_log(2000, seed=0)
+    router = BudgetRouter(Ridge(), budget=3.0)
+    router.fit(X, Q, costs=bills, quoted_costs=quotes)
+    with pytest.raises(ValueError, match="a cap cannot rest on quotes"):
+        router.stream(100.0)
+    X, Q, quotes, bills = quoted_log(300, seed=1)
+    stream = router.stream(2500.0, n_expected=300, max_costs=[8.0, 90.0])
+    spent = 0.0
+    for row in range(300):
+        ticket = stream.route(X[[row]], costs=quotes[row])
+        bill = min(bills[row, ticket.choice], ticket.reserved)
+        stream.commit(ticket, cost=bill)
+        spent += bill
+    assert spent == pytest.approx(stream.status().spent)
+    assert spent <= 2500.0

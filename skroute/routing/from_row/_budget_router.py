@@ -709,7 +709,10 @@ default=None
             # Without costs of the call, the estimator gives them.
             cost_estimator = partial(self._row_costs, costs=None)
         return self._priced_requests(
-            exclude, asked_first=(), cost_estimator=cost_estimator
+            exclude,
+            asked_first=(),
+            cost_estimator=cost_estimator,
+            quotes_costs=self._has_quotes,
         )
 
     def _row_costs(self, X, costs, quoted_costs=None):

@@ -434,7 +434,8 @@ class DaskRouter:
             blocks = [blocks[position] for position in nonempty]
 
         answer_type = self._answer_type(response)
-        costs = policy.planned + policy.deciding
+        # Expected bills: those of the log, at the prices that decide.
+        costs = policy.planned * policy.cost_factor + policy.deciding
         # One array of choices for each block.
         routes = assignment.choices.to_delayed().ravel()
         tasks = []

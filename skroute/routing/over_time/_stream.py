@@ -113,6 +113,12 @@ class Offers:
                 "and a cap cannot rest on estimates. Say what a call of each of "
                 f"{router.choices_!r} can cost at most."
             )
+        if self.requests.quotes_costs and max_costs is None:
+            raise ValueError(
+                "max_costs must be given, got None: this router decides by quotes, and "
+                "a cap cannot rest on quotes. Say what a call of each of "
+                f"{router.choices_!r} can cost at most."
+            )
         self.kept = self.requests.positions.tolist()
         self.names = [router.choices_[k] for k in self.kept]
         self.penalty = self.requests.penalty.tolist()
@@ -714,7 +720,8 @@ class BudgetStream:
 
         costs : array-like of shape (n_choices,) or (1, n_choices), default=None
             Costs of this request, if the router was fitted on costs per row. They are
-            required unless the router has a `cost_estimator`.
+            its quotes if the router was fitted with ``quoted_costs``. They are required
+            unless the router has a `cost_estimator`.
 
         key : str, default=None
             Identity of the request. If the request is sent again while its ticket is

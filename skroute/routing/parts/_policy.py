@@ -1102,6 +1102,8 @@ class Policy:
         It is 1 for a choice that is planned to cost nothing.
         """
         shape = self.quality.shape
+        if self.realised is None:
+            return np.ones(shape[1])
         paid = np.average(
             np.broadcast_to(self.paid, shape), axis=0, weights=self.weight
         )

@@ -24,6 +24,9 @@ class PricedRequests(RequestPolicy):
     cost_estimator : callable, default=None
         ``cost_estimator(X)`` returns estimated costs of all choices, shape (n_rows,
         n_choices). None: costs are fixed, or each request comes with its costs.
+
+    quotes_costs : bool, default=False
+        As in :class:`~skroute.base.RequestPolicy`.
     """
 
     def __init__(
@@ -35,6 +38,7 @@ class PricedRequests(RequestPolicy):
         excludable,
         asked_first,
         cost_estimator=None,
+        quotes_costs=False,
     ):
         # The costs of a policy per row are those of the rows of `fit`, not of requests.
         costs = None if policy.per_row else policy.planned
@@ -47,6 +51,7 @@ class PricedRequests(RequestPolicy):
             excludable=excludable,
             asked_first=asked_first,
             estimates_costs=cost_estimator is not None,
+            quotes_costs=quotes_costs,
         )
         if policy.limits is not None:
             self.limited_policy = policy

@@ -230,8 +230,13 @@ class Router(CostAwareMixin):
         """
         return self._priced_requests(exclude, asked_first=())
 
-    def _priced_requests(self, exclude, *, asked_first, cost_estimator=None):
-        """Return the requests by the policy of now (`PricedRequests`)."""
+    def _priced_requests(
+        self, exclude, *, asked_first, cost_estimator=None, quotes_costs=False
+    ):
+        """Return the requests by the policy of now (`PricedRequests`).
+
+        The parameters are those of `PricedRequests`.
+        """
         # One row, which no table of allowed choices restricts.
         positions, _ = kept_choices(self.choices_, 1, exclude, None)
         return PricedRequests(
@@ -241,6 +246,7 @@ class Router(CostAwareMixin):
             excludable=self.choices_,
             asked_first=asked_first,
             cost_estimator=cost_estimator,
+            quotes_costs=quotes_costs,
         )
 
     def _look(self, X, positions):

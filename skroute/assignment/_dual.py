@@ -223,8 +223,10 @@ class CutModel:
 
         program = highspy.Highs()
         program.setOptionValue("output_flag", False)
-        # More threads cost more than they save on some hundred numbers.
-        program.setOptionValue("threads", 1)
+        # More threads cost more than they save on some hundred numbers. The option
+        # "threads" is no way: HiGHS refuses another number of threads than that of the
+        # first program of a process.
+        program.setOptionValue("parallel", "off")
         program.setOptionValue("primal_feasibility_tolerance", _FEASIBILITY)
         program.setOptionValue("dual_feasibility_tolerance", _FEASIBILITY)
         n_columns = self.n_limits + 2
@@ -246,7 +248,7 @@ class CutModel:
         self._program.addRow(0.0, np.inf, n_columns, columns, coefficients)
 
     def _run(self):
-        """Solve the program, from the last basis, or anew if that fails."""
+        """Solve the program, from the last basis, or from none if that fails."""
         import highspy
 
         program = self._program

@@ -433,7 +433,8 @@ def search_around(starts, row, value, gain, extra, room, current, order, enough)
         As in `improve_plan`. All but the first two are written to, and are those of the
         returned plan.
     value : ndarray of shape (n_options,)
-        Gain of each option, whatever the plan.
+        Gain of each option over the best value of its row, at most 0. It does not
+        depend on the plan.
     order : ndarray of shape (n_forced,), dtype=int64
         The options to force, the most promising first.
     enough : float

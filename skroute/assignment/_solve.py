@@ -1,6 +1,7 @@
 """Solvers of the assignment problem, in one function, and the plan of a price."""
 
 from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,15 @@ from skroute.assignment._problem import (
     total_cost,
     total_gain,
     total_value,
+)
+from skroute.assignment._several import (
+    BUDGET_NAME,
+    PlanLimit,
+    amounts_by_names,
+    gap_to_bound,
+    names_of_choices,
+    read_limits,
+    solve_within_limits,
 )
 from skroute.base import check_budget
 from skroute.utils._compat import Interval, Real, StrOptions, validate_params
@@ -52,6 +62,10 @@ class Assignment(NamedTuple):
 
     status : {"optimal", "feasible"}
         "optimal" if `gap` is within the tolerance.
+
+    limits : list of PlanLimit, default=[]
+        The budget and each further limit: the limit, what the plan spends of it, and
+        its dual price. Empty if the budget is the only limit.
     """
 
     choices: NDArray[np.int64]
@@ -61,6 +75,7 @@ class Assignment(NamedTuple):
     gap: float
     price: float
     status: str
+    limits: Sequence[PlanLimit] = ()
 
 
 @validate_params(
@@ -72,6 +87,10 @@ class Assignment(NamedTuple):
         "solver": [StrOptions({"auto", "greedy", "exact", "highs", "cvxpy"})],
         "tol": [Interval(Real, 0, None, closed="left")],
         "solver_options": [dict, None],
+        "limits": [Mapping, None],
+        "amounts": [Mapping, None],
+        "capacities": [Mapping, None],
+        "floors": [Mapping, None],
     },
     prefer_skip_nested_validation=True,
 )
@@ -84,8 +103,13 @@ def solve_assignment(
     solver: str = "auto",
     tol: float = TIE,
     solver_options: dict[str, Any] | None = None,
+    limits: Mapping[str, float] | None = None,
+    amounts: Mapping[str, Any] | None = None,
+    capacities: Mapping[Any, float] | None = None,
+    floors: Mapping[Any, float] | None = None,
+    segments: ArrayLike | None = None,
 ) -> Assignment:
-    r"""Make one choice per row, with the largest sum of values within a budget.
+    r"""Make one choice per row, with the largest sum of values within limits.
 
     This is the multiple-choice knapsack problem
 
@@ -131,16 +155,36 @@ def solve_assignment(
         ``cvxpy.Problem.solve`` (``solver="cvxpy"``), for example ``{"solver":
         "SCIP"}``.
 
+    limits : mapping from str to float, default=None
+        Largest mean per row of further amounts, next to the budget, for example
+        ``{"seconds": 0.8, "slow": 0.05}``.
+
+    amounts : mapping from str to array-like, default=None
+        The amounts that `limits` names, each of shape (n_choices,) or (n_rows,
+        n_choices). Not negative.
+
+    capacities : mapping from str or int to float, default=None
+        Largest share of the rows of a choice, by its name or its position.
+
+    floors : mapping from object to float, default=None
+        Smallest mean value of the rows of a segment, by its label.
+
+    segments : array-like of shape (n_rows,), default=None
+        Label of the segment of each row, such as its tenant. Required for `floors`.
+
     Returns
     -------
     Assignment
-        Named tuple ``(choices, objective, spent, upper_bound, gap, price, status)``.
+        Named tuple ``(choices, objective, spent, upper_bound, gap, price, status,
+        limits)``.
 
     Raises
     ------
     ValueError
         For NaN or infinity, wrong shapes, negative costs, or a budget that the cheapest
-        plan exceeds. The message has the smallest feasible budget.
+        plan exceeds. The message has the smallest feasible budget. Also for limits that
+        exclude each other: the message names them, with the least value of each that
+        the others leave possible.
     ImportError
         For ``solver="cvxpy"`` if cvxpy is not installed.
     RuntimeError
@@ -161,12 +205,19 @@ def solve_assignment(
     plan is the rounding of sums and counts as none. HiGHS meets the budget to ``1e-9``
     of the largest extra cost; a plan above the budget is not returned.
 
+    With several limits the bound is the minimum of the dual function of their prices
+    [3]_, by cutting planes. Changes of one or two rows improve the plan of the prices.
+    ``"auto"`` calls HiGHS for small problems only, and ``"exact"`` for all that is left
+    open. ``"greedy"``, ``"cvxpy"`` and ``objective="min"`` take one limit.
+
     References
     ----------
     .. [1] D. Ding, B. Xu, L. V. S. Lakshmanan, "OCCAM: Towards Cost-Efficient and
        Accuracy-Aware Classification Inference", ICLR 2025, section 4.
     .. [2] D. Pisinger, "A minimal algorithm for the multiple-choice knapsack problem",
        European Journal of Operational Research 83, 1995.
+    .. [3] J. E. Kelley, "The cutting-plane method for solving convex programs", Journal
+       of the Society for Industrial and Applied Mathematics 8, 1960.
 
     Examples
     --------
@@ -179,6 +230,22 @@ def solve_assignment(
     True
     >>> plan.status
     'optimal'
+
+    At most half a second on average, too, and the second choice for at most a third of
+    the rows:
+
+    >>> plan = solve_assignment(
+    ...     values,
+    ...     costs=[1, 3],
+    ...     budget=2,
+    ...     limits={"seconds": 0.5},
+    ...     amounts={"seconds": [0.4, 0.6]},
+    ...     capacities={1: 1 / 3},
+    ... )
+    >>> plan.choices
+    array([0, 0, 1])
+    >>> [limit.name for limit in plan.limits]
+    ['budget', 'seconds', 'share of 1']
     """
     if solver_options is not None and solver not in ("highs", "cvxpy"):
         raise ValueError(
@@ -186,10 +253,65 @@ def solve_assignment(
             f"solver={solver!r}."
         )
     checked_values, checked_costs = check_values_and_costs(values, costs)
+    has_limits = bool(limits) or bool(capacities) or bool(floors)
+    if has_limits:
+        if objective != "mean" or solver not in ("auto", "exact", "highs"):
+            raise ValueError(
+                "limits, capacities and floors need objective='mean' and solver "
+                f"'auto', 'exact' or 'highs', got {objective!r} and {solver!r}."
+            )
+        problem_limits = read_limits(
+            checked_values,
+            checked_costs,
+            check_budget(budget),
+            names=names_of_choices(values),
+            limits=limits,
+            amounts=amounts_by_names(amounts, values),
+            capacities=capacities,
+            floors=floors,
+            segments=segments,
+        )
+        return _solve_several(
+            checked_values,
+            checked_costs,
+            problem_limits,
+            solver=solver,
+            tol=tol,
+            options=solver_options,
+        )
     problem = problem_of(checked_values, checked_costs, check_budget(budget))
     if objective == "min":
         return _solve_max_min(problem)
     return _solve_mean(problem, solver=solver, tol=tol, solver_options=solver_options)
+
+
+def _solve_several(values, costs, problem_limits, *, solver, tol, options):
+    """Return the plan of the largest mean value within several limits (`Assignment`).
+
+    The parameters are those of `solve_within_limits`.
+    """
+    plan = solve_within_limits(
+        values, costs, problem_limits, solver=solver, tol=tol, options=options
+    )
+    n_rows = len(values)
+    all_costs = np.broadcast_to(costs, values.shape)
+    spent = all_costs[np.arange(n_rows), plan.choices].sum() / n_rows
+    open_value = gap_to_bound(plan.value, plan.bound)
+    gap = open_value / max(abs(plan.bound), TINY)
+    # Without a budget it has no price.
+    price = 0.0
+    if plan.limits[0].name == BUDGET_NAME:
+        price = plan.limits[0].price
+    return Assignment(
+        choices=plan.choices,
+        objective=plan.value,
+        spent=float(spent),
+        upper_bound=plan.value + open_value,
+        gap=gap,
+        price=price,
+        status="optimal" if gap <= tol else "feasible",
+        limits=plan.limits,
+    )
 
 
 def _solve_mean(problem, *, solver, tol, solver_options):

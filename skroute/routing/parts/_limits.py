@@ -17,6 +17,7 @@ from skroute.assignment._dual import (
     choose_by_mixture,
 )
 from skroute.assignment._limit_plans import plan_within
+from skroute.assignment._several import BUDGET_NAME, conflict_message
 from skroute.base import CallParameter
 from skroute.routing.parts._log import check_matrix
 from skroute.utils._frames import column_keys
@@ -34,8 +35,6 @@ CAPACITIES = CallParameter(
     "mapping from str to float, default=None",
     """Largest share of the rows of each choice. None takes the constructor's.""",
 )
-# The name of the budget among the limits.
-BUDGET_NAME = "budget"
 
 
 class AmountTables(NamedTuple):
@@ -594,26 +593,3 @@ def plan_within_limits(values, costs, planned_amounts, order):
         return plan_within(dual, order.most, prices).choices
     except ConflictError as error:
         raise ValueError(conflict_message(error, order.names)) from None
-
-
-def conflict_message(error, names):
-    """Return the message about limits that exclude each other.
-
-    Parameters
-    ----------
-    error : ConflictError
-    names : list of str
-        Names of the limits, in the order of their prices.
-    """
-    dual = error.dual
-    core = dual.conflict(error.most)
-    shown = [f"{names[limit]} <= {error.most[limit]:.6g}" for limit in core]
-    needed = []
-    for limit in core:
-        needed.append(f"{names[limit]} >= {dual.least(limit, error.most):.6g}")
-    if len(core) == 1:
-        return f"No plan has {shown[0]}: the least possible is {needed[0]}."
-    return (
-        f"These limits exclude each other: {', '.join(shown)}. With the others as they "
-        f"are, one of these is possible: {', '.join(needed)}. Raise one of them."
-    )

@@ -1,0 +1,356 @@
+"""The assignment problem with several limits: what the user gives, and the plan."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from skroute.assignment._dual import ConflictError, DualFunction
+from skroute.assignment._limit_plans import plan_within
+from skroute.assignment._problem import by_names, check_values_and_costs
+from skroute.utils._frames import column_keys
+from skroute.utils._named import by_label, check_rows_match
+from skroute.utils._tolerances import ROUNDING
+from skroute.utils._validation import is_amount
+
+# Names of the budget among the limits.
+BUDGET_NAME = "budget"
+# A limit with a smaller dual price is slack: the rounding of prices, which are about 1
+# in the units inside.
+_SLACK_PRICE = 1e-9
+
+
+class PlanLimit(NamedTuple):
+    """A limit of a plan, and what the plan uses of it.
+
+    Attributes
+    ----------
+    name : str
+
+    most : float
+        The limit on the mean per row. For a floor it is the least mean.
+
+    spent : float
+        Mean per row of the plan.
+
+    price : float
+        Dual price: value that one more unit of the limit would add per row. 0 if the
+        limit does not bind.
+
+    is_floor : bool
+        True for a floor of the mean value of a segment.
+
+    Examples
+    --------
+    >>> from skroute.assignment import PlanLimit
+    >>> PlanLimit("seconds", 0.8, 0.7, 0.0, False).binds
+    False
+    """
+
+    name: str
+    most: float
+    spent: float
+    price: float
+    is_floor: bool
+
+    @property
+    def binds(self) -> bool:
+        """True if the limit has a price."""
+        return self.price > _SLACK_PRICE
+
+
+class LimitsOfProblem(NamedTuple):
+    """All limits of a problem, in the order of a `DualFunction`.
+
+    Attributes
+    ----------
+    names : list of str
+    most : ndarray of shape (n_limits,)
+        Minus the floor for a floor.
+    n_floors : int
+        Number of floors, which are the last limits.
+    amounts : ndarray of shape (n_rows, n_means, n_choices)
+        The budget is the first amount, if there is one.
+    capacity_choice : ndarray of int
+    segment : ndarray of shape (n_rows,), dtype=int64, or None
+        Index of the floor of each row, -1 for none. None without floors.
+    """
+
+    names: list
+    most: np.ndarray
+    n_floors: int
+    amounts: np.ndarray
+    capacity_choice: np.ndarray
+    segment: np.ndarray | None
+
+    @property
+    def first_floor(self):
+        """Position of the first floor."""
+        return len(self.names) - self.n_floors
+
+
+class SeveralPlan(NamedTuple):
+    """A plan within several limits.
+
+    Attributes
+    ----------
+    choices : ndarray of shape (n_rows,), dtype=int64
+    value, bound : float
+        Mean value of the plan, and an upper bound of that of all plans.
+    limits : list of PlanLimit
+    """
+
+    choices: np.ndarray
+    value: float
+    bound: float
+    limits: list
+
+
+def read_limits(
+    values, costs, budget, *, names, limits, amounts, capacities, floors, segments
+):
+    """Return the limits of a problem (`LimitsOfProblem`), checked.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows, n_choices)
+    costs : ndarray of shape (n_rows, n_choices) or (1, n_choices)
+    budget : float
+        Infinity is no limit.
+    names : list of str or None
+        Names of the choices. None: they are numbers.
+    limits, amounts, capacities, floors, segments
+        As the user gave them to `solve_assignment`.
+    """
+    n_rows, n_choices = values.shape
+    limit_names = []
+    most = []
+    tables = []
+    if np.isfinite(budget):
+        limit_names.append(BUDGET_NAME)
+        most.append(float(budget))
+        tables.append(np.broadcast_to(costs, values.shape))
+    limits = _as_mapping("limits", limits)
+    amounts = _as_mapping("amounts", amounts)
+    for name, largest_mean in limits.items():
+        if name not in amounts:
+            raise ValueError(
+                f"limits names {name!r}, which is not one of amounts, "
+                f"{list(amounts)!r}. Give amounts={{{name!r}: table}}."
+            )
+        if not is_amount(largest_mean):
+            raise ValueError(
+                f"limits of {name!r} must be a finite number that is not negative, got "
+                f"{largest_mean!r}."
+            )
+        _, table = check_values_and_costs(
+            values, amounts[name], name=f"amounts of {name!r}"
+        )
+        limit_names.append(name)
+        most.append(float(largest_mean))
+        tables.append(np.broadcast_to(table, values.shape))
+    capacity_choice = []
+    for name, share in _as_mapping("capacities", capacities).items():
+        if not (is_amount(share) and share <= 1):
+            raise ValueError(
+                f"capacities of {name!r} must be a share of the rows from 0 to 1, got "
+                f"{share!r}."
+            )
+        limit_names.append(f"share of {name}")
+        most.append(float(share))
+        capacity_choice.append(_position_of(name, names, n_choices))
+    floors = _as_mapping("floors", floors)
+    segment = None
+    if floors:
+        segment = _segment_of_rows(segments, list(floors), n_rows)
+    for name, least in floors.items():
+        if not (np.isscalar(least) and np.isfinite(least)):
+            raise ValueError(
+                f"floors of {name!r} must be a finite number, got {least!r}."
+            )
+        limit_names.append(f"value of {name}")
+        most.append(-float(least))
+    stacked = np.empty((n_rows, 0, n_choices))
+    if tables:
+        stacked = np.stack(tables, axis=1)
+    return LimitsOfProblem(
+        names=limit_names,
+        most=np.array(most, dtype=np.float64),
+        n_floors=len(floors),
+        amounts=stacked,
+        capacity_choice=np.array(capacity_choice, dtype=np.int64),
+        segment=segment,
+    )
+
+
+def _as_mapping(name, values):
+    """Return a mapping with text keys, empty for None. `name` is the parameter."""
+    values = by_label(values)
+    if values is None:
+        return {}
+    if not isinstance(values, Mapping):
+        raise ValueError(
+            f"{name} must be a mapping from name to value, got {values!r}."
+        )
+    return {str(key): value for key, value in values.items()}
+
+
+def _position_of(name, names, n_choices):
+    """Return the position of a choice, which is given by its name or its number."""
+    known_names = names
+    if names is None:
+        known_names = [str(position) for position in range(n_choices)]
+    if name not in known_names:
+        raise ValueError(
+            f"capacities names {name!r}, which is not one of the choices "
+            f"{known_names!r}."
+        )
+    return known_names.index(name)
+
+
+def _segment_of_rows(segments, floor_names, n_rows):
+    """Return the index of the floor of each row, -1 for rows without a floor."""
+    if segments is None:
+        raise ValueError(
+            "segments must have the segment of each row for floors, got None."
+        )
+    labels = np.asarray(segments)
+    if labels.shape != (n_rows,):
+        raise ValueError(
+            f"segments must have one entry for each of {n_rows} rows, got shape "
+            f"{labels.shape}."
+        )
+    segment = np.full(n_rows, -1, dtype=np.int64)
+    texts = np.array([str(label) for label in labels])
+    for position, name in enumerate(floor_names):
+        is_in = texts == name
+        if not is_in.any():
+            raise ValueError(
+                f"floors names {name!r}, which is the segment of no row. The segments "
+                f"are {sorted(set(texts))!r}."
+            )
+        segment[is_in] = position
+    return segment
+
+
+def solve_within_limits(values, costs, problem_limits, *, solver, tol, options):
+    """Return the best plan that is found within several limits (`SeveralPlan`).
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows, n_choices)
+    costs : ndarray of shape (n_rows, n_choices) or (1, n_choices)
+        They break ties.
+    problem_limits : LimitsOfProblem
+    solver : {"auto", "exact", "highs"}
+    tol : float
+    options : dict or None
+        Options of HiGHS by name.
+
+    Raises
+    ------
+    ValueError
+        If the limits exclude each other.
+    """
+    dual = DualFunction(
+        values,
+        problem_limits.amounts,
+        costs=costs,
+        capacity_choice=problem_limits.capacity_choice,
+        segment=problem_limits.segment,
+        n_floors=problem_limits.n_floors,
+    )
+    most = problem_limits.most
+    try:
+        prices = dual.prices_for(most)
+        plan = plan_within(dual, most, prices, solver=solver, tol=tol, options=options)
+    except ConflictError as error:
+        message = conflict_message(
+            error, problem_limits.names, first_floor=problem_limits.first_floor
+        )
+        raise ValueError(message) from None
+    states = []
+    for position, name in enumerate(problem_limits.names):
+        is_floor = position >= problem_limits.first_floor
+        sign = -1.0 if is_floor else 1.0
+        states.append(
+            PlanLimit(
+                name=name,
+                most=sign * float(most[position]),
+                spent=sign * float(plan.means[position]),
+                price=float(prices.prices[position]),
+                is_floor=is_floor,
+            )
+        )
+    return SeveralPlan(plan.choices, plan.value, plan.bound, states)
+
+
+def conflict_message(error, names, *, first_floor=None):
+    """Return the message about limits that exclude each other.
+
+    Parameters
+    ----------
+    error : ConflictError
+    names : list of str
+        Names of the limits, in the order of their prices.
+    first_floor : int, default=None
+        Position of the first floor. None: there are no floors.
+    """
+    if error.in_whole_rows:
+        return (
+            "The limits can be met on average, but not by a plan of whole rows: raise "
+            "one of them a little."
+        )
+    if first_floor is None:
+        first_floor = len(names)
+
+    def text(limit, amount, sign):
+        """Return a limit as text; a floor is minus a limit on minus the value."""
+        if limit >= first_floor:
+            amount = -amount
+            sign = {"<=": ">=", ">=": "<="}[sign]
+        return f"{names[limit]} {sign} {amount:.6g}"
+
+    core = error.dual.conflict(error.most)
+    shown = [text(limit, error.most[limit], "<=") for limit in core]
+    needed = []
+    for limit in core:
+        least = error.dual.least(limit, error.most)
+        if np.isfinite(least):
+            needed.append(text(limit, least, ">="))
+    if len(core) == 1:
+        possible = needed[0] if needed else "nothing"
+        return f"No plan has {shown[0]}. Possible is {possible}."
+    message = f"These limits exclude each other: {', '.join(shown)}."
+    if needed:
+        message += (
+            " With the others as they are, one of these is possible: "
+            f"{', '.join(needed)}."
+        )
+    return message + " Change one of them."
+
+
+def names_of_choices(values):
+    """Return the names of the choices, those of the columns of a frame, or None."""
+    columns = column_keys(values)
+    return None if columns is None else [str(column) for column in columns]
+
+
+def amounts_by_names(amounts, values):
+    """Return amounts with their choices in the order of the columns of `values`."""
+    if amounts is None:
+        return None
+    ordered = {}
+    for name, table in _as_mapping("amounts", amounts).items():
+        if np.ndim(table) == 2:
+            check_rows_match(values=values, amounts=table)
+        ordered[name] = by_names(table, values, name=f"amounts of {name!r}")
+    return ordered
+
+
+def gap_to_bound(value, bound):
+    """Return the difference of a bound and a value, 0 if it is rounding."""
+    difference = bound - value
+    if difference <= ROUNDING * max(abs(bound), abs(value)):
+        return 0.0
+    return difference

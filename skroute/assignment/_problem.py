@@ -127,8 +127,8 @@ def problem_of(values, costs, budget):
         If the cheapest plan exceeds the budget, or sums over the rows may overflow.
     """
     n_rows = len(values)
-    _check_sums_are_finite(values, "values", n_rows)
-    _check_sums_are_finite(costs, "costs", n_rows)
+    check_sums_are_finite(values, "values", n_rows)
+    check_sums_are_finite(costs, "costs", n_rows)
     # Rows with other costs have other orders. The kernels sort them, starting with this
     # one.
     order = np.argsort(costs[0], kind="stable").astype(np.int64)
@@ -139,7 +139,7 @@ def problem_of(values, costs, budget):
     return Problem(values, costs, budget * n_rows, order)
 
 
-def _check_sums_are_finite(numbers, name, n_rows):
+def check_sums_are_finite(numbers, name, n_rows):
     """Raise a ValueError if twice the sum of numbers over all rows may overflow."""
     lowest = numbers.min()
     highest = numbers.max()

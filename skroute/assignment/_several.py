@@ -7,7 +7,11 @@ import numpy as np
 
 from skroute.assignment._dual import ConflictError, DualFunction
 from skroute.assignment._limit_plans import plan_within
-from skroute.assignment._problem import by_names, check_values_and_costs
+from skroute.assignment._problem import (
+    by_names,
+    check_sums_are_finite,
+    check_values_and_costs,
+)
 from skroute.utils._frames import column_keys
 from skroute.utils._named import by_label, check_rows_match
 from skroute.utils._tolerances import ROUNDING
@@ -123,6 +127,8 @@ def read_limits(
         As the user gave them to `solve_assignment`.
     """
     n_rows, n_choices = values.shape
+    check_sums_are_finite(values, "values", n_rows)
+    check_sums_are_finite(costs, "costs", n_rows)
     limit_names = []
     most = []
     tables = []
@@ -146,6 +152,7 @@ def read_limits(
         _, table = check_values_and_costs(
             values, amounts[name], name=f"amounts of {name!r}"
         )
+        check_sums_are_finite(table, f"amounts of {name!r}", n_rows)
         limit_names.append(name)
         most.append(float(largest_mean))
         tables.append(np.broadcast_to(table, values.shape))

@@ -221,8 +221,9 @@ class CutModel:
         """
         import highspy
 
-        program = highspy.Highs()
-        program.setOptionValue("output_flag", False)
+        from skroute.assignment._highs import SilentHighs
+
+        program = SilentHighs()
         # More threads cost more than they save on some hundred numbers.
         program.setOptionValue("threads", 1)
         program.setOptionValue("primal_feasibility_tolerance", _FEASIBILITY)

@@ -30,7 +30,7 @@ from sklearn.pipeline import make_pipeline
 from skroute.certified import CertifiedRouter
 from skroute.datasets import tables_from_log
 from skroute.ledgers import Window
-from skroute.metrics import AccuracyCostDisplay, bootstrap_interval, replay
+from skroute.metrics import AccuracyCostDisplay, savings
 from skroute.routing import BudgetRouter
 
 # Chance of a right answer of each model, by the kind of the question.
@@ -142,34 +142,26 @@ plt.show()
 # Savings
 # -------
 #
-# The bills of new prompts, against those of the largest model for every prompt. Prompts with all
-# three scores are compared.
+# How many dollars does the router save on new prompts, if today the largest model answers all of
+# them? Prompts with all three scores are compared.
 
 complete = Q[n_fit:].notna().all(axis=1).to_numpy()
 X_new = X[n_fit:][complete]
 Q_new = Q[n_fit:][complete]
 C_new = C[n_fit:][complete]
-routed = replay(router, X_new, Q_new, C_new)
-
-
-def share_saved(cost, reference_cost):
-    """Return the share of the reference's dollars that the router does not spend."""
-    return 1 - cost.mean() / reference_cost.mean()
-
-
-def points_lost(quality, reference_quality):
-    """Return how many points of quality the router loses."""
-    return 100 * (reference_quality.mean() - quality.mean())
-
-
-saved = bootstrap_interval(
-    share_saved, routed.cost, C_new["pro"].to_numpy(), random_state=0
+saved = savings(
+    router, X_new, Q_new, costs=C_new, today="pro", cost_unit="USD", random_state=0
 )
-lost = bootstrap_interval(
-    points_lost, routed.quality, Q_new["pro"].to_numpy(), random_state=0
-)
-print(f"saved: {saved.estimate:.1%} [{saved.low:.1%}, {saved.high:.1%}]")
-print(f"lost: {lost.estimate:.1f} points [{lost.low:.1f}, {lost.high:.1f}]")
+print(saved)
+
+# %%
+# The intervals are of the difference on a prompt. As dollars for a million prompts:
+
+per_prompt = saved["today: pro"].cost_saved
+print(f"{1e6 * per_prompt.estimate:,.0f} USD saved ", end="")
+print(f"[{1e6 * per_prompt.low:,.0f}, {1e6 * per_prompt.high:,.0f}]")
+saved.plot()
+plt.show()
 
 # %%
 # A guarantee

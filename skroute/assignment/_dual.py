@@ -221,8 +221,9 @@ class CutModel:
         """
         import highspy
 
-        program = highspy.Highs()
-        program.setOptionValue("output_flag", False)
+        from skroute.assignment._highs import SilentHighs
+
+        program = SilentHighs()
         # More threads cost more than they save on some hundred numbers. The option
         # "threads" is no way: HiGHS refuses another number of threads than that of the
         # first program of a process.

@@ -611,9 +611,11 @@ def solve_highs(problem, tolerance, *, allowed=None, options=None):
     """
     import highspy
 
+    from skroute.assignment._highs import SilentHighs
+
     program = scaled_program(problem, allowed)
     n_rows, n_choices = program.gains.shape
-    model = highspy.Highs()
+    model = SilentHighs()
     settings = {
         **_HIGHS,
         "output_flag": False,

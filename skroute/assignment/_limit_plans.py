@@ -371,6 +371,8 @@ def _solve_core(dual, most, base, is_option, *, bound, closed_gap, options):
     """
     import highspy
 
+    from skroute.assignment._highs import SilentHighs
+
     n_rows = len(base)
     value_of_base, _ = dual.means_of(base)
     rows = np.flatnonzero(is_option.sum(axis=1) > 1)
@@ -382,7 +384,7 @@ def _solve_core(dual, most, base, is_option, *, bound, closed_gap, options):
     current = _options_of(core, base)
     gain = core.gain - core.gain[current][core.core_row]
     extra = core.use - core.use[current][core.core_row]
-    model = highspy.Highs()
+    model = SilentHighs()
     settings = {
         "output_flag": False,
         "mip_rel_gap": 0.0,

@@ -406,3 +406,10 @@ def test_what_keeps_the_budget_alone_refuses_limits(router, tmp_path):
     np.testing.assert_array_equal(online, limited.route(X))
     with pytest.raises(ValueError, match="no amounts"):
         limited.add_choice("new", X, np.ones(100), cost=2.0)
+
+
+def test_solving_prints_nothing(router, new_rows, capfd):
+    pickle.loads(pickle.dumps(router)).route(new_rows[0], limits={"seconds": 0.51})
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    assert printed.err == ""

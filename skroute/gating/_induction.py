@@ -21,18 +21,15 @@ from skroute.utils._tolerances import ROUNDING, SCORE_TIE
 STOP = -1
 # A lead over stopping below this is rounding.
 _LEAST_LEAD = 1e-12
-# Number of prices, the two ends included, and their range in units of the mean gain per
-# mean cost: from a price at which nearly all is bought to one at which nothing is.
-_N_PRICES = 40
-_LOWEST_PRICE = 1e-3
-_HIGHEST_PRICE = 1e2
-# A price, in the same unit, at which no purchase is worth it.
+# A price, in units of the mean gain per mean cost, at which no purchase is worth it.
 _NO_PURCHASE = 1e12
 # A state by answers has at most this number of bins, and rows of a bin at least.
 _MOST_BINS = 24
 _ROWS_OF_A_BIN = 25
 # Weights of the neighbouring bins in the mean of a bin, which is as noisy as they are.
 _SMOOTHING = (0.25, 0.5, 0.25)
+# Weights below this are rounding: there are no rows.
+_LEAST_WEIGHT = 1e-6
 # The forest of a state: trees, leaves of a tree at most, and rows of a leaf at least. A
 # finer forest overspends, because the rows of a leaf decide for one another.
 _N_TREES = 20
@@ -40,11 +37,54 @@ _MOST_LEAVES = 64
 _ROWS_OF_A_LEAF = 15
 
 
+
+
+class PriceRange(NamedTuple):
+    """The prices of an induction, in units of the mean gain per mean cost.
+
+    Attributes
+    ----------
+    n_prices : int
+        Number of prices, with one of 0 and one at which nothing is bought.
+    lowest, highest : float
+        Ends of the others, which are a geometric series.
+    """
+
+    n_prices: int
+    lowest: float
+    highest: float
+
+
+# For a state by answers: from a price at which nearly all is bought to one at which
+# nothing is.
+ANSWER_PRICES = PriceRange(40, 1e-3, 1e2)
+# For a state by leaves, whose induction takes fifty times as long for each price.
+LEAF_PRICES = PriceRange(20, 2e-3, 3.0)
+
 # States -------------------------------------------------------------------------------
 
 
+class Shown(NamedTuple):
+    """Values that rows have shown at one set, and what its model answers.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_rows, n_columns)
+        Values of the columns of the set. NaN is missing.
+    proba : ndarray of shape (n_rows, n_classes)
+        Class probabilities by the model of the set.
+    key : ndarray of shape (n_rows,)
+        The answer as one number: the probability of the second of two classes, or the
+        quality that the answer is expected to have.
+    """
+
+    values: np.ndarray
+    proba: np.ndarray
+    key: np.ndarray
+
+
 class State(ABC):
-    """What rows have shown at one set, as cells that rows belong to.
+    """Cells of rows that have shown something alike at one set.
 
     A row belongs to one or more cells with a share each, and the shares of a row sum
     to 1. The expected lead of a row is the mean over its cells.
@@ -56,8 +96,7 @@ class State(ABC):
 
         Parameters
         ----------
-        shown : ndarray of shape (n_rows, n_columns)
-            Values of the columns of the set, followed by what its model answers.
+        shown : Shown
 
         Returns
         -------
@@ -78,39 +117,47 @@ class State(ABC):
         -------
         cell_means : ndarray of shape (n_cells, n_leads)
         expected : ndarray of shape (n_rows, n_leads)
-            The expected lead of these rows.
+            The expected lead of these rows. No row counts in its own expectation.
         """
 
 
 class AnswerState(State):
-    """Bins of the answer, as one number: a probability, or its expected quality.
+    """Bins of the answer, as one number.
 
     Parameters
     ----------
     key : ndarray of shape (n_rows,)
-        The number of each row.
-    key_of : callable
-        Returns the number of rows from what they have shown.
+        As in `Shown`.
     """
 
-    def __init__(self, key, key_of):
-        self.key_of = key_of
+    def __init__(self, key):
         self.borders = borders_of(key)
         self._bin_of_row = np.searchsorted(self.borders, key, side="right")
 
+    @property
+    def _n_bins(self):
+        return len(self.borders) + 1
+
     def cells(self, shown):
-        key = self.key_of(shown)
-        bins = np.searchsorted(self.borders, key, side="right")
-        return _one_cell_each(bins, len(self.borders) + 1)
+        bins = np.searchsorted(self.borders, shown.key, side="right")
+        return _one_cell_each(bins, self._n_bins)
 
     def means(self, lead, weight):
-        cells = _one_cell_each(self._bin_of_row, len(self.borders) + 1)
-        total_weight = cells.T @ weight
-        cell_means = np.asarray(cells.T @ (weight[:, np.newaxis] * lead))
-        # A bin without rows has a mean of 0, and no row of these is in it.
-        cell_means /= np.maximum(total_weight, np.finfo(float).tiny)[:, np.newaxis]
-        cell_means = _smooth(cell_means)
-        return cell_means, cell_means[self._bin_of_row]
+        bins = self._bin_of_row
+        weight = weight.astype(np.float32)[:, np.newaxis]
+        weighted = weight * lead
+        members = _one_cell_each(bins, self._n_bins)
+        total_weight = np.asarray(members.T @ weight)  # (n_bins, 1)
+        total = np.asarray(members.T @ weighted)
+        bin_means = total / np.maximum(total_weight, _LEAST_WEIGHT)
+        smooth_means = _smooth(bin_means)
+        # The mean of the other rows of a row's own bin, in place of that of all rows.
+        other_weight = total_weight[bins] - weight
+        other_means = (total[bins] - weighted) / np.maximum(other_weight, _LEAST_WEIGHT)
+        other_means = np.where(other_weight > _LEAST_WEIGHT, other_means, 0.0)
+        own_share = _own_share_in_smoothing(self._n_bins)[bins, np.newaxis]
+        expected = smooth_means[bins] + own_share * (other_means - bin_means[bins])
+        return smooth_means, expected
 
 
 class LeafState(State):
@@ -121,8 +168,7 @@ class LeafState(State):
 
     Parameters
     ----------
-    shown : ndarray of shape (n_rows, n_columns)
-        As in `State.cells`.
+    shown : Shown
     gains : ndarray of shape (n_rows, n_larger_sets)
         What answering with each larger set is worth, less answering with this one.
     weight : ndarray of shape (n_rows,)
@@ -132,7 +178,7 @@ class LeafState(State):
     def __init__(
         self, shown, gains, weight, *, n_trees=_N_TREES, most_leaves=_MOST_LEAVES
     ):
-        self.forest = RandomForestRegressor(
+        forest = RandomForestRegressor(
             n_trees,
             max_leaf_nodes=most_leaves,
             min_samples_leaf=_ROWS_OF_A_LEAF,
@@ -143,66 +189,75 @@ class LeafState(State):
         )
         target = gains[:, 0] if gains.shape[1] == 1 else gains
         sample_weight = None if np.ptp(weight) == 0 else weight
-        self.forest.fit(_as_float32(shown), target, sample_weight=sample_weight)
-        n_nodes = [tree.tree_.node_count for tree in self.forest.estimators_]
+        columns = _columns_of(shown)
+        forest.fit(columns, target, sample_weight=sample_weight)
+        self.trees = [tree.tree_ for tree in forest.estimators_]
+        n_nodes = [tree.node_count for tree in self.trees]
         # Number of the first node of each tree among the nodes of all trees.
         self._first_node = np.concatenate([[0], np.cumsum(n_nodes)])
-        self._cells_of_rows = self.cells(shown)
+        self._cells_of_rows = self._leaves(columns)
 
     def __getstate__(self):
         # The cells of the rows of `fit` are read while it learns.
         return {**vars(self), "_cells_of_rows": None}
 
     def cells(self, shown):
-        shown = _as_float32(shown)
-        n_trees = len(self.forest.estimators_)
-        columns = np.empty((len(shown), n_trees), dtype=np.int64)
-        for position, tree in enumerate(self.forest.estimators_):
-            columns[:, position] = tree.tree_.apply(shown)
-        columns += self._first_node[:-1]
-        shares = np.full(columns.size, 1 / n_trees)
-        starts = np.arange(0, columns.size + 1, n_trees)
-        shape = (len(shown), int(self._first_node[-1]))
-        return sparse.csr_matrix((shares, columns.ravel(), starts), shape=shape)
+        return self._leaves(_columns_of(shown))
+
+    def _leaves(self, columns):
+        """Return the leaves of rows of float32 columns, as `cells`."""
+        n_rows = len(columns)
+        n_trees = len(self.trees)
+        leaves = np.empty((n_rows, n_trees), dtype=np.int64)
+        for position, tree in enumerate(self.trees):
+            leaves[:, position] = tree.apply(columns)
+        leaves += self._first_node[:-1]
+        shares = np.full(leaves.size, 1 / n_trees, dtype=np.float32)
+        starts = np.arange(0, leaves.size + 1, n_trees)
+        shape = (n_rows, int(self._first_node[-1]))
+        return sparse.csr_matrix((shares, leaves.ravel(), starts), shape=shape)
 
     def means(self, lead, weight):
-        """Return the mean lead of each leaf, and that of the other rows of a leaf.
-
-        No row decides by its own lead: it is left out of the mean of its own leaf.
-        """
         cells = self._cells_of_rows
-        is_member = cells.copy()
-        is_member.data = np.ones_like(is_member.data)
-        total_weight = is_member.T @ weight
+        weight = weight.astype(np.float32)
+        members = cells.copy()
+        members.data = np.ones_like(members.data)
+        total_weight = members.T @ weight  # (n_cells,)
         weighted = weight[:, np.newaxis] * lead
-        total = np.asarray(is_member.T @ weighted)
-        least = np.finfo(float).tiny
-        cell_means = total / np.maximum(total_weight, least)[:, np.newaxis]
-        # For each pair of a row and its leaf, 1 over the weight of the other rows.
+        total = np.asarray(members.T @ weighted)
+        cell_means = total / np.maximum(total_weight, _LEAST_WEIGHT)[:, np.newaxis]
+        # For each pair of a row and its leaf, the share of the leaf over the weight of
+        # its other rows. A row that is alone in a leaf expects nothing from it.
         pairs = cells.tocoo()
-        others = total_weight[pairs.col] - weight[pairs.row]
-        # A row that is alone in a leaf has no others there, and the leaf counts 0.
-        inverse = np.where(others > least, 1 / np.maximum(others, least), 0.0)
+        other_weight = total_weight[pairs.col] - weight[pairs.row]
+        inverse = 1 / np.maximum(other_weight, _LEAST_WEIGHT)
+        inverse = np.where(other_weight > _LEAST_WEIGHT, inverse, 0.0)
         by_others = sparse.csr_matrix(
-            (pairs.data * inverse, (pairs.row, pairs.col)), shape=cells.shape
+            ((pairs.data * inverse).astype(np.float32), (pairs.row, pairs.col)),
+            shape=cells.shape,
         )
         own_share = np.asarray(by_others.sum(axis=1))  # (n_rows, 1)
         expected = np.asarray(by_others @ total) - own_share * weighted
         return cell_means, expected
 
 
-def _as_float32(shown):
-    """Return numbers as the trees read them; beyond their range they are at its ends."""
+def _columns_of(shown):
+    """Return values and answers as float32 columns, which the trees read.
+
+    Numbers beyond the range of float32 are at its ends. The probability of the first
+    class is left out, since the others say it.
+    """
+    columns = np.column_stack([shown.values, shown.proba[:, 1:]])
     largest = np.finfo(np.float32).max
-    return np.clip(shown, -largest, largest).astype(np.float32)
+    return np.clip(columns, -largest, largest).astype(np.float32)
 
 
 def _one_cell_each(cell_of_row, n_cells):
     """Return a membership matrix in which each row is in one cell."""
     n_rows = len(cell_of_row)
-    return sparse.csr_matrix(
-        (np.ones(n_rows), cell_of_row, np.arange(n_rows + 1)), shape=(n_rows, n_cells)
-    )
+    ones = np.ones(n_rows, dtype=np.float32)
+    starts = np.arange(n_rows + 1)
+    return sparse.csr_matrix((ones, cell_of_row, starts), shape=(n_rows, n_cells))
 
 
 def borders_of(key):
@@ -227,6 +282,18 @@ def _smooth(cell_means):
     padded = np.pad(cell_means, ((1, 1), (0, 0)), mode="edge")
     before, here, after = _SMOOTHING
     return before * padded[:-2] + here * padded[1:-1] + after * padded[2:]
+
+
+def _own_share_in_smoothing(n_bins):
+    """Return the weight of each bin's own mean in its smoothed mean, (n_bins,)."""
+    if n_bins < 3:
+        return np.ones(n_bins)
+    before, here, after = _SMOOTHING
+    own_share = np.full(n_bins, here)
+    # The first and the last bin stand for the neighbour that they do not have.
+    own_share[0] += before
+    own_share[-1] += after
+    return own_share
 
 
 # The induction ------------------------------------------------------------------------
@@ -262,6 +329,8 @@ class Expectation(NamedTuple):
     @property
     def go(self):
         """The set to buy next, by row and price: (n_rows, n_prices). STOP: none."""
+        if not len(self.larger):
+            return np.full((len(self.leads), self.leads.shape[2]), STOP)
         best = self.leads.argmax(axis=1)
         is_worth = self.leads.max(axis=1) > _LEAST_LEAD
         return np.where(is_worth, self.larger[best], STOP)
@@ -281,12 +350,15 @@ class Policies(NamedTuple):
         purchases are not limited, there is one dict. The keys are sets.
     ends : list of ndarray of shape (n_prices, n_sets, n_rows), dtype=int16
         For each dict, the set that held-out rows end at, from each first set.
+    nexts : list of ndarray of shape (n_prices, n_sets, n_rows), dtype=int16
+        For each dict, the set that they buy next. STOP: none.
     """
 
     prices: np.ndarray
     states: list
     moves: list
     ends: list
+    nexts: list
 
     def moves_left(self, n_left):
         """Return the moves for a number of purchases that are left; None is any."""
@@ -300,6 +372,44 @@ class Policies(NamedTuple):
             return ends
         return self.ends[-1 if n_left is None else n_left - 1]
 
+    def shares(self, value, costs, weight, *, n_first):
+        """Return the largest share of held-out rows that comes to each set.
+
+        Parameters
+        ----------
+        value : ndarray of shape (n_sets, n_rows)
+            What answering each row with each set is worth.
+        costs : ndarray of shape (n_sets,)
+        weight : ndarray of shape (n_rows,)
+        n_first : int
+            Number of first sets from which rows are followed, the best at each price.
+
+        Returns
+        -------
+        ndarray of shape (n_sets,)
+        """
+        ends = self.ends[-1]
+        nexts = self.nexts[-1]
+        n_sets = len(value)
+        rows = np.arange(value.shape[1])
+        total_weight = weight.sum()
+        share = np.zeros(n_sets)
+        # At the last price nothing is bought.
+        for index, price in enumerate(self.prices[:-1]):
+            worth = value[ends[index], rows] - price * costs[ends[index]]
+            mean_worth = np.average(worth, axis=1, weights=weight)
+            for start in np.argsort(-mean_worth, kind="stable")[:n_first]:
+                position = np.full(len(rows), start)
+                is_going = np.ones(len(rows), dtype=bool)
+                while is_going.any():
+                    # Rows that have stopped count where they are.
+                    here = np.bincount(position, weight, minlength=n_sets)
+                    share = np.maximum(share, here / total_weight)
+                    target = nexts[index, position, rows]
+                    is_going = target != STOP
+                    position = np.where(is_going, target, position)
+        return share
+
     def expect(self, position, shown, n_left, prices):
         """Return what rows of a set may expect of larger sets (`Expectation`).
 
@@ -307,8 +417,7 @@ class Policies(NamedTuple):
         ----------
         position : int
             The set.
-        shown : ndarray of shape (n_rows, n_columns)
-            As in `State.cells`.
+        shown : Shown
         n_left : int or None
             Purchases that are left, at least 1; None is any number.
         prices : sequence of int or slice
@@ -317,15 +426,15 @@ class Policies(NamedTuple):
         moves = self.moves_left(n_left).get(position)
         if moves is None:
             nothing = np.empty(0, dtype=np.int64)
-            leads = np.empty((len(shown), 0, len(self.prices[prices])))
+            leads = np.empty((len(shown.key), 0, len(self.prices[prices])))
             return Expectation(nothing, leads)
         table = moves.leads[:, :, prices]
         cells = self.states[position].cells(shown)
         leads = cells @ table.reshape(len(table), -1)
-        return Expectation(moves.larger, leads.reshape(len(shown), *table.shape[1:]))
+        return Expectation(moves.larger, leads.reshape(len(shown.key), *table.shape[1:]))
 
 
-def price_grid(value, costs):
+def price_grid(value, costs, price_range):
     """Return prices from none to one at which nothing is bought.
 
     Parameters
@@ -333,6 +442,7 @@ def price_grid(value, costs):
     value : ndarray of shape (n_sets,)
         Mean value of each set.
     costs : ndarray of shape (n_sets,)
+    price_range : PriceRange
 
     Returns
     -------
@@ -344,11 +454,15 @@ def price_grid(value, costs):
     positive = costs[costs > 0]
     mean_cost = float(positive.mean()) if len(positive) else 1.0
     unit = spread / max(mean_cost, 1e-300)
-    grid = unit * np.geomspace(_LOWEST_PRICE, _HIGHEST_PRICE, _N_PRICES - 2)
+    lowest = price_range.lowest
+    highest = price_range.highest
+    grid = unit * np.geomspace(lowest, highest, price_range.n_prices - 2)
     return np.concatenate([[0.0], grid, [_NO_PURCHASE * unit]])
 
 
-def learn_policies(value, states, sets, costs, *, allowed, n_rounds, weight):
+def learn_policies(
+    value, states, sets, costs, *, prices, allowed, n_rounds, weight
+):
     """Learn what to buy next from held-out rows, backwards from the largest set.
 
     Parameters
@@ -360,6 +474,8 @@ def learn_policies(value, states, sets, costs, *, allowed, n_rounds, weight):
     sets : ndarray of bool of shape (n_sets, n_groups)
         Sorted by cost.
     costs : ndarray of shape (n_sets,)
+    prices : ndarray of shape (n_prices,)
+        From `price_grid`.
     allowed : ndarray of bool of shape (n_sets,)
         Sets that may be bought.
     n_rounds : int or None
@@ -372,7 +488,8 @@ def learn_policies(value, states, sets, costs, *, allowed, n_rounds, weight):
     Policies
     """
     n_sets, n_rows = value.shape
-    prices = price_grid(np.average(value, axis=1, weights=weight), costs)
+    value = value.astype(np.float32)
+    prices32 = prices.astype(np.float32)
     n_prices = len(prices)
     # What rows are worth at each set, and where they end, at each price.
     worth = np.repeat(value[np.newaxis], n_prices, axis=0)
@@ -382,19 +499,21 @@ def learn_policies(value, states, sets, costs, *, allowed, n_rounds, weight):
     row = np.arange(n_rows)
     all_moves = []
     all_ends = []
+    all_nexts = []
     for _ in range(1 if n_rounds is None else n_rounds):
         # Without a limit, what is behind a larger set is known when a smaller one is
         # decided. With one, it is what is behind it with one purchase less.
         worth_behind = worth if n_rounds is None else worth.copy()
         ends_behind = ends if n_rounds is None else ends.copy()
         moves_of_sets = {}
+        nexts = np.full(ends.shape, STOP, dtype=np.int16)
         for position in range(n_sets - 1, -1, -1):
             larger = _larger_sets(position, sets, costs, allowed)
             if not len(larger) or states[position] is None:
                 continue
-            extra = costs[larger] - costs[position]
+            extra = (costs[larger] - costs[position]).astype(np.float32)
             lead = worth_behind[:, larger] - value[position]
-            lead -= prices[:, np.newaxis, np.newaxis] * extra[:, np.newaxis]
+            lead -= prices32[:, np.newaxis, np.newaxis] * extra[:, np.newaxis]
             # (n_prices, n_larger, n_rows) to (n_rows, n_larger * n_prices)
             flat = lead.transpose(2, 1, 0).reshape(n_rows, -1)
             cell_means, expected = states[position].means(flat, weight)
@@ -403,9 +522,10 @@ def learn_policies(value, states, sets, costs, *, allowed, n_rounds, weight):
                 larger, cell_means.reshape(-1, *shape).astype(np.float32)
             )
             go = Expectation(larger, expected.reshape(n_rows, *shape)).go.T
+            nexts[:, position] = go
             is_going = go != STOP
             target = np.where(is_going, go, position)
-            paid = prices[:, np.newaxis] * (costs[target] - costs[position])
+            paid = prices32[:, np.newaxis] * (costs[target] - costs[position])
             going_on = worth_behind[price_index, target, row] - paid
             worth[:, position] = np.where(is_going, going_on, value[position])
             ends[:, position] = np.where(
@@ -413,7 +533,8 @@ def learn_policies(value, states, sets, costs, *, allowed, n_rounds, weight):
             )
         all_moves.append(moves_of_sets)
         all_ends.append(ends.copy())
-    return Policies(prices, states, all_moves, all_ends)
+        all_nexts.append(nexts)
+    return Policies(prices, states, all_moves, all_ends, all_nexts)
 
 
 def _larger_sets(position, sets, costs, allowed):

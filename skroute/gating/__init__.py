@@ -2,8 +2,8 @@
 
 from skroute.gating._adapt import AdaptGatingClassifier
 from skroute.gating._boosting import BoostedGate
-from skroute.gating._linear import LinearGate
 from skroute.gating._explanation import Explanation, NextPurchase, Round
+from skroute.gating._linear import LinearGate
 from skroute.gating._sequential import OperatingPoint, SequentialFeatureClassifier
 
 __all__ = [

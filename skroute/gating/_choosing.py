@@ -47,8 +47,8 @@ class Candidate(NamedTuple):
 
     Attributes
     ----------
-    policies : Policies or None
-        None buys the first set and nothing else.
+    policy : int or None
+        Position of the policies. None buys the first set and nothing else.
     start : int
         The first set.
     n_left : int or None
@@ -60,7 +60,7 @@ class Candidate(NamedTuple):
         Probabilities, if a scorer judges.
     """
 
-    policies: Any
+    policy: int | None
     start: int
     n_left: int | None
     spending: Spending | None
@@ -111,7 +111,7 @@ def candidates_within(held_out, policies, costs, *, budget, starts, n_left_of):
         start = int(start)
         fixed.append(_fixed_candidate(held_out, start, costs))
         n_left = n_left_of(start)
-        for policy in policies:
+        for position, policy in enumerate(policies):
             # (n_prices, n_rows)
             ends = policy.ends_left(n_left)[:, start]
             spending = spend(held_out.mean(costs[ends]), budget)
@@ -121,7 +121,7 @@ def candidates_within(held_out, policies, costs, *, budget, starts, n_left_of):
             quality = held_out.quality
             going.append(
                 Candidate(
-                    policies=policy,
+                    policy=position,
                     start=start,
                     n_left=n_left,
                     spending=spending,
@@ -139,7 +139,7 @@ def _fixed_candidate(held_out, start, costs):
     n_rows = held_out.quality.shape[1]
     proba = None if held_out.score is None else held_out.proba[start]
     return Candidate(
-        policies=None,
+        policy=None,
         start=start,
         n_left=0,
         spending=None,
@@ -221,12 +221,14 @@ def _values(held_out, candidates, rows):
     )
 
 
-def buys_on(candidate):
-    """Return True if rows may buy something after the first set of a candidate."""
-    if candidate.spending is None or candidate.n_left == 0:
+def buys_on(candidate, policies):
+    """Return True if rows may buy something after the first set of a candidate.
+
+    `policies` are those of `candidates_within`.
+    """
+    if candidate.policy is None or candidate.n_left == 0:
         return False
-    ends = candidate.policies.ends_left(candidate.n_left)[:, candidate.start]
+    policy = policies[candidate.policy]
+    ends = policy.ends_left(candidate.n_left)[:, candidate.start]
     prices = [candidate.spending.price, candidate.spending.lower]
     return bool((ends[prices] != candidate.start).any())
-
-

@@ -9,7 +9,7 @@ something alike. A `State` says which rows these are.
 """
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -19,6 +19,8 @@ from skroute.utils._tolerances import ROUNDING, SCORE_TIE
 
 # The move of a row that buys nothing more.
 STOP = -1
+# The left child of a leaf, in scikit-learn and in the kernel.
+LEAF = -1
 # A lead over stopping below this is rounding.
 _LEAST_LEAD = 1e-12
 # A price, in units of the mean gain per mean cost, at which no purchase is worth it.
@@ -35,8 +37,6 @@ _LEAST_WEIGHT = 1e-6
 _N_TREES = 20
 _MOST_LEAVES = 64
 _ROWS_OF_A_LEAF = 15
-
-
 
 
 class PriceRange(NamedTuple):
@@ -189,36 +189,38 @@ class LeafState(State):
         )
         target = gains[:, 0] if gains.shape[1] == 1 else gains
         sample_weight = None if np.ptp(weight) == 0 else weight
-        columns = _columns_of(shown)
-        forest.fit(columns, target, sample_weight=sample_weight)
-        self.trees = [tree.tree_ for tree in forest.estimators_]
-        n_nodes = [tree.node_count for tree in self.trees]
-        # Number of the first node of each tree among the nodes of all trees.
-        self._first_node = np.concatenate([[0], np.cumsum(n_nodes)])
-        self._cells_of_rows = self._leaves(columns)
-
-    def __getstate__(self):
-        # The cells of the rows of `fit` are read while it learns.
-        return {**vars(self), "_cells_of_rows": None}
+        forest.fit(_columns_of(shown), target, sample_weight=sample_weight)
+        self.trees = joined_trees([tree.tree_ for tree in forest.estimators_])
+        self.n_leaves = int(np.count_nonzero(self.trees.left == LEAF))
+        leaves = self._leaves(shown)
+        # Numbers of leaves are small, and there are many of them in a pickle.
+        self._leaves_of_rows = leaves.astype(np.int16)
 
     def cells(self, shown):
-        return self._leaves(_columns_of(shown))
+        return self._cells_of(self._leaves(shown))
 
-    def _leaves(self, columns):
-        """Return the leaves of rows of float32 columns, as `cells`."""
-        n_rows = len(columns)
-        n_trees = len(self.trees)
-        leaves = np.empty((n_rows, n_trees), dtype=np.int64)
-        for position, tree in enumerate(self.trees):
-            leaves[:, position] = tree.apply(columns)
-        leaves += self._first_node[:-1]
+    def _leaves(self, shown):
+        """Return the leaf of each row in each tree, int64 (n_rows, n_trees)."""
+        # Kernels are compiled where they are called first.
+        from skroute.gating._leaf_kernels import leaves_of_rows
+
+        columns = _columns_of(shown)
+        leaves = np.empty((len(columns), len(self.trees.roots)), dtype=np.int64)
+        # The kernel writes into `leaves`.
+        leaves_of_rows(self.trees, columns, leaves)
+        return leaves
+
+    def _cells_of(self, leaves):
+        """Return leaves as `cells`."""
+        n_rows, n_trees = leaves.shape
         shares = np.full(leaves.size, 1 / n_trees, dtype=np.float32)
         starts = np.arange(0, leaves.size + 1, n_trees)
-        shape = (n_rows, int(self._first_node[-1]))
-        return sparse.csr_matrix((shares, leaves.ravel(), starts), shape=shape)
+        shape = (n_rows, self.n_leaves)
+        columns = leaves.ravel().astype(np.int64)
+        return sparse.csr_matrix((shares, columns, starts), shape=shape)
 
     def means(self, lead, weight):
-        cells = self._cells_of_rows
+        cells = self._cells_of(self._leaves_of_rows)
         weight = weight.astype(np.float32)
         members = cells.copy()
         members.data = np.ones_like(members.data)
@@ -249,7 +251,36 @@ def _columns_of(shown):
     """
     columns = np.column_stack([shown.values, shown.proba[:, 1:]])
     largest = np.finfo(np.float32).max
-    return np.clip(columns, -largest, largest).astype(np.float32)
+    return np.ascontiguousarray(np.clip(columns, -largest, largest), dtype=np.float32)
+
+
+def joined_trees(trees):
+    """Return trees of scikit-learn as `LeafTrees`.
+
+    Their splits have one column and a threshold each. Values of the nodes are left out.
+    """
+    from skroute.gating._leaf_kernels import LeafTrees
+
+    n_nodes = np.array([tree.node_count for tree in trees])
+    first_node = np.cumsum(n_nodes) - n_nodes
+    left = []
+    right = []
+    for start, tree in zip(first_node, trees):
+        is_leaf = tree.children_left == LEAF
+        left.append(np.where(is_leaf, LEAF, tree.children_left + start))
+        right.append(np.where(is_leaf, LEAF, tree.children_right + start))
+    left = np.concatenate(left)
+    return LeafTrees(
+        roots=first_node.astype(np.int64),
+        feature=np.concatenate([tree.feature for tree in trees]).astype(np.int64),
+        threshold=np.concatenate([tree.threshold for tree in trees]),
+        left=left.astype(np.int64),
+        right=np.concatenate(right).astype(np.int64),
+        missing_left=np.concatenate([tree.missing_go_to_left for tree in trees]).astype(
+            bool
+        ),
+        leaf=np.cumsum(left == LEAF) - 1,
+    )
 
 
 def _one_cell_each(cell_of_row, n_cells):
@@ -372,6 +403,20 @@ class Policies(NamedTuple):
             return ends
         return self.ends[-1 if n_left is None else n_left - 1]
 
+    def at_prices(self, positions):
+        """Return the policies at some prices, without the ends of held-out rows.
+
+        They are small, and all that new rows need.
+        """
+        all_moves = []
+        for moves_of_sets in self.moves:
+            at_prices = {}
+            for start, moves in moves_of_sets.items():
+                at_prices[start] = moves._replace(leads=moves.leads[:, :, positions])
+            all_moves.append(at_prices)
+        prices = self.prices[positions]
+        return Policies(prices, self.states, all_moves, ends=[], nexts=[])
+
     def shares(self, value, costs, weight, *, n_first):
         """Return the largest share of held-out rows that comes to each set.
 
@@ -410,7 +455,7 @@ class Policies(NamedTuple):
                     position = np.where(is_going, target, position)
         return share
 
-    def expect(self, position, shown, n_left, prices):
+    def expect(self, position, shown, n_left):
         """Return what rows of a set may expect of larger sets (`Expectation`).
 
         Parameters
@@ -420,18 +465,17 @@ class Policies(NamedTuple):
         shown : Shown
         n_left : int or None
             Purchases that are left, at least 1; None is any number.
-        prices : sequence of int or slice
-            Positions of the prices.
         """
         moves = self.moves_left(n_left).get(position)
         if moves is None:
             nothing = np.empty(0, dtype=np.int64)
-            leads = np.empty((len(shown.key), 0, len(self.prices[prices])))
+            leads = np.empty((len(shown.key), 0, len(self.prices)))
             return Expectation(nothing, leads)
-        table = moves.leads[:, :, prices]
+        table = moves.leads
         cells = self.states[position].cells(shown)
         leads = cells @ table.reshape(len(table), -1)
-        return Expectation(moves.larger, leads.reshape(len(shown.key), *table.shape[1:]))
+        shape = (len(shown.key), *table.shape[1:])
+        return Expectation(moves.larger, leads.reshape(shape))
 
 
 def price_grid(value, costs, price_range):
@@ -460,9 +504,7 @@ def price_grid(value, costs, price_range):
     return np.concatenate([[0.0], grid, [_NO_PURCHASE * unit]])
 
 
-def learn_policies(
-    value, states, sets, costs, *, prices, allowed, n_rounds, weight
-):
+def learn_policies(value, states, sets, costs, *, prices, allowed, n_rounds, weight):
     """Learn what to buy next from held-out rows, backwards from the largest set.
 
     Parameters

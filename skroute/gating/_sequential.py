@@ -19,7 +19,6 @@ from skroute.gating._boosting import threads_for
 from skroute.gating._buyer import FeatureBuyer, FeatureLedger, quality_of
 from skroute.gating._choosing import (
     ROOM,
-    Candidate,
     HeldOut,
     buys_on,
     candidates_within,
@@ -70,8 +69,10 @@ _HELD_OUT = 1 / 3
 _MOST_HELD_OUT = 5000
 # With fewer rows a part would have none.
 _FEWEST = 6
-# Limits whose policies and choices are cached.
+# Limits whose choices are cached, and those whose policies are. These take some 50 MB
+# each.
 _CACHED = 8
+_CACHED_POLICIES = 2
 # Sets that get a model, at most, and the trees and leaves of the rough states by which
 # they are selected. More sets take time, and are reached by few rows.
 _MOST_SETS = 44
@@ -128,14 +129,30 @@ class Choice(NamedTuple):
 
     Attributes
     ----------
-    candidate : Candidate
+    start : int
+        The first set.
+    n_left : int or None
+        Purchases after it. None is any number.
     goes_on : bool
         True if rows may buy something after the first set.
+    policy : int or None
+        Position of the policies that decide. None if nothing more is bought.
+    policies : Policies or None
+        These policies at the price and at the lower price, in this order.
+    spending : Spending or None
+        Positions of the two prices among all prices of the policies.
+    within : tuple
+        Purchases and cost of a row, within which the policies were learned.
     point : OperatingPoint
     """
 
-    candidate: Candidate
+    start: int
+    n_left: int | None
     goes_on: bool
+    policy: int | None
+    policies: Any
+    spending: Any
+    within: tuple
     point: OperatingPoint
 
 
@@ -159,8 +176,12 @@ class HeldOutRows(NamedTuple):
 
     Attributes
     ----------
-    shown : list of Shown
-        One for each set.
+    values : ndarray of shape (n_rows, n_columns)
+        All values of the rows.
+    proba : list of ndarray of shape (n_rows, n_classes)
+        Answers with each set.
+    key : list of ndarray of shape (n_rows,)
+        The same as one number, see `Shown`.
     by_answer : ndarray of shape (n_sets, n_rows)
         Value of answering with each set. Half of it is what the answer itself expects.
     by_everything : ndarray of shape (n_sets, n_rows)
@@ -169,7 +190,9 @@ class HeldOutRows(NamedTuple):
         What answering was really worth.
     """
 
-    shown: list
+    values: np.ndarray
+    proba: list
+    key: list
     by_answer: np.ndarray
     by_everything: np.ndarray
     outcomes: HeldOut
@@ -536,13 +559,15 @@ class SequentialFeatureClassifier(FeatureBuyer):
             *held_out.X.shape, self.group_of_, n_groups, values=held_out.X
         )
         every = np.arange(n_rows)
-        shown = []
+        all_proba = []
+        keys = []
         quality = []
         expected = []
         for position in range(len(self._sets)):
             proba = self._proba(self._judged, position, X, ledger, every)
-            values = held_out.X[:, self._columns(position)]
-            shown.append(Shown(values, proba, self._key(proba)))
+            # Half of the memory; trees read no more digits.
+            all_proba.append(proba.astype(np.float32))
+            keys.append(self._key(proba))
             answers = proba
             if objective.asks == "predict":
                 answers = self._labels(self._judged, position, X, ledger, every)
@@ -551,9 +576,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
         quality = np.array(quality, dtype=np.float64)
         by_answer = np.array(expected)
         # The last set has all groups.
-        of_everything = shown[-1].proba
+        of_everything = all_proba[-1]
         by_everything = np.array(
-            [self._value(of_set.proba, beliefs=of_everything) for of_set in shown]
+            [self._value(proba, beliefs=of_everything) for proba in all_proba]
         )
         if objective.asks == "predict_proba":
             # The value that probabilities expect of themselves is too high for a model
@@ -563,10 +588,11 @@ class SequentialFeatureClassifier(FeatureBuyer):
             by_everything = 0.5 * (by_everything + quality)
         outcomes = HeldOut(quality, held_out.weight)
         if self._scorer is not None:
-            all_proba = np.array([of_set.proba for of_set in shown])
             score = partial(self._score, all_y=held_out.y, all_weight=held_out.weight)
-            outcomes = outcomes._replace(score=score, proba=all_proba)
-        return HeldOutRows(shown, by_answer, by_everything, outcomes)
+            outcomes = outcomes._replace(score=score, proba=np.array(all_proba))
+        return HeldOutRows(
+            held_out.X, all_proba, keys, by_answer, by_everything, outcomes
+        )
 
     def _make_states(self):
         """Return the states of both policies, two lists with an entry for each set."""
@@ -575,12 +601,15 @@ class SequentialFeatureClassifier(FeatureBuyer):
         weight = held_out.outcomes.weight
         by_answer = []
         by_leaves = []
-        for position, shown in enumerate(held_out.shown):
-            by_answer.append(AnswerState(shown.key))
+        for position in range(len(self._sets)):
+            key = held_out.key[position]
+            values = held_out.values[:, self._columns(position)]
+            shown = Shown(values, held_out.proba[position], key)
+            by_answer.append(AnswerState(key))
             contains = (self._sets[position] <= self._sets).all(axis=1)
             dearer = self.set_costs_ > self.set_costs_[position]
             larger = np.flatnonzero(contains & dearer)
-            has_columns = shown.values.shape[1] > 0
+            has_columns = values.shape[1] > 0
             if not len(larger) or not has_columns:
                 # Nothing is known of the rows, or nothing more can be bought.
                 by_leaves.append(None)
@@ -773,6 +802,15 @@ class SequentialFeatureClassifier(FeatureBuyer):
             )
         return policies
 
+    def _policies(self, within):
+        """Return the policies within purchases and a cost of a row, a list."""
+        return cached_value(
+            self._cached_policies,
+            within,
+            lambda: self._learn(*within),
+            most=_CACHED_POLICIES,
+        )
+
     def _n_left(self, start, max_rounds):
         """Return the number of purchases after the first set; None is any number."""
         if start == 0 and not self._sets[0].any():
@@ -799,9 +837,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
     def _choose(self, budget, max_rounds, max_cost):
         """Return the best way to spend a budget on the held-out rows (`Choice`)."""
         within = (max_rounds, max_cost)
-        policies = cached_value(
-            self._cached_policies, within, lambda: self._learn(*within)
-        )
+        policies = self._policies(within)
         costs = self.set_costs_
         outcomes = self._held_out.outcomes
         starts = np.flatnonzero(costs <= min(budget, max_cost) * ROOM)
@@ -819,12 +855,16 @@ class SequentialFeatureClassifier(FeatureBuyer):
         )
         judgement = judge(outcomes, fixed, going)
         candidate = judgement.candidate
-        goes_on = buys_on(candidate)
+        goes_on = buys_on(candidate, policies)
+        pair_policies = None
         price = np.inf
         share = 0.0
         if goes_on:
-            price = float(candidate.policies.prices[candidate.spending.price])
-            share = candidate.spending.share
+            spending = candidate.spending
+            pair = [spending.price, spending.lower]
+            pair_policies = policies[candidate.policy].at_prices(pair)
+            price = float(pair_policies.prices[0])
+            share = spending.share
         point = OperatingPoint(
             first=list(self.sets_[candidate.start]),
             price=price,
@@ -834,7 +874,16 @@ class SequentialFeatureClassifier(FeatureBuyer):
             quality=judgement.quality,
             quality_se=judgement.quality_se,
         )
-        return Choice(candidate, goes_on, point)
+        return Choice(
+            start=candidate.start,
+            n_left=candidate.n_left,
+            goes_on=goes_on,
+            policy=candidate.policy,
+            policies=pair_policies,
+            spending=candidate.spending,
+            within=within,
+            point=point,
+        )
 
     def _warn_of_nothing(self, budget, max_rounds, max_cost):
         """Warn that nothing is bought, with the reason, unless that was asked for."""
@@ -883,11 +932,10 @@ class SequentialFeatureClassifier(FeatureBuyer):
             Gets a `Step` for each round of the first row. None records nothing.
         """
         n_rows = len(known)
-        candidate = choice.candidate
-        n_left = candidate.n_left
-        first = self._sets[candidate.start]
+        n_left = choice.n_left
+        first = self._sets[choice.start]
         rounds = (first & ~known).astype(np.int64)
-        position = np.full(n_rows, candidate.start)
+        position = np.full(n_rows, choice.start)
         position = self._with_known(position, known)
         spent = ((rounds > 0) @ self.group_costs_).sum()
         room = budget * n_rows * ROOM - spent
@@ -924,9 +972,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
                 n_left -= 1
         return Walk(position, rounds)
 
-    def _next_sets(
-        self, X, ledger, going, position, choice, n_left, drawn, with_reach
-    ):
+    def _next_sets(self, X, ledger, going, position, choice, n_left, drawn, with_reach):
         """Return what rows buy next (`Step`).
 
         Parameters
@@ -944,9 +990,12 @@ class SequentialFeatureClassifier(FeatureBuyer):
         with_reach : bool
             True if the highest price at which each row buys is needed.
         """
-        spending = choice.candidate.spending
-        policies = choice.candidate.policies
-        pair = [spending.price, spending.lower]
+        policies = choice.policies
+        # The price and the lower one.
+        pair = [0, 1]
+        if with_reach:
+            policies = self._policies(choice.within)[choice.policy]
+            pair = [choice.spending.price, choice.spending.lower]
         target = np.full(len(going), STOP, dtype=np.int64)
         reach = np.full(len(going), -1, dtype=np.int64)
         expectations = {}
@@ -954,11 +1003,11 @@ class SequentialFeatureClassifier(FeatureBuyer):
             inside = np.flatnonzero(position[going] == start)
             rows = going[inside]
             shown = self._shown(X, ledger, int(start), rows, len(position))
-            prices = slice(None) if with_reach else pair
-            expectation = policies.expect(int(start), shown, n_left, prices)
+            expectation = policies.expect(int(start), shown, n_left)
             expectations[int(start)] = expectation
-            go = expectation.go
-            high, low = (go[:, pair[0]], go[:, pair[1]]) if with_reach else go.T
+            go = expectation.go  # (n_inside, n_prices)
+            high = go[:, pair[0]]
+            low = go[:, pair[1]]
             target[inside] = drawn.take(rows, high, low, shown.values)
             if with_reach:
                 buys = go != STOP
@@ -1190,7 +1239,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     def _names_of(self, groups):
         """Return the names of groups that are given as booleans, a list."""
-        return np.array(self.group_names_, dtype=object)[groups].tolist()
+        return [str(self.group_names_[group]) for group in np.flatnonzero(groups)]
 
     def _next_purchase(self, choice, steps, position, was_compared):
         """Return the best next purchase at a set (`NextPurchase`), or None.
@@ -1208,7 +1257,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             expectation = step.expectations.get(position)
             if expectation is None or not len(expectation.larger):
                 continue
-            if not was_compared and choice.candidate.start != position:
+            if not was_compared and choice.start != position:
                 return None
             index = int(step.is_lower[0])
             leads = expectation.leads[0, :, index]
@@ -1216,9 +1265,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             larger = int(expectation.larger[best])
             is_extra = self._sets[larger] & ~self._sets[position]
             cost = float(self.set_costs_[larger] - self.set_costs_[position])
-            spending = choice.candidate.spending
-            price_index = spending.lower if index else spending.price
-            needed = float(choice.candidate.policies.prices[price_index] * cost)
+            needed = float(choice.policies.prices[index] * cost)
             return NextPurchase(
                 groups=self._names_of(is_extra),
                 cost=cost,
@@ -1413,7 +1460,9 @@ def shares_of_sets(search, sets):
     value = -np.array([trial.loss for trial in trials])
     states = []
     for position, groups in enumerate(sets):
-        larger = np.flatnonzero((groups <= sets).all(axis=1) & (costs > costs[position]))
+        larger = np.flatnonzero(
+            (groups <= sets).all(axis=1) & (costs > costs[position])
+        )
         columns = task.columns(groups)
         if not len(larger) or not len(columns):
             states.append(None)
@@ -1444,16 +1493,16 @@ def shares_of_sets(search, sets):
     return policies.shares(value, costs, weight, n_first=_FIRST_SETS)
 
 
-def cached_value(cache, key, compute):
+def cached_value(cache, key, compute, most=_CACHED):
     """Return the value of a key, computed once.
 
-    `cache` is a list of pairs of key and value, to which new ones are added. The oldest
-    of too many are dropped.
+    `cache` is a list of pairs of key and value, to which new ones are added. Of more
+    than `most` the oldest are dropped.
     """
     for cached_key, value in cache:
         if cached_key == key:
             return value
     value = compute()
     cache.append((key, value))
-    del cache[:-_CACHED]
+    del cache[:-most]
     return value

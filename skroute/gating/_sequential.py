@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import CallParameter, Plan, check_budget, dispatch, note_failure
 from skroute.base._inspection import may_take_weights
-from skroute.gating._boosting import threads_for
 from skroute.gating._buyer import FeatureBuyer, FeatureLedger, quality_of
 from skroute.gating._choosing import (
     ROOM,
@@ -460,7 +459,6 @@ class SequentialFeatureClassifier(FeatureBuyer):
             group_of=self.group_of_,
             costs=self.group_costs_,
             categorical=self._categorical,
-            n_threads=threads_for(len(rows), self.n_jobs),
             seed=seed,
         )
         fitted, held_out = split_rows(checked.encoded[rows], seed)
@@ -533,11 +531,18 @@ class SequentialFeatureClassifier(FeatureBuyer):
         for limit in (self.budget, self.max_cost):
             if limit is not None and np.isfinite(limit):
                 limits.append(float(limit))
-        trials = Trials(task, np.random.default_rng(seed))
-        best_sets = find_sets(trials, limits)
-        search = SwitchSearch(task, np.random.default_rng(seed))
-        grown = grow_behind_switches(search)
-        return select_sets(search, best_sets, grown)
+        best, behind_switches = self._parallel(
+            [
+                delayed(best_sets)(task, seed, limits),
+                delayed(sets_behind_switches)(task, seed),
+            ]
+        )
+        search, grown = behind_switches
+        return select_sets(search, best, grown)
+
+    def _parallel(self, calls):
+        """Return the values of delayed calls, which run in `n_jobs` threads."""
+        return Parallel(n_jobs=self.n_jobs, prefer="threads")(calls)
 
     def _judge_sets(self, held_out, X, objective):
         """Return what held-out rows show at each set, and what it is worth.
@@ -616,9 +621,10 @@ class SequentialFeatureClassifier(FeatureBuyer):
                 continue
             gains = (value[larger] - value[position]).T
             by_leaves.append((shown, gains))
-        parallel = Parallel(n_jobs=self.n_jobs, prefer="threads")
         inputs = [item for item in by_leaves if item is not None]
-        made = iter(parallel(delayed(LeafState)(*item, weight) for item in inputs))
+        made = iter(
+            self._parallel(delayed(LeafState)(*item, weight) for item in inputs)
+        )
         by_leaves = [None if item is None else next(made) for item in by_leaves]
         return by_answer, by_leaves
 
@@ -663,14 +669,12 @@ class SequentialFeatureClassifier(FeatureBuyer):
                     fit_own(self.estimator, task, X, self.classes_, fit_params, groups)
                 )
             return models
-        task = task._replace(n_threads=1)
-        parallel = Parallel(n_jobs=self.n_jobs, prefer="threads")
         if held_out is None:
             pairs = zip(self._sets, self._judged)
-            return parallel(
+            return self._parallel(
                 delayed(fit_again)(task, groups, model) for groups, model in pairs
             )
-        return parallel(
+        return self._parallel(
             delayed(fit_judged)(task, groups, held_out) for groups in self._sets
         )
 
@@ -1410,7 +1414,40 @@ def split_rows(y, seed):
     )
 
 
-def select_sets(search, best_sets, grown):
+def best_sets(task, seed, limits):
+    """Return the best sets within each cost, and within each limit.
+
+    Parameters
+    ----------
+    task : Task
+    seed : int
+    limits : list of float
+
+    Returns
+    -------
+    ndarray of bool of shape (n_sets, n_groups)
+    """
+    return find_sets(Trials(task, np.random.default_rng(seed)), limits)
+
+
+def sets_behind_switches(task, seed):
+    """Return the search behind switches, and the sets that it grew.
+
+    Parameters
+    ----------
+    task : Task
+    seed : int
+
+    Returns
+    -------
+    search : SwitchSearch
+    grown : ndarray of bool of shape (n_sets, n_groups)
+    """
+    search = SwitchSearch(task, np.random.default_rng(seed))
+    return search, grow_behind_switches(search)
+
+
+def select_sets(search, best, grown):
     """Return the sets that get a model, by cost.
 
     The best sets within each cost are always among them. Others are those that the most
@@ -1419,15 +1456,15 @@ def select_sets(search, best_sets, grown):
     Parameters
     ----------
     search : SwitchSearch
-    best_sets, grown : ndarray of bool of shape (n_sets, n_groups)
+    best, grown : ndarray of bool of shape (n_sets, n_groups)
 
     Returns
     -------
     ndarray of bool of shape (n_selected, n_groups)
     """
     task = search.judging
-    sets = sorted_sets(np.vstack([best_sets, grown]), task.costs)
-    is_best = np.array([(groups == best_sets).all(axis=1).any() for groups in sets])
+    sets = sorted_sets(np.vstack([best, grown]), task.costs)
+    is_best = np.array([(groups == best).all(axis=1).any() for groups in sets])
     n_room = _MOST_SETS - int(is_best.sum())
     if n_room <= 0 or is_best.all():
         return sets[is_best]

@@ -50,7 +50,6 @@ class Task(NamedTuple):
     costs : ndarray of shape (n_groups,)
     categorical : ndarray of shape (n_columns,), dtype=bool
         True for columns of codes.
-    n_threads : int
     seed : int
     """
 
@@ -61,7 +60,6 @@ class Task(NamedTuple):
     group_of: Any
     costs: Any
     categorical: Any
-    n_threads: int
     seed: int
 
     def of(self, rows):
@@ -105,7 +103,9 @@ class Task(NamedTuple):
             "num_leaves": int(n_leaves),
             "min_data_in_leaf": int(n_rows_of_a_leaf),
             "max_bin": _BINS,
-            "num_threads": self.n_threads,
+            # Small boosters are fitted side by side, each by one thread: more threads
+            # in each take more time, not less.
+            "num_threads": 1,
             "seed": self.seed,
         }
         if self.n_classes == 2:

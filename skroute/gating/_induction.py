@@ -363,7 +363,9 @@ class Expectation(NamedTuple):
         if not len(self.larger):
             return np.full((len(self.leads), self.leads.shape[2]), STOP)
         best = self.leads.argmax(axis=1)
-        is_worth = self.leads.max(axis=1) > _LEAST_LEAD
+        # Faster than the maximum along this axis.
+        best_lead = np.take_along_axis(self.leads, best[:, np.newaxis], axis=1)[:, 0]
+        is_worth = best_lead > _LEAST_LEAD
         return np.where(is_worth, self.larger[best], STOP)
 
 

@@ -19,7 +19,7 @@ _EQUAL = 1e-12
 
 
 class HeldOut(NamedTuple):
-    """What answering held-out rows with each set comes to.
+    """Quality of answering held-out rows with each set.
 
     Attributes
     ----------

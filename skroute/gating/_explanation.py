@@ -36,7 +36,7 @@ class NextPurchase(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What is known after one purchase.
+    """One purchase, with the class probabilities after it.
 
     Attributes
     ----------

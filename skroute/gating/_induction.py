@@ -331,7 +331,7 @@ def _own_share_in_smoothing(n_bins):
 
 
 class Moves(NamedTuple):
-    """What rows of one set may buy next, with a number of purchases left.
+    """Sets that rows of one set may buy next, with a number of purchases left.
 
     Attributes
     ----------
@@ -588,7 +588,7 @@ def _larger_sets(position, sets, costs, allowed):
 
 
 class Spending(NamedTuple):
-    """How a mean budget is spent: at one price, and by some rows at a lower one.
+    """A mean budget, spent at one price, and by some rows at a lower one.
 
     Attributes
     ----------

@@ -124,7 +124,7 @@ class OperatingPoint(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """How the rows of a call buy.
+    """Purchases of the rows of a call.
 
     Attributes
     ----------
@@ -156,7 +156,7 @@ class Choice(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """What rows have bought.
+    """Purchases of rows.
 
     Attributes
     ----------
@@ -171,7 +171,7 @@ class Walk(NamedTuple):
 
 
 class HeldOutRows(NamedTuple):
-    """What the held-out rows have shown at each set, and what answers are worth.
+    """Answers for held-out rows at each set, and the worth of the answers.
 
     Attributes
     ----------
@@ -217,7 +217,7 @@ MAX_COST = CallParameter(
 
 
 class SequentialFeatureClassifier(FeatureBuyer):
-    r"""Buy one set of features after another, until the next set is not worth its price.
+    r"""Buy one set of features after another, until the next is not worth its price.
 
     The field calls this active feature acquisition. `fit` looks for sets of groups: the
     best one within each cost, and sets behind *switches*. A switch is a group whose
@@ -338,7 +338,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
     >>> from sklearn.datasets import load_breast_cancer
     >>> from skroute.gating import SequentialFeatureClassifier
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> model = SequentialFeatureClassifier(budget=2, random_state=0).fit(X[::2], y[::2])
+    >>> model = SequentialFeatureClassifier(budget=2, random_state=0)
+    >>> model = model.fit(X[::2], y[::2])
     >>> routed = model.predict_routed(X[1::2])
     >>> bool((routed.y_pred == y[1::2]).mean() > 0.9), bool(routed.cost.mean() < 2.5)
     (True, True)
@@ -563,19 +564,19 @@ class SequentialFeatureClassifier(FeatureBuyer):
         ledger = FeatureLedger(
             *held_out.X.shape, self.group_of_, n_groups, values=held_out.X
         )
-        every = np.arange(n_rows)
+        all_rows = np.arange(n_rows)
         all_proba = []
         keys = []
         quality = []
         expected = []
         for position in range(len(self._sets)):
-            proba = self._proba(self._judged, position, X, ledger, every)
+            proba = self._proba(self._judged, position, X, ledger, all_rows)
             # Half of the memory; trees read no more digits.
             all_proba.append(proba.astype(np.float32))
             keys.append(self._key(proba))
             answers = proba
             if objective.asks == "predict":
-                answers = self._labels(self._judged, position, X, ledger, every)
+                answers = self._labels(self._judged, position, X, ledger, all_rows)
             quality.append(objective.of(held_out.y, answers))
             expected.append(self._value(proba))
         quality = np.array(quality, dtype=np.float64)
@@ -1111,8 +1112,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         if known.shape != (n_rows, n_groups) or known.dtype != bool:
             raise ValueError(
                 f"known must be a table of booleans of shape {(n_rows, n_groups)}, a "
-                f"row for each of X and a column for each of {self.group_names_!r}, got "
-                f"shape {known.shape} of {known.dtype}."
+                "row for each of X and a column for each of "
+                f"{self.group_names_!r}, got shape {known.shape} of {known.dtype}."
             )
         return known
 
@@ -1292,7 +1293,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
 
 class Step(NamedTuple):
-    """What rows buy next.
+    """Next purchases of rows.
 
     Attributes
     ----------

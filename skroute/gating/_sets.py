@@ -56,8 +56,8 @@ class Trials:
         self.parts = np.array_split(np.arange(len(rows)), _PARTS)
         # For each part the task of the other parts.
         self.fitted = []
-        for part in range(_PARTS):
-            others = [rows for k, rows in enumerate(self.parts) if k != part]
+        for judging in range(_PARTS):
+            others = [rows for k, rows in enumerate(self.parts) if k != judging]
             self.fitted.append(self.task.of(np.concatenate(others)))
         self.n_trees = _TREES
         rate = _RATE
@@ -78,22 +78,25 @@ class Trials:
 
     def loss(self, groups, n_parts=_PARTS):
         """Return the mean log loss of a set on the first parts."""
-        return np.mean([self._loss(groups, part) for part in range(n_parts)])
+        return np.mean([self._loss(groups, judging) for judging in range(n_parts)])
 
-    def _loss(self, groups, part):
-        """Return the log loss of a set on one part, by a booster of the other parts."""
-        key = groups.tobytes(), part
+    def _loss(self, groups, judging):
+        """Return the log loss of a set on one part, by a booster of the other parts.
+
+        `judging` is the position of the part.
+        """
+        key = groups.tobytes(), judging
         if key in self._losses:
             return self._losses[key]
-        task = self.fitted[part]
-        held_out = self.task.of(self.parts[part])
+        task = self.fitted[judging]
+        held_out = self.task.of(self.parts[judging])
         columns = task.columns(groups)
         if len(columns):
             data = task.data(columns, self.params)
             booster = grow_trees(self.params, data, self.n_trees)
             raw = raw_scores(booster, held_out.X[:, columns])
             scores = of_classes(raw.reshape(len(raw), -1))
-            if part == 0:
+            if judging == 0:
                 self._boosters[groups.tobytes()] = booster
         else:
             log_shares = np.log(np.clip(task.shares, _LEAST_SHARE, 1.0))

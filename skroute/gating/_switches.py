@@ -67,7 +67,7 @@ def cross_entropy(truth, proba):
 
 
 class Trial(NamedTuple):
-    """What a small booster of a set says of the judging rows.
+    """Answer of a small booster of a set for the judging rows.
 
     Attributes
     ----------
@@ -233,23 +233,23 @@ def grow_behind_switches(search):
     sets = [root]
     while queue and search.n_trials < _MOST_TRIALS:
         # The part with the most rows is next.
-        sizes = [len(part.rows) for part in queue]
-        part = queue.pop(int(np.argmax(sizes)))
-        chain = _select_forward(search, part.groups, part.rows)
-        sets += [part.groups, *chain]
-        if part.depth >= _DEPTH:
+        sizes = [len(waiting.rows) for waiting in queue]
+        followed = queue.pop(int(np.argmax(sizes)))
+        chain = _select_forward(search, followed.groups, followed.rows)
+        sets += [followed.groups, *chain]
+        if followed.depth >= _DEPTH:
             continue
         first_groups = np.empty(0, dtype=np.int64)
         if chain:
-            first_groups = np.flatnonzero(chain[0] & ~part.groups)[:1]
-        for switch in _find_switches(search, part, first_groups):
-            larger = with_groups(part.groups, [switch.group])
+            first_groups = np.flatnonzero(chain[0] & ~followed.groups)[:1]
+        for switch in _find_switches(search, followed, first_groups):
+            larger = with_groups(followed.groups, [switch.group])
             for rows in switch.parts:
                 is_large = len(rows) >= max(
                     _ROWS_OF_A_PART, _SHARE_OF_A_PART * n_judging
                 )
                 if is_large:
-                    queue.append(Part(larger, rows, part.depth + 1))
+                    queue.append(Part(larger, rows, followed.depth + 1))
     return sorted_sets(sets, costs)
 
 
@@ -321,13 +321,13 @@ def _best_step(search, groups, rows, *, loss, gap):
     return best
 
 
-def _find_switches(search, part, first_groups):
+def _find_switches(search, followed, first_groups):
     """Return the best switches from a set, and those among `first_groups`.
 
     Parameters
     ----------
     search : SwitchSearch
-    part : Part
+    followed : Part
     first_groups : ndarray of int
         Groups that forward selection buys first.
 
@@ -335,19 +335,19 @@ def _find_switches(search, part, first_groups):
     -------
     list of Switch
     """
-    missing = np.flatnonzero(~part.groups)
-    attributed = search.attributed(part.rows)
+    missing = np.flatnonzero(~followed.groups)
+    attributed = search.attributed(followed.rows)
     if len(attributed) < _ROWS_OF_A_SWITCH or len(missing) < 2:
         return []
     switches = []
     for group in missing:
-        switches.append(_switch_of(search, part.rows, attributed, group, missing))
+        switches.append(_switch_of(search, followed.rows, attributed, group, missing))
     switches.sort(key=lambda switch: -switch.worth)
-    followed = switches[:_SWITCHES]
+    best = switches[:_SWITCHES]
     for switch in switches[_SWITCHES:]:
         if switch.group in first_groups:
-            followed.append(switch)
-    return followed
+            best.append(switch)
+    return best
 
 
 def _switch_of(search, rows, attributed, group, missing):

@@ -30,12 +30,7 @@ BANNED_NAMES = {
     "told",
 }
 # Files that are not checked, with the reason.
-ALLOWED_FILES = {
-    "skroute/gating/_sequential.py": "replaced by the issue about buying features",
-    "skroute/gating/_set_models.py": "replaced by the issue about buying features",
-    "skroute/gating/_sets.py": "replaced by the issue about buying features",
-    "skroute/gating/_stopping.py": "replaced by the issue about buying features",
-}
+ALLOWED_FILES: dict = {}
 # Public names, and names of the papers, that users know.
 ALLOWED_NAMES = {
     "known": "parameter of SequentialFeatureClassifier",

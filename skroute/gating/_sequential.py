@@ -15,11 +15,28 @@ from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import CallParameter, Plan, check_budget, dispatch, note_failure
 from skroute.base._inspection import may_take_weights
-from skroute.gating._boosting import threads_for
 from skroute.gating._buyer import FeatureBuyer, FeatureLedger, quality_of
+from skroute.gating._choosing import (
+    ROOM,
+    HeldOut,
+    buys_on,
+    candidates_within,
+    judge,
+)
+from skroute.gating._explanation import Explanation, NextPurchase, Round
+from skroute.gating._induction import (
+    ANSWER_PRICES,
+    LEAF_PRICES,
+    STOP,
+    AnswerState,
+    LeafState,
+    Shown,
+    learn_policies,
+    price_grid,
+)
 from skroute.gating._set_models import SetModel, Task, fit_again, fit_judged, fit_own
-from skroute.gating._sets import find_sets
-from skroute.gating._stopping import STOP, Policies, spend
+from skroute.gating._sets import Trials, find_sets, sorted_sets
+from skroute.gating._switches import SwitchSearch, grow_behind_switches
 from skroute.metrics._objectives import OF_LABELS, objective_of_labels
 from skroute.utils._cache import NO_CACHE, cache_of
 from skroute.utils._compat import (
@@ -35,10 +52,9 @@ from skroute.utils._compat import (
 )
 from skroute.utils._frames import as_rows, is_frame, names_and_columns
 from skroute.utils._named import align_by_class
-from skroute.utils._row_hash import GOLDEN, even_draws, feature_keys
+from skroute.utils._row_hash import even_draws, feature_keys
 from skroute.utils._statistics import standard_error
 from skroute.utils._tables import Column, Table, list_names, share_column
-from skroute.utils._tolerances import LIMIT_ROOM
 from skroute.utils._validation import (
     check_probabilities,
     relative_weights,
@@ -48,15 +64,24 @@ from skroute.utils._validation import (
 
 __all__ = ["OperatingPoint", "SequentialFeatureClassifier"]
 
-# Share of the rows that is held out, and rows at most.
+# Share of the rows that is held out, and number of these rows at most.
 _HELD_OUT = 1 / 3
 _MOST_HELD_OUT = 5000
-# Fewer rows than this leave a part without any.
+# With fewer rows a part would have none.
 _FEWEST = 6
-# Limits whose policies and points are remembered.
-_REMEMBERED = 8
-# Factor of a limit: a sum of costs may exceed the limit by rounding.
-_ROOM = 1 + LIMIT_ROOM
+# Limits whose choices are cached, and those whose policies are. These take some 50 MB
+# each.
+_CACHED = 8
+_CACHED_POLICIES = 2
+# Sets that get a model, at most, and the trees and leaves of the rough states by which
+# they are selected. More sets take time, and are reached by few rows.
+_MOST_SETS = 44
+_ROUGH_TREES = 2
+_ROUGH_LEAVES = 32
+# Share of the rows that come to a set at some price, below which it gets no model.
+_LEAST_SHARE = 0.005
+# Best first sets at a price whose rows are followed to see which sets they come to.
+_FIRST_SETS = 3
 
 
 class OperatingPoint(NamedTuple):
@@ -68,20 +93,20 @@ class OperatingPoint(NamedTuple):
         Names of the groups that every row buys at once.
 
     price : float
-        Quality that a unit of cost must bring for a row to buy on from there; infinite where no
-        row does.
+        Quality that a unit of cost must bring for a row to buy more. Infinity if no row
+        buys more.
 
     share : float
-        Of the rows, drawn by what they have shown, that buy at the next lower price instead, so
-        that the whole budget is spent.
+        Share of the rows that buy at the next lower price instead, so that the whole
+        budget is spent. They are drawn by a hash of what they have shown.
 
     cost, cost_se : float
         Mean cost of the held-out rows, and its standard error.
 
     quality, quality_se : float
-        Mean quality of the held-out rows, and its standard error. Each half of them is judged by
-        what the other half says, the choice of `first` included. Of a scorer the mean of the two
-        halves, and half their difference.
+        Mean quality of the held-out rows, and its standard error. Each half of them is
+        judged by the choice of the other half. For a scorer they are the mean of the
+        two halves, and half of their difference.
 
     Examples
     --------
@@ -134,25 +159,85 @@ class OperatingPoint(NamedTuple):
         )
 
 
-class _Choice(NamedTuple):
-    """A set to begin with, how the rest of the budget is spent, and what to say about it.
+class Choice(NamedTuple):
+    """Purchases of the rows of a call.
 
-    `prices` are the positions of the price, and of that of the share of rows that buys at a lower
-    one; `left` are the purchases behind the first set.
+    Attributes
+    ----------
+    start : int
+        The first set.
+    n_left : int or None
+        Purchases after it. None is any number.
+    goes_on : bool
+        True if rows may buy something after the first set.
+    policy : int or None
+        Position of the policies that decide. None if nothing more is bought.
+    policies : Policies or None
+        These policies at the price and at the lower price, in this order.
+    spending : Spending or None
+        Positions of the two prices among all prices of the policies.
+    within : tuple
+        Purchases and cost of a row, within which the policies were learned.
+    point : OperatingPoint
     """
 
-    policies: Policies
     start: int
-    prices: Any
-    left: Any
+    n_left: int | None
+    goes_on: bool
+    policy: int | None
+    policies: Any
+    spending: Any
+    within: tuple
     point: OperatingPoint
+
+
+class Walk(NamedTuple):
+    """Purchases of rows.
+
+    Attributes
+    ----------
+    position : ndarray of shape (n_rows,), dtype=int64
+        The set that each row ends at.
+    rounds : ndarray of shape (n_rows, n_groups), dtype=int64
+        Round in which a group was bought, from 1. 0: it was not bought.
+    """
+
+    position: np.ndarray
+    rounds: np.ndarray
+
+
+class HeldOutRows(NamedTuple):
+    """Answers for held-out rows at each set, and the worth of the answers.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_rows, n_columns)
+        All values of the rows.
+    proba : list of ndarray of shape (n_rows, n_classes)
+        Answers with each set.
+    key : list of ndarray of shape (n_rows,)
+        The same as one number, see `Shown`.
+    by_answer : ndarray of shape (n_sets, n_rows)
+        Value of answering with each set. Half of it is what the answer itself expects.
+    by_everything : ndarray of shape (n_sets, n_rows)
+        The same, with the expectation of the model of all groups.
+    outcomes : HeldOut
+        What answering was really worth.
+    """
+
+    values: np.ndarray
+    proba: list
+    key: list
+    by_answer: np.ndarray
+    by_everything: np.ndarray
+    outcomes: HeldOut
 
 
 KNOWN = CallParameter(
     "known",
     "array-like or dataframe of bool, shape (n_samples, n_groups), default=None",
-    """Groups that need not be paid for, by row. A data frame names those that it has. None: no
-    group is known before.""",
+    """Groups that need not be paid for, by row. A data frame has columns for some
+    groups. None: no group is known before.""",
 )
 MAX_ROUNDS = CallParameter(
     "max_rounds",
@@ -162,61 +247,69 @@ MAX_ROUNDS = CallParameter(
 MAX_COST = CallParameter(
     "max_cost",
     "float, default=None",
-    """Largest cost of a single row. None takes the constructor's; ``numpy.inf`` is unlimited.""",
+    """Largest cost of a single row. None takes the constructor's; ``numpy.inf`` is
+    unlimited.""",
 )
 
 
 class SequentialFeatureClassifier(FeatureBuyer):
-    """Buy one set of features after another, until the next set is not worth its price.
+    r"""Buy one set of features after another, until the next is not worth its price.
 
-    The field calls this active feature acquisition. `fit` looks for the best set of groups
-    within each cost and fits a model of each. All rows buy one set first; behind it each row
-    stops or buys up to a larger set, which one depends on its answer so far. At each budget the
-    first set and the price of going on are those that were best on held-out rows. Where the best
-    fixed set within the budget was better, by more than a standard error, it is bought alone.
+    The field calls this active feature acquisition. `fit` looks for sets of groups: the
+    best one within each cost, and sets behind *switches*. A switch is a group whose
+    value tells which other groups matter for a row. A model is fitted for each set. All
+    rows buy one set first. After each purchase a row stops or buys up to a larger set.
+    Which one depends on the values that it has shown, and on the answer so far. At each
+    budget the first set and the price of going on are those that were best on held-out
+    rows. The best fixed set within the budget is always a candidate. It is bought alone
+    if it was better by more than a standard error.
 
     Parameters
     ----------
     estimator : classifier with predict_proba, default=None
-        The model, of which clones are fitted twice for each of some thirty sets, each on the
-        columns of its set. None: two forests of LightGBM, of which one fits closely and one has
-        random thresholds; held-out rows say how much each counts. The sets are looked for by
-        LightGBM in either case.
+        The model. Clones of it are fitted twice for each of some forty sets, each on
+        the columns of its set. None takes two forests of LightGBM, of which one fits
+        closely and one has random thresholds; held-out rows give the weights. The sets
+        are looked for by LightGBM in either case.
 
     feature_costs : array-like or mapping, default=None
-        Cost of each feature, or of each group if `feature_groups` is given. A group of cost 0
-        is bought for every row. None: each costs 1.
+        Cost of each feature, or of each group if `feature_groups` is given. A group of
+        cost 0 is bought for every row. None: each costs 1.
 
     feature_groups : mapping, default=None
-        Name of each group of features that are bought together, to the list of its columns
-        (names or positions). Every column is in one group. None: each column is its own.
+        Name of each group of features that are bought together, to the list of its
+        columns (names or positions). Every column is in one group. None: each column is
+        a group.
 
     quality : str, cost matrix or callable, default="log_loss"
-        What an answer is worth, as in :class:`~skroute.routing.OccamRouterClassifier`: first
-        sets, what is bought next and when a row stops are chosen for it, sets and models found by
-        log loss whatever it is. The default suits probabilities, rankings and money alike; where
-        positives are rare, accuracy sees no difference between a good set and none. A scorer, or
-        the name of one such as ``"roc_auc"``, chooses the first set only.
+        Quality of an answer, as in :class:`~skroute.routing.OccamRouterClassifier`.
+        First sets, the next purchases and stops are chosen for it. Sets and models are
+        found by log loss in any case. The default suits probabilities, rankings and
+        money alike. If positives are rare, accuracy sees no difference between a good
+        set and none. A scorer, or the name of one such as ``"roc_auc"``, chooses the
+        first set only.
 
     max_rounds : int, default=None
-        Purchases of a row, one after the other: how often a patient is called back. A set is
-        bought in one. None: any number.
+        Largest number of purchases of a row, one after the other: how often a patient
+        is called back. A set is bought in one purchase. None is any number.
 
     max_cost : float, default=None
-        Cost that no row exceeds, in the unit of `feature_costs`. None: unlimited.
+        Cost that no row exceeds, in the unit of `feature_costs`. None is unlimited.
 
     budget : float, default=None
-        Mean cost per row, in the unit of `feature_costs`. None: unlimited, what `max_rounds`
-        and `max_cost` allow is bought where it raised the quality of held-out rows.
+        Mean cost per row, in the unit of `feature_costs`. None is unlimited: what
+        `max_rounds` and `max_cost` allow is bought where it raised the quality of
+        held-out rows.
 
     policy : {"online", "batch"}, default="online"
-        ``"online"`` decides each row alone, at the price at which held-out rows spent the
-        budget; it holds on average. ``"batch"`` never exceeds it on the rows of a call: where it
-        ends, the rows that would buy on at the highest price are served first.
+        ``"online"`` decides each row alone, at the price at which held-out rows spent
+        the budget, which holds on average. ``"batch"`` never exceeds it on the rows of
+        a call: where it ends, the rows that would buy at the highest price are served
+        first.
 
     random_state : int, RandomState instance or None, default=None
-        Determines the held-out rows, a third of them and at most five thousand. Pass an int for
-        the same result at every fit.
+        Determines the held-out rows, a third of them and at most five thousand. Pass an
+        int for the same result at every fit.
 
     n_jobs : int, default=None
         Threads in `fit`.
@@ -230,7 +323,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         ``["0 groups", "1 group", ...]``: `route` is the number of groups bought.
 
     sets_ : list of list
-        Names of the groups of each set, by cost: the free groups first, all groups last.
+        Names of the groups of each set, by cost: the free groups first, all groups
+        last.
 
     set_costs_ : ndarray of shape (n_sets,)
         Cost of each set.
@@ -239,7 +333,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         The groups, the group of each column and the cost of each group.
 
     min_budget_ : float
-        0: without a purchase a row gets the shares of the classes, or what the free groups say.
+        0: a row without a purchase gets the shares of the classes, or the answer by the
+        free groups.
 
     n_features_in_ : int
         Number of columns.
@@ -254,23 +349,33 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     Notes
     -----
-    When to stop and what to buy next is learned backwards over the sets from held-out rows [1]_:
-    at a price, the value of a larger set is regressed on the answer with the smaller one, by bins.
-    `fit`, `predict` and the other calls warn where a budget above 0 buys nothing.
+    What to buy next is learned backwards over the sets from held-out rows [1]_. At a
+    price :math:`p` of cost, going on from a set :math:`S` to a larger one :math:`T`
+    leads over stopping by
+
+    .. math:: E[V_T - v_S \mid \text{what was shown at } S] - p (c_T - c_S),
+
+    with :math:`v_S` the quality of answering with S and :math:`V_T` that of the best
+    course from T on. The expectation is a mean over alike rows, in which no row counts
+    itself. Rows are alike by the leaves of a small forest on the values bought and the
+    answer, or by the answer alone. Both policies are candidates.
+
+    `fit`, `predict` and the other calls warn if a budget above 0 buys nothing.
 
     References
     ----------
     .. [1] F. Longstaff, E. Schwartz, "Valuing American Options by Simulation: A Simple
        Least-Squares Approach", Review of Financial Studies 2001.
-    .. [2] I. Covert et al., "Learning to Maximize Mutual Information for Dynamic Feature
-       Selection", ICML 2023.
+    .. [2] I. Covert et al., "Learning to Maximize Mutual Information for Dynamic
+       Feature Selection", ICML 2023.
 
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer
     >>> from skroute.gating import SequentialFeatureClassifier
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> model = SequentialFeatureClassifier(budget=2, random_state=0).fit(X[::2], y[::2])
+    >>> model = SequentialFeatureClassifier(budget=2, random_state=0)
+    >>> model = model.fit(X[::2], y[::2])
     >>> routed = model.predict_routed(X[1::2])
     >>> bool((routed.y_pred == y[1::2]).mean() > 0.9), bool(routed.cost.mean() < 2.5)
     (True, True)
@@ -318,9 +423,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return tags
 
     def __getstate__(self):
-        # Larger than all the rest, and learned again where another budget is asked for.
-        state = super().__getstate__()
-        return state | {"_learned_within": []}
+        # Policies are larger than all the rest. They are learned again if another
+        # budget is asked for.
+        return super().__getstate__() | {"_cached_policies": []}
 
     # Fit ------------------------------------------------------------------------------
 
@@ -330,17 +435,18 @@ class SequentialFeatureClassifier(FeatureBuyer):
         Parameters
         ----------
         X : {array-like, dataframe} of shape (n_samples, n_features)
-            Rows with all that can be bought; NaN where a value is missing. Columns may be
-            categories, as texts (texts of digits are texts, too), and dates.
+            Rows with all features that can be bought; NaN where a value is missing.
+            Columns may be categories, as texts (texts of digits are texts, too), and
+            dates.
 
         y : array-like of shape (n_samples,)
             Class labels.
 
         sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights: of the models, of what answers are worth and of what a row costs in
-            the mean. Passed to the clones of `estimator` too, which must take them. skroute's own
-            models do not depend on their unit. Whole multiples of the smallest weight, up to 16,
-            count rows. Other weights get the mean 1.
+            Sample weights of the models, of the quality of answers and of the cost of
+            rows. They are passed to the clones of `estimator`, which must take them.
+            skroute's own models do not depend on their unit. Whole multiples of the
+            smallest weight, up to 16, count rows. Other weights get the mean 1.
 
         **params : dict
             With metadata routing enabled: parameters for the `fit` of `estimator`.
@@ -353,7 +459,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         Raises
         ------
         ValueError
-            If `sample_weight` is given, metadata routing is off and `estimator` does not take it.
+            If `sample_weight` is given, metadata routing is off and `estimator` does
+            not take it.
 
         UnsetMetadataPassedError
             If metadata routing is on and `estimator` does not request what is given.
@@ -362,147 +469,302 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     def _fit(self, X, y, *, task, sample_weight=None, **params):
         X = as_rows(X)
-        values, encoded, given_weight = self._checked(X, y, sample_weight)
-        weight = relative_weights(given_weight)
-        # A row of weight 0 must leave no trace.
-        kept = np.flatnonzero(weight > 0)
-        if len(kept) < _FEWEST:
+        checked = self._checked(X, y, sample_weight)
+        weight = relative_weights(checked.weight)
+        # A row of weight 0 must have no effect.
+        rows = np.flatnonzero(weight > 0)
+        if len(rows) < _FEWEST:
             raise ValueError(
-                f"X has {len(kept)} rows of positive weight; at least {_FEWEST} are needed, since "
-                "what is learned is judged on rows held out."
+                f"X has {len(rows)} rows of positive weight; at least {_FEWEST} are "
+                "needed, since what is learned is judged on rows held out."
             )
         if sample_weight is not None:
-            params = params | {"sample_weight": given_weight}
+            params = params | {"sample_weight": checked.weight}
         fit_params = self._inner_params(params)
         self._scorer = scorer_of(self.quality)
-        # What a scorer says of one row is nothing.
-        told = self.quality if self._scorer is None else "log_loss"
-        bound = objective_of_labels(told, self.classes_).bound(
-            encoded[kept], weight[kept]
-        )
-        self._worth_by = told, bound.share
+        # A scorer says nothing of a single row: rows are then judged by log loss.
+        row_quality = self.quality if self._scorer is None else "log_loss"
+        objective = objective_of_labels(row_quality, self.classes_)
+        objective = objective.bound(checked.encoded[rows], weight[rows])
+        self._row_quality = row_quality
+        self._class_shares = objective.share
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        columns = self.group_of_, self.group_costs_, self._categorical
-        how = threads_for(len(kept), self.n_jobs), seed
-        whole = Task(values, encoded, weight, len(self.classes_), *columns, *how)
-        fitted, out = (kept[part] for part in held_out_part(encoded[kept], seed))
-        judge = whole.of(out)
+        every_row = Task(
+            checked.values,
+            checked.encoded,
+            weight,
+            n_classes=len(self.classes_),
+            group_of=self.group_of_,
+            costs=self.group_costs_,
+            categorical=self._categorical,
+            seed=seed,
+        )
+        fitted, held_out = split_rows(checked.encoded[rows], seed)
+        fitted = rows[fitted]
+        held_out = rows[held_out]
+        held_out_task = every_row.of(held_out)
         if self._scorer is not None:
-            for half in (judge.y[::2], judge.y[1::2]):
-                if len(np.unique(half)) < len(self.classes_):
-                    raise ValueError(
-                        f"quality={self.quality!r} is a scorer, which needs rows of every class in "
-                        "each half of the held-out rows. Give more rows, or quality='log_loss'."
-                    )
-            # A scorer that is not for these labels says so before a model is fitted.
-            shares = np.tile(whole.of(kept).shares, (len(out), 1))
-            self._scorer(
-                _Answers(self.classes_, shares), judge.X, self.classes_[judge.y]
-            )
+            self._check_scorer(held_out_task, every_row.of(rows).shares)
         with task.step("search"):
-            self._sets = find_sets(whole.of(fitted), np.random.default_rng(seed))
+            self._sets = self._search_sets(every_row.of(fitted), seed)
         with task.step("judge"):
-            of_fitted, of_out = (_safe_indexing(X, part) for part in (fitted, out))
             self._judged = self._fit_models(
-                whole.of(fitted),
-                of_fitted,
+                every_row.of(fitted),
+                _safe_indexing(X, fitted),
                 check_method_params(X, fit_params, fitted),
-                judge,
+                held_out_task,
             )
-            bought = FeatureLedger(
-                *judge.X.shape, self.group_of_, len(whole.costs), values=judge.X
+            self._held_out = self._judge_sets(
+                held_out_task, _safe_indexing(X, held_out), objective
             )
-            every, sets = np.arange(len(out)), range(len(self._sets))
-            proba = [
-                self._proba(self._judged, own, of_out, bought, every) for own in sets
-            ]
-            key = np.array([self._key(own) for own in proba])
-            said = proba
-            if bound.asks == "predict":
-                said = [
-                    self._labels(self._judged, own, of_out, bought, every)
-                    for own in sets
-                ]
-            quality = np.array(
-                [bound.of(judge.y, answers) for answers in said], dtype=np.float64
-            )
-            worth = np.array([self._value(own) for own in proba])
-            if bound.asks == "predict_proba":
-                # What probabilities are expected to be worth believes a model that is too sure of
-                # itself; what they were worth is right in the mean, but noisy. Their mean has less
-                # of both. Whether a label was right is too noisy for that.
-                worth = 0.5 * (worth + quality)
-            self._held_out = worth, key, quality, judge.weight
-            self._scored = None if self._scorer is None else (np.array(proba), judge.y)
         with task.step("fit"):
             self._models = self._fit_models(
-                whole.of(kept),
-                _safe_indexing(X, kept),
-                check_method_params(X, fit_params, kept),
+                every_row.of(rows),
+                _safe_indexing(X, rows),
+                check_method_params(X, fit_params, rows),
             )
         names = np.array(self.group_names_, dtype=object)
         self.sets_ = [names[groups].tolist() for groups in self._sets]
         self.set_costs_ = self._sets @ self.group_costs_
-        self._learned_within, self._choices = [], []
-        n_groups = len(self.group_costs_)
-        self.choices_ = [
-            f"{k} group{'' if k == 1 else 's'}" for k in range(n_groups + 1)
-        ]
-        self._choice(*self._limits(None, None, None), warns=True)
+        with task.step("learn purchases"):
+            self._states = self._make_states()
+            self._cached_policies = []
+            self._cached_choices = []
+            n_groups = len(self.group_costs_)
+            self.choices_ = [
+                f"{k} group{'' if k == 1 else 's'}" for k in range(n_groups + 1)
+            ]
+            self._choice(*self._limits(None, None, None), warns=True)
+
+    def _check_scorer(self, held_out, shares):
+        """Raise an error if the scorer cannot judge the halves of the held-out rows.
+
+        Parameters
+        ----------
+        held_out : Task
+        shares : ndarray of shape (n_classes,)
+        """
+        for half in (held_out.y[::2], held_out.y[1::2]):
+            if len(np.unique(half)) < len(self.classes_):
+                raise ValueError(
+                    f"quality={self.quality!r} is a scorer, which needs rows of every "
+                    "class in each half of the held-out rows. Give more rows, or "
+                    "quality='log_loss'."
+                )
+        # A scorer that is not for these labels says so before a model is fitted.
+        proba = np.tile(shares, (len(held_out.y), 1))
+        answers = FixedAnswers(self.classes_, proba)
+        self._scorer(answers, held_out.X, self.classes_[held_out.y])
+
+    def _search_sets(self, task, seed):
+        """Return the sets that get a model, ndarray of bool (n_sets, n_groups).
+
+        Parameters
+        ----------
+        task : Task
+            Rows that are not held out.
+        seed : int
+        """
+        limits = []
+        for limit in (self.budget, self.max_cost):
+            if limit is not None and np.isfinite(limit):
+                limits.append(float(limit))
+        best, behind_switches = self._parallel(
+            [
+                delayed(best_sets)(task, seed, limits),
+                delayed(sets_behind_switches)(task, seed),
+            ]
+        )
+        search, grown = behind_switches
+        return select_sets(search, best, grown)
+
+    def _parallel(self, calls):
+        """Return the values of delayed calls, which run in `n_jobs` threads."""
+        return Parallel(n_jobs=self.n_jobs, prefer="threads")(calls)
+
+    def _judge_sets(self, held_out, X, objective):
+        """Return what held-out rows show at each set, and what it is worth.
+
+        Parameters
+        ----------
+        held_out : Task
+        X : indexable
+            The held-out rows as the user gave them.
+        objective : Objective
+
+        Returns
+        -------
+        HeldOutRows
+        """
+        n_rows = len(held_out.y)
+        n_groups = len(held_out.costs)
+        ledger = FeatureLedger(
+            *held_out.X.shape, self.group_of_, n_groups, values=held_out.X
+        )
+        all_rows = np.arange(n_rows)
+        all_proba = []
+        keys = []
+        quality = []
+        expected = []
+        for position in range(len(self._sets)):
+            proba = self._proba(self._judged, position, X, ledger, all_rows)
+            # Half of the memory; trees read no more digits.
+            all_proba.append(proba.astype(np.float32))
+            keys.append(self._key(proba))
+            answers = proba
+            if objective.asks == "predict":
+                answers = self._labels(self._judged, position, X, ledger, all_rows)
+            quality.append(objective.of(held_out.y, answers))
+            expected.append(self._value(proba))
+        quality = np.array(quality, dtype=np.float64)
+        by_answer = np.array(expected)
+        # The last set has all groups.
+        of_everything = all_proba[-1]
+        by_everything = np.array(
+            [self._value(proba, beliefs=of_everything) for proba in all_proba]
+        )
+        if objective.asks == "predict_proba":
+            # The value that probabilities expect of themselves is too high for a model
+            # that is too sure. Their real value is right in the mean, but noisy. The
+            # mean of both has less of each. A right or wrong label is too noisy.
+            by_answer = 0.5 * (by_answer + quality)
+            by_everything = 0.5 * (by_everything + quality)
+        outcomes = HeldOut(quality, held_out.weight)
+        if self._scorer is not None:
+            score = partial(self._score, all_y=held_out.y, all_weight=held_out.weight)
+            outcomes = outcomes._replace(score=score, proba=np.array(all_proba))
+        return HeldOutRows(
+            held_out.X, all_proba, keys, by_answer, by_everything, outcomes
+        )
+
+    def _make_states(self):
+        """Return the states of both policies, two lists with an entry for each set."""
+        held_out = self._held_out
+        value = held_out.by_everything
+        weight = held_out.outcomes.weight
+        by_answer = []
+        by_leaves = []
+        for position in range(len(self._sets)):
+            key = held_out.key[position]
+            values = held_out.values[:, self._columns(position)]
+            shown = Shown(values, held_out.proba[position], key)
+            by_answer.append(AnswerState(key))
+            contains = (self._sets[position] <= self._sets).all(axis=1)
+            dearer = self.set_costs_ > self.set_costs_[position]
+            larger = np.flatnonzero(contains & dearer)
+            has_columns = values.shape[1] > 0
+            if not len(larger) or not has_columns:
+                # Nothing is known of the rows, or nothing more can be bought.
+                by_leaves.append(None)
+                continue
+            gains = (value[larger] - value[position]).T
+            by_leaves.append((shown, gains))
+        inputs = [item for item in by_leaves if item is not None]
+        made = iter(
+            self._parallel(delayed(LeafState)(*item, weight) for item in inputs)
+        )
+        by_leaves = [None if item is None else next(made) for item in by_leaves]
+        return by_answer, by_leaves
 
     def _inner_params(self, params):
         """Return the parameters for the `fit` of the clones of `estimator`."""
         if routing_enabled():
             routed = self._route_metadata(params)
             return {} if self.estimator is None else routed["estimator"]["fit"]
-        weights = {
-            name: value for name, value in params.items() if name == "sample_weight"
-        }
-        self._route_metadata(
-            {name: params[name] for name in params if name not in weights}
-        )
+        weights = {}
+        others = dict(params)
+        if "sample_weight" in others:
+            weights["sample_weight"] = others.pop("sample_weight")
+        # Without metadata routing these are refused.
+        self._route_metadata(others)
         if self.estimator is None:
             return {}
         if weights and not may_take_weights(self.estimator):
             raise ValueError(
-                f"sample_weight was given, but estimator={self.estimator!r} does not take it. "
-                "Leave it out, give a model that takes it, or enable metadata routing to weight "
-                "the rest only."
+                f"sample_weight was given, but estimator={self.estimator!r} does not "
+                "take it. Leave it out, give a model that takes it, or enable metadata "
+                "routing to weight the rest only."
             )
         return weights
 
-    def _fit_models(self, task, X, fit_params, judge=None):
-        """A model for each set; of those that `judge` rates, the others are made as they were."""
+    def _fit_models(self, task, X, fit_params, held_out=None):
+        """Fit a model for each set.
+
+        Parameters
+        ----------
+        task : Task
+        X : indexable
+            Its rows as the user gave them.
+        fit_params : dict
+            Parameters of the `fit` of the user's model.
+        held_out : Task, default=None
+            Rows that end boosting. None fits models like those that were judged.
+        """
         if self.estimator is not None:
-            own = self.estimator, task, X, self.classes_, fit_params
-            return [fit_own(*own, groups) for groups in self._sets]
-        task = task._replace(n_threads=1)
-        parallel = Parallel(n_jobs=self.n_jobs, prefer="threads")
-        if judge is None:
+            models = []
+            for groups in self._sets:
+                models.append(
+                    fit_own(self.estimator, task, X, self.classes_, fit_params, groups)
+                )
+            return models
+        if held_out is None:
             pairs = zip(self._sets, self._judged)
-            return parallel(delayed(fit_again)(task, *pair) for pair in pairs)
-        return parallel(
-            delayed(fit_judged)(task, groups, judge) for groups in self._sets
+            return self._parallel(
+                delayed(fit_again)(task, groups, model) for groups, model in pairs
+            )
+        return self._parallel(
+            delayed(fit_judged)(task, groups, held_out) for groups in self._sets
         )
 
     @property
-    def _bound(self):
-        """What an answer is worth, with the weights that the rows of `fit` gave to classes."""
-        told, share = self._worth_by
-        return replace(objective_of_labels(told, self.classes_), share=share)
+    def _objective(self):
+        """The quality of single rows, with the weights of classes in `fit`."""
+        objective = objective_of_labels(self._row_quality, self.classes_)
+        return replace(objective, share=self._class_shares)
 
-    def _value(self, proba):
-        """Quality that answering by these probabilities is expected to have, if they are right."""
-        bound, rows = self._bound, np.ones(len(proba), dtype=np.intp)
-        every = (quality_of(bound, k * rows, proba) for k in range(proba.shape[1]))
-        return sum(proba[:, k] * own for k, own in enumerate(every))
+    def _value(self, proba, beliefs=None):
+        """Return the quality that answering by probabilities is expected to have.
+
+        Parameters
+        ----------
+        proba : ndarray of shape (n_rows, n_classes)
+            Probabilities that answer.
+        beliefs : ndarray of shape (n_rows, n_classes), default=None
+            Probabilities of the classes. None takes `proba`.
+        """
+        beliefs = proba if beliefs is None else beliefs
+        objective = self._objective
+        value = np.zeros(len(proba))
+        for k in range(proba.shape[1]):
+            labels = np.full(len(proba), k, dtype=np.intp)
+            value += beliefs[:, k] * quality_of(objective, labels, proba)
+        return value
 
     def _key(self, proba):
-        """What decides what a row buys next, as one number."""
+        """Return answers as one number each, see `Shown`."""
         return proba[:, 1] if proba.shape[1] == 2 else self._value(proba)
 
+    def _score(self, proba, rows, *, all_y, all_weight):
+        """Return the scorer's value of probabilities of some of the held-out rows.
+
+        Parameters
+        ----------
+        proba : ndarray of shape (n_scored, n_classes)
+        rows : ndarray
+            The scored rows, booleans or positions.
+        all_y, all_weight : ndarray of shape (n_rows,)
+            Of all held-out rows.
+        """
+        y = self.classes_[all_y[rows]]
+        weight = all_weight[rows]
+        weights = {} if np.ptp(weight) == 0 else {"sample_weight": weight}
+        answers = FixedAnswers(self.classes_, proba)
+        # The answers do not read the rows.
+        no_columns = np.empty((len(y), 0))
+        return self._scorer(answers, no_columns, y, **weights)
+
     def get_metadata_routing(self):
-        """Routing of `sample_weight` and other metadata to the clones of `estimator`.
+        """Return the routing of metadata to the clones of `estimator`.
 
         Returns
         -------
@@ -521,7 +783,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return 0.0
 
     def operating_point(self, budget=None, *, max_rounds=None, max_cost=None):
-        """The purchases at one budget, and their cost and quality on held-out rows.
+        """Return the purchases at one budget, with cost and quality on held-out rows.
 
         Parameters
         ----------
@@ -543,13 +805,14 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return self._choice(*self._limits(budget, max_rounds, max_cost)).point
 
     def _limits(self, budget, max_rounds, max_cost):
-        """What a call may spend: in the mean per row, in purchases of a row and in its cost."""
+        """Return the budget, the purchases and the cost of a row that a call allows."""
         max_rounds = self.max_rounds if max_rounds is None else max_rounds
         max_cost = self.max_cost if max_cost is None else max_cost
         if max_rounds is not None:
             if not isinstance(max_rounds, Integral) or max_rounds < 0:
                 raise ValueError(
-                    f"max_rounds must be a whole number that is not negative, got {max_rounds!r}."
+                    "max_rounds must be a whole number that is not negative, got "
+                    f"{max_rounds!r}."
                 )
             # No row buys more often than there are sets.
             max_rounds = min(max_rounds, len(self._sets))
@@ -559,140 +822,135 @@ class SequentialFeatureClassifier(FeatureBuyer):
             check_budget(max_cost, name="max_cost"),
         )
 
-    def _learned(self, max_rounds, max_cost):
-        """Policies within limits of each row, and the sets that held-out rows end at.
+    def _learn(self, max_rounds, max_cost):
+        """Return the policies within limits of each row: by answers, and by leaves."""
+        held_out = self._held_out
+        weight = held_out.outcomes.weight
+        allowed = self.set_costs_ <= max_cost * ROOM
+        by_answer, by_leaves = self._states
+        parts = (
+            (held_out.by_answer, by_answer, ANSWER_PRICES),
+            (held_out.by_everything, by_leaves, LEAF_PRICES),
+        )
+        # Without purchases nothing is learned, but there is a table to read.
+        n_rounds = None if max_rounds is None else max(max_rounds, 1)
+        policies = []
+        for value, states, price_range in parts:
+            mean_value = held_out.outcomes.mean(value)
+            policies.append(
+                learn_policies(
+                    value,
+                    states,
+                    self._sets,
+                    self.set_costs_,
+                    prices=price_grid(mean_value, self.set_costs_, price_range),
+                    allowed=allowed,
+                    n_rounds=n_rounds,
+                    weight=weight,
+                )
+            )
+        return policies
 
-        By purchases that are left, from each first set and at each price: by what all of the rows
-        say, and by what the other half of them says.
-        """
-        worth, key, _, weight = self._held_out
-        allowed = self.set_costs_ <= max_cost * _ROOM
+    def _policies(self, within):
+        """Return the policies within purchases and a cost of a row, a list."""
+        return cached_value(
+            self._cached_policies,
+            within,
+            lambda: self._learn(*within),
+            most=_CACHED_POLICIES,
+        )
 
-        def learn(rows):
-            known = worth[:, rows], key[:, rows], self._sets, self.set_costs_, allowed
-            return Policies.learn(*known, max_rounds, weight[rows])
-
-        first = np.arange(key.shape[1]) % 2 == 0
-        halves = [(own, learn(~own)) for own in (first, ~first)]
-        policies, ends = learn(slice(None)), {}
-        for left in {self._left(start, max_rounds) for start in range(len(self._sets))}:
-            fair = np.empty((len(policies.prices), *key.shape), dtype=np.int16)
-            for own, other in halves:
-                fair[:, :, own] = other.ends(key[:, own], left)
-            ends[left] = policies.ends(key, left), fair
-        return policies, ends
-
-    def _left(self, start, max_rounds):
-        """Purchases behind the first set; None is any number."""
+    def _n_left(self, start, max_rounds):
+        """Return the number of purchases after the first set; None is any number."""
         if start == 0 and not self._sets[0].any():
-            # Nothing is known there, by which some rows could buy on and others not.
+            # Nothing is known there, by which some rows could buy more than others.
             return 0
+        if max_rounds is None:
+            return None
         # The free groups are there before the first purchase.
-        return None if max_rounds is None else max(max_rounds - int(start > 0), 0)
+        return max(max_rounds - int(start > 0), 0)
 
-    def _choice(self, *limits, warns=False):
-        """The first set, and how the rest of a budget is spent, within `limits` of a call."""
-        choice = _remembered(self._choices, limits, lambda: self._choose(*limits))
+    def _choice(self, budget, max_rounds, max_cost, *, warns=False):
+        """Return how rows buy within the limits of a call (`Choice`).
+
+        If `warns`, a warning is given if nothing is bought.
+        """
+        limits = (budget, max_rounds, max_cost)
+        choice = cached_value(
+            self._cached_choices, limits, lambda: self._choose(*limits)
+        )
         if warns and choice.point.cost == 0 and (self.group_costs_ > 0).any():
             self._warn_of_nothing(*limits)
         return choice
 
     def _choose(self, budget, max_rounds, max_cost):
-        within = max_rounds, max_cost
-        policies, ends = _remembered(
-            self._learned_within, within, lambda: self._learned(*within)
+        """Return the best way to spend a budget on the held-out rows (`Choice`)."""
+        within = (max_rounds, max_cost)
+        policies = self._policies(within)
+        costs = self.set_costs_
+        outcomes = self._held_out.outcomes
+        starts = np.flatnonzero(costs <= min(budget, max_cost) * ROOM)
+        if max_rounds == 0:
+            # Only what is free.
+            starts = np.array([0])
+            policies = []
+        fixed, going = candidates_within(
+            outcomes,
+            policies,
+            costs,
+            budget=budget,
+            starts=starts,
+            n_left_of=partial(self._n_left, max_rounds=max_rounds),
         )
-        (_, _, quality, weight), costs = self._held_out, self.set_costs_
-        rows = np.arange(quality.shape[1])
-        found, judged, spent, answers = [], [], [], []
-
-        def mean(values, rows=slice(None)):
-            return np.average(values, axis=-1, weights=weight[rows])
-
-        last = len(policies.prices) - 1
-        # Sets that every row may buy at first; without a round only what is free.
-        starts = np.flatnonzero(costs <= min(budget, max_cost) * _ROOM)
-        for start in starts if max_rounds != 0 else [0]:
-            left = self._left(start, max_rounds)
-            own, fair = (part[:, start] for part in ends[left])
-            go_on = (spend(mean(costs[part]), budget) for part in (own, fair))
-            stay = (last, last, 0.0)
-            for spending, (price, lower, share) in (go_on, (stay, stay)):
-                found.append((start, left, spending))
-                high, low = fair[price], fair[lower]
-                judged.append(
-                    (1 - share) * quality[high, rows] + share * quality[low, rows]
-                )
-                spent.append((1 - share) * costs[high] + share * costs[low])
-                if self._scorer is not None:
-                    ends_at = np.where(GOLDEN * rows % 1 < share, low, high)
-                    answers.append(self._scored[0][ends_at, rows])
-        judged, spent = np.array(judged), np.array(spent)
-
-        def best(rows):
-            """Of equal ones the cheapest; a fixed set where it leads by more than its error."""
-            worth = mean(judged[:, rows], rows)
-            if self._scorer is not None:
-                worth = np.array([self._score(proba, rows) for proba in answers])
-            worth, of_fixed = worth[::2], worth[1::2]
-            within = 2 * np.flatnonzero(worth >= worth.max() - 1e-12)
-            at, fixed = (
-                within[np.argmin(mean(spent[within]))],
-                2 * np.argmax(of_fixed) + 1,
-            )
-            lead = judged[fixed, rows] - judged[at, rows]
-            leads = self._scorer is None and mean(lead, rows) > standard_error(
-                lead, weight[rows]
-            )
-            return fixed if leads else at
-
-        first = rows % 2 == 0
-        # Each half is judged by what the other half says.
-        halves = [(first, best(~first)), (~first, best(first))]
-        at = best(rows)
-        if self._scorer is None:
-            fair = np.where(first, judged[halves[0][1]], judged[halves[1][1]])
-            worth = float(mean(fair)), standard_error(fair, weight)
-        else:
-            of_half = [self._score(answers[chosen], own) for own, chosen in halves]
-            worth = float(np.mean(of_half)), float(np.ptp(of_half) / 2)
-        start, left, (*prices, share) = found[at]
-        goes_on = (
-            left != 0 and (policies.moves(start, (), left)[0][prices] != STOP).any()
-        )
+        judgement = judge(outcomes, fixed, going)
+        candidate = judgement.candidate
+        goes_on = buys_on(candidate, policies)
+        pair_policies = None
+        price = np.inf
+        share = 0.0
+        if goes_on:
+            spending = candidate.spending
+            pair = [spending.price, spending.lower]
+            pair_policies = policies[candidate.policy].at_prices(pair)
+            price = float(pair_policies.prices[0])
+            share = spending.share
         point = OperatingPoint(
-            list(self.sets_[start]),
-            float(policies.prices[prices[0]]) if goes_on else np.inf,
-            share,
-            float(mean(spent[at])),
-            standard_error(spent[at], weight),
-            *worth,
+            first=list(self.sets_[candidate.start]),
+            price=price,
+            share=share,
+            cost=float(outcomes.mean(candidate.cost)),
+            cost_se=standard_error(candidate.cost, outcomes.weight),
+            quality=judgement.quality,
+            quality_se=judgement.quality_se,
         )
-        return _Choice(policies, int(start), prices, left, point)
-
-    def _score(self, proba, rows):
-        """The scorer's value of probabilities of some of the held-out rows."""
-        y, weight = self.classes_[self._scored[1][rows]], self._held_out[3][rows]
-        weights = {} if np.ptp(weight) == 0 else {"sample_weight": weight}
-        return self._scorer(
-            _Answers(self.classes_, proba[rows]), np.empty((len(y), 0)), y, **weights
+        return Choice(
+            start=candidate.start,
+            n_left=candidate.n_left,
+            goes_on=goes_on,
+            policy=candidate.policy,
+            policies=pair_policies,
+            spending=candidate.spending,
+            within=within,
+            point=point,
         )
 
     def _warn_of_nothing(self, budget, max_rounds, max_cost):
-        """Say why nothing is bought, unless that is what was asked for."""
-        most, limit = min((budget, "budget"), (max_cost, "max_cost"))
-        if most == 0 or max_rounds == 0:
+        """Warn that nothing is bought, with the reason, unless that was asked for."""
+        largest, name = min((budget, "budget"), (max_cost, "max_cost"))
+        if largest == 0 or max_rounds == 0:
             return
         least = self.set_costs_[self.set_costs_ > 0].min()
-        if least > most * _ROOM:
-            why = f"the cheapest set costs {least:.6g} for each row. Raise {limit}."
+        if least > largest * ROOM:
+            reason = f"the cheapest set costs {least:.6g} for each row. Raise {name}."
         else:
-            name = self._bound.name if self._scorer is None else self.quality
-            why = (
-                f"no set of groups within it raised quality={name!r} on the held-out "
-                "rows. Another quality, more rows or other features may."
+            quality = self.quality
+            if self._scorer is None:
+                quality = self._objective.name
+            reason = (
+                f"no set of groups within it raised quality={quality!r} on the "
+                "held-out rows. Another quality, more rows or other features may."
             )
-        warn(f"Nothing is bought within {limit}={most!r}: {why}")
+        warn(f"Nothing is bought within {name}={largest!r}: {reason}")
 
     # Decide ---------------------------------------------------------------------------
 
@@ -703,151 +961,223 @@ class SequentialFeatureClassifier(FeatureBuyer):
         choice = self._choice(*limits, warns=cache_of(self) is NO_CACHE)
         known = self._known(call.option("known"), num_samples(X))
         ledger = self._ledger(X)
-        at, rounds = self._walk(X, ledger, known, choice, call.budget)
-        bought = rounds > 0
-        route = bought.sum(axis=1).astype(np.int64)
-        return Plan(route, bought @ self.group_costs_, (ledger, at, rounds))
+        walk = self._walk(X, ledger, known, choice, call.budget)
+        is_bought = walk.rounds > 0
+        route = is_bought.sum(axis=1).astype(np.int64)
+        return Plan(route, is_bought @ self.group_costs_, state=(ledger, walk))
 
-    def _walk(self, X, ledger, known, choice, budget):
-        """The set that each row ends at, and the round in which it bought each group."""
-        n_rows, left, share = len(known), choice.left, choice.point.share
+    def _walk(self, X, ledger, known, choice, budget, record=None):
+        """Buy for each row, and return what was bought (`Walk`).
+
+        Parameters
+        ----------
+        X : indexable of n_rows rows
+        ledger : FeatureLedger
+        known : ndarray of bool of shape (n_rows, n_groups)
+        choice : Choice
+        budget : float
+            Hard cap on the mean cost if ``policy="batch"``.
+        record : list, default=None
+            Gets a `Step` for each round of the first row. None records nothing.
+        """
+        n_rows = len(known)
+        n_left = choice.n_left
         first = self._sets[choice.start]
         rounds = (first & ~known).astype(np.int64)
-        at = self._with_known(np.full(n_rows, choice.start), known)
-        cap = budget * n_rows * _ROOM - ((rounds > 0) @ self.group_costs_).sum()
+        position = np.full(n_rows, choice.start)
+        position = self._with_known(position, known)
+        spent = ((rounds > 0) @ self.group_costs_).sum()
+        room = budget * n_rows * ROOM - spent
         n_round = int((self.group_costs_[first] > 0).any())
-        low = np.full(n_rows, -1)
-        going = np.arange(n_rows if np.isfinite(choice.point.price) else 0)
-        while len(going) and left != 0:
-            to, reach = np.empty((2, len(going)), dtype=np.int64)
-            for own in np.unique(at[going]):
-                inside = np.flatnonzero(at[going] == own)
-                rows = going[inside]
-                ask = partial(self._keys, X, ledger, own)
-                key = cache_of(self).get_or_compute_rows(
-                    ("key", int(own)), rows, n_rows, ask
-                )
-                table, bins = choice.policies.moves(own, key, left)
-                to[inside], other = table[choice.prices][:, bins]
-                if share > 0:
-                    # Rows for which the two prices differ are drawn, once.
-                    new, columns = (
-                        rows[(to[inside] != other) & (low[rows] < 0)],
-                        self._columns(own),
-                    )
-                    shown = ledger.take(new, columns)[:, columns]
-                    low[new] = even_draws(feature_keys(shown)) < share
-                    to[inside] = np.where(low[rows] == 1, other, to[inside])
-                # The highest price at which rows buy on, by position.
-                goes = table != STOP
-                last = len(goes) - 1 - goes[::-1].argmax(axis=0)
-                reach[inside] = np.where(goes.any(axis=0), last, -1)[bins]
-            on = to != STOP
-            going, to, reach = going[on], to[on], reach[on]
-            extra = self._sets[to] & ~self._sets[at[going]] & ~known[going]
+        drawn = LowerPrice(n_rows, choice.point.share)
+        going = np.arange(n_rows if choice.goes_on else 0)
+        is_capped = self.policy == "batch" and np.isfinite(budget)
+        while len(going) and n_left != 0:
+            step = self._next_sets(
+                X, ledger, going, position, choice, n_left, drawn, is_capped
+            )
+            if record is not None:
+                record.append(step)
+            buys = step.target != STOP
+            going = going[buys]
+            target = step.target[buys]
+            reach = step.reach[buys]
+            extra = self._sets[target] & ~self._sets[position[going]] & ~known[going]
             price = extra @ self.group_costs_
-            if self.policy == "batch" and np.isfinite(budget):
+            if is_capped:
                 # Where the budget ends, the rows that would pay most are served first.
                 order = np.argsort(-reach, kind="stable")
-                paid = np.sort(order[np.cumsum(price[order]) <= cap])
-                going, to, extra, price = (
-                    going[paid],
-                    to[paid],
-                    extra[paid],
-                    price[paid],
-                )
-                cap -= price.sum()
+                n_paid = int(np.searchsorted(np.cumsum(price[order]), room, "right"))
+                paid = np.sort(order[:n_paid])
+                going = going[paid]
+                target = target[paid]
+                extra = extra[paid]
+                room -= price[paid].sum()
             n_round += 1
             rounds[going] += n_round * extra
-            at[going] = to
-            at = self._with_known(at, known)
-            left = None if left is None else left - 1
-        return at, rounds
+            position[going] = target
+            position = self._with_known(position, known)
+            if n_left is not None:
+                n_left -= 1
+        return Walk(position, rounds)
 
-    def _keys(self, X, ledger, own, rows):
-        """What rows have shown at a set, as one number each."""
-        return self._key(self._proba(self._judged, own, X, ledger, rows))
+    def _next_sets(self, X, ledger, going, position, choice, n_left, drawn, with_reach):
+        """Return what rows buy next (`Step`).
 
-    def _columns(self, own):
-        """Columns of the groups of a set."""
-        return np.flatnonzero(self._sets[own][self.group_of_])
+        Parameters
+        ----------
+        X, ledger
+            The rows, and their ledger.
+        going : ndarray of int
+            Positions of the rows that may buy.
+        position : ndarray of shape (n_rows,), dtype=int64
+            The set of each row.
+        choice : Choice
+        n_left : int or None
+            Purchases that are left.
+        drawn : LowerPrice
+        with_reach : bool
+            True if the highest price at which each row buys is needed.
+        """
+        policies = choice.policies
+        # The price and the lower one.
+        pair = [0, 1]
+        if with_reach:
+            policies = self._policies(choice.within)[choice.policy]
+            pair = [choice.spending.price, choice.spending.lower]
+        target = np.full(len(going), STOP, dtype=np.int64)
+        reach = np.full(len(going), -1, dtype=np.int64)
+        expectations = {}
+        for start in np.unique(position[going]):
+            inside = np.flatnonzero(position[going] == start)
+            rows = going[inside]
+            shown = self._shown(X, ledger, int(start), rows, len(position))
+            expectation = policies.expect(int(start), shown, n_left)
+            expectations[int(start)] = expectation
+            go = expectation.go  # (n_inside, n_prices)
+            high = go[:, pair[0]]
+            low = go[:, pair[1]]
+            target[inside] = drawn.take(rows, high, low, shown.values)
+            if with_reach:
+                buys = go != STOP
+                last = buys.shape[1] - 1 - buys[:, ::-1].argmax(axis=1)
+                reach[inside] = np.where(buys.any(axis=1), last, -1)
+        return Step(going, target, reach, drawn.is_lower(going), expectations)
 
-    def _proba(self, models, own, X, ledger, rows):
-        """Class probabilities by the model of a set, of rows as it reads them."""
-        model, columns = models[own], self._columns(own)
+    def _shown(self, X, ledger, position, rows, n_rows):
+        """Return what rows have shown at a set (`Shown`). A sweep computes it once."""
+        ask = partial(self._proba, self._judged, position, X, ledger)
+        proba = cache_of(self).get_or_compute_rows(
+            ("shown", position), rows, n_rows, ask
+        )
+        columns = self._columns(position)
+        values = ledger.take(rows, columns)[:, columns]
+        return Shown(values, proba, self._key(proba))
+
+    def _columns(self, position):
+        """Return the columns of the groups of a set."""
+        return np.flatnonzero(self._sets[position][self.group_of_])
+
+    def _proba(self, models, position, X, ledger, rows):
+        """Return class probabilities of rows by the model of a set.
+
+        Parameters
+        ----------
+        models : list
+            One for each set.
+        position : int
+            The set.
+        X, ledger
+            All rows, and their ledger.
+        rows : ndarray of int
+        """
+        model = models[position]
+        columns = self._columns(position)
         if isinstance(model, SetModel):
             return model.proba(ledger.take(rows, columns)[:, columns])
         read = self._input(ledger, rows, columns, X)
         with note_failure("estimator", len(rows), "predict_proba"):
-            found = check_probabilities(model.predict_proba(read), "estimator")
+            proba = check_probabilities(model.predict_proba(read), "estimator")
         return align_by_class(
-            np.asarray(found, dtype=np.float64), model.classes_, self.classes_
+            np.asarray(proba, dtype=np.float64), model.classes_, self.classes_
         )
 
-    def _labels(self, models, own, X, ledger, rows):
+    def _labels(self, models, position, X, ledger, rows):
         """Return positions of the classes that the model of a set answers rows with.
 
-        The answer of a user's model is what it predicts, by a decision threshold of its own too.
+        The parameters are those of `_proba`. The answer of a user's model is its
+        `predict`, which may have a decision threshold.
         """
-        model = models[own]
+        model = models[position]
         if isinstance(model, SetModel):
-            return self._proba(models, own, X, ledger, rows).argmax(axis=1)
-        read = self._input(ledger, rows, self._columns(own), X)
+            return self._proba(models, position, X, ledger, rows).argmax(axis=1)
+        read = self._input(ledger, rows, self._columns(position), X)
         with note_failure("estimator", len(rows), "predict"):
             return np.searchsorted(self.classes_, model.predict(read))
 
-    def _with_known(self, at, known):
-        """The largest set that costs a row nothing more than where it stands."""
+    def _with_known(self, position, known):
+        """Return the largest sets that cost rows nothing more than their sets.
+
+        Parameters
+        ----------
+        position : ndarray of shape (n_rows,), dtype=int64
+            The set of each row.
+        known : ndarray of bool of shape (n_rows, n_groups)
+        """
         if not known.any():
-            return at
-        at, here = at.copy(), self._sets[at]
-        for own, groups in enumerate(self._sets):
-            more = groups & ~here
-            free = (here <= groups).all(axis=1) & ~(more & ~known).any(axis=1)
-            at[free & (own >= at)] = own
-        return at
+            return position
+        here = self._sets[position]
+        larger = position.copy()
+        for candidate, groups in enumerate(self._sets):
+            missing = groups & ~here
+            contains = (here <= groups).all(axis=1)
+            is_free = contains & ~(missing & ~known).any(axis=1)
+            larger[is_free & (candidate >= larger)] = candidate
+        return larger
 
     def _known(self, known, n_rows):
-        """Groups that rows need not pay for."""
+        """Return the groups that rows need not pay for, bool (n_rows, n_groups)."""
         n_groups = len(self.group_costs_)
         if known is None:
             return np.zeros((n_rows, n_groups), dtype=bool)
         if is_frame(known):
             columns = dict(zip(*names_and_columns(known)))
-            if unknown := [name for name in columns if name not in self.group_names_]:
+            unknown = [name for name in columns if name not in self.group_names_]
+            if unknown:
                 raise ValueError(
                     f"known has columns {unknown!r}, which are not among the groups "
                     f"{self.group_names_!r}."
                 )
-            none = np.zeros(len(known), dtype=bool)
+            nothing = np.zeros(len(known), dtype=bool)
             known = np.column_stack(
-                [np.asarray(columns.get(name, none)) for name in self.group_names_]
+                [np.asarray(columns.get(name, nothing)) for name in self.group_names_]
             )
         known = np.asarray(known)
         if known.shape != (n_rows, n_groups) or known.dtype != bool:
             raise ValueError(
-                f"known must be a table of booleans of shape {(n_rows, n_groups)}, a row for each "
-                f"of X and a column for each of {self.group_names_!r}, got shape {known.shape} "
-                f"of {known.dtype}."
+                f"known must be a table of booleans of shape {(n_rows, n_groups)}, a "
+                "row for each of X and a column for each of "
+                f"{self.group_names_!r}, got shape {known.shape} of {known.dtype}."
             )
         return known
 
     def _answer(self, plan, response):
-        ledger, at, _ = plan.state
+        ledger, walk = plan.state
+        n_rows = len(walk.position)
 
-        def answer(own, rows):
+        def answer(position, rows):
             ask = self._labels if response == "predict" else self._proba
-            ask = partial(ask, self._models, own, plan.X, ledger)
-            key = "answer", own, response
-            found = cache_of(self).get_or_compute_rows(key, rows, len(at), ask)
-            return (
-                self.classes_[found] if response == "predict" else with_sum_one(found)
-            )
+            ask = partial(ask, self._models, position, plan.X, ledger)
+            key = ("answer", position, response)
+            answers = cache_of(self).get_or_compute_rows(key, rows, n_rows, ask)
+            if response == "predict":
+                return self.classes_[answers]
+            return with_sum_one(answers)
 
-        return dispatch(at, answer)
+        return dispatch(walk.position, answer)
 
     def bought(self, X, budget=None, *, known=None, max_rounds=None, max_cost=None):
-        """Which groups are bought for each row, and in which round.
+        """Return the round in which each group is bought for each row.
 
         Parameters
         ----------
@@ -869,29 +1199,244 @@ class SequentialFeatureClassifier(FeatureBuyer):
         Returns
         -------
         ndarray of shape (n_samples, n_groups), dtype=int
-            The round, from 1; 0 where a group is not bought.
+            The round, from 1; 0 where a group is not bought. The columns are in the
+            order of ``group_names_``.
         """
         call = self.make_call(
             budget, known=known, max_rounds=max_rounds, max_cost=max_cost
         )
-        return self.plan(X, call).state[-1]
+        _, walk = self.plan(X, call).state
+        return walk.rounds
+
+    def explain(self, x, budget=None, *, known=None, max_rounds=None, max_cost=None):
+        """Explain the purchases for one row.
+
+        Parameters
+        ----------
+        x : {array-like, dataframe} of shape (1, n_features)
+            One row.
+
+        budget, known, max_rounds, max_cost
+            As in `predict_routed`.
+
+        Returns
+        -------
+        Explanation
+            For each round the groups that were bought and their cost, the class
+            probabilities after it, and what the next purchase was expected to bring. It
+            prints as a table; ``plot()`` draws it.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> from skroute.gating import SequentialFeatureClassifier
+        >>> X, y = load_breast_cancer(return_X_y=True)
+        >>> model = SequentialFeatureClassifier(budget=2, random_state=0)
+        >>> model = model.fit(X[::2], y[::2])
+        >>> explanation = model.explain(X[[1]])
+        >>> explanation.cost == model.predict_cost(X[[1]])[0]
+        True
+        """
+        call = self.make_call(
+            budget, known=known, max_rounds=max_rounds, max_cost=max_cost
+        )
+        X, call = self._check_call(x, call)
+        if num_samples(X) != 1:
+            raise ValueError(
+                f"x must be one row, shape (1, n_features), got {num_samples(X)} rows."
+            )
+        limits = self._limits(
+            call.budget, call.option("max_rounds"), call.option("max_cost")
+        )
+        choice = self._choice(*limits)
+        known = self._known(call.option("known"), 1)
+        ledger = self._ledger(X)
+        steps = []
+        # A single row has no cap: its price is that of the budget.
+        walk = self._walk(X, ledger, known, choice, np.inf, record=steps)
+        return self._explanation(X, ledger, choice, walk, steps)
+
+    def _explanation(self, X, ledger, choice, walk, steps):
+        """Return the `Explanation` of the purchases of one row.
+
+        Parameters
+        ----------
+        X, ledger
+            The row, and its ledger.
+        choice : Choice
+        walk : Walk
+        steps : list of Step
+            One for each comparison after the first set.
+        """
+        bought_in = walk.rounds[0]
+        n_rounds = int(bought_in.max(initial=0))
+        # Sets of the row: without a purchase, then before each comparison, at the end.
+        start = 0
+        if n_rounds == 0:
+            start = int(walk.position[0])
+        positions = [start]
+        for step in steps:
+            positions.append(next(iter(step.expectations)))
+        if len(positions) == 1 or positions[-1] != walk.position[0]:
+            positions.append(int(walk.position[0]))
+        # The first comparison is made after the first set, which is bought in round 1,
+        # or is free.
+        positions_of_rounds = positions[-(n_rounds + 1) :]
+        rounds = []
+        for number in range(n_rounds + 1):
+            is_bought = (bought_in == number) & (number > 0)
+            position = positions_of_rounds[number]
+            proba = self._proba(self._models, position, X, ledger, np.arange(1))[0]
+            rounds.append(
+                Round(
+                    groups=self._names_of(is_bought),
+                    cost=float(self.group_costs_[is_bought].sum()),
+                    proba=proba,
+                    following=self._next_purchase(choice, steps, position, number > 0),
+                )
+            )
+        reason = self._reason_to_stop(choice, rounds[-1].following)
+        return Explanation(rounds, self.classes_, reason)
+
+    def _names_of(self, groups):
+        """Return the names of groups that are given as booleans, a list."""
+        return [str(self.group_names_[group]) for group in np.flatnonzero(groups)]
+
+    def _next_purchase(self, choice, steps, position, was_compared):
+        """Return the best next purchase at a set (`NextPurchase`), or None.
+
+        Parameters
+        ----------
+        choice : Choice
+        steps : list of Step
+        position : int
+            The set.
+        was_compared : bool
+            False before the first purchase, which is the same for every row.
+        """
+        for step in steps:
+            expectation = step.expectations.get(position)
+            if expectation is None or not len(expectation.larger):
+                continue
+            if not was_compared and choice.start != position:
+                return None
+            index = int(step.is_lower[0])
+            leads = expectation.leads[0, :, index]
+            best = int(np.argmax(leads))
+            larger = int(expectation.larger[best])
+            is_extra = self._sets[larger] & ~self._sets[position]
+            cost = float(self.set_costs_[larger] - self.set_costs_[position])
+            needed = float(choice.policies.prices[index] * cost)
+            return NextPurchase(
+                groups=self._names_of(is_extra),
+                cost=cost,
+                gain=float(leads[best]) + needed,
+                needed=needed,
+            )
+        return None
+
+    def _reason_to_stop(self, choice, following):
+        """Return why nothing more was bought for a row, as a sentence."""
+        if not choice.goes_on:
+            return "Every row buys this set, and nothing more, at this budget."
+        if following is None:
+            return "Nothing more can be bought within the limits."
+        return (
+            f"Stopped: {', '.join(following.groups)} was expected to bring "
+            f"{following.gain:.4f}, and at this budget it must bring "
+            f"{following.needed:.4f}."
+        )
 
 
-class _Answers(ClassifierMixin, BaseEstimator):
-    """Answers that are known, as a fitted classifier for a scorer."""
+class Step(NamedTuple):
+    """Next purchases of rows.
+
+    Attributes
+    ----------
+    rows : ndarray of int
+        Positions of the rows.
+    target : ndarray of shape (n_going,), dtype=int64
+        The set that each buys up to. STOP: it buys nothing more.
+    reach : ndarray of shape (n_going,), dtype=int64
+        Position of the highest price at which each would buy, -1 for none. -1 for all
+        rows if it is not needed.
+    is_lower : ndarray of bool of shape (n_going,)
+        True for rows that buy at the lower price.
+    expectations : dict from int to Expectation
+        Expected leads by the set of the rows. The prices are the price and the lower
+        one, or all.
+    """
+
+    rows: np.ndarray
+    target: np.ndarray
+    reach: np.ndarray
+    is_lower: np.ndarray
+    expectations: dict
+
+
+# A row for which no price was drawn yet.
+_NOT_DRAWN = -1
+
+
+class LowerPrice:
+    """Rows that buy at the lower price, drawn by a hash of what they have shown.
+
+    A row is drawn where the two prices first differ for it.
+
+    Parameters
+    ----------
+    n_rows : int
+    share : float
+        Share of the rows at the lower price.
+    """
+
+    def __init__(self, n_rows, share):
+        self._share = share
+        # For each row _NOT_DRAWN, 0 for the price, or 1 for the lower one.
+        self._drawn = np.full(n_rows, _NOT_DRAWN)
+
+    def is_lower(self, rows):
+        """Return True for each row that buys at the lower price."""
+        return self._drawn[rows] == 1
+
+    def take(self, rows, high, low, values):
+        """Return the targets of rows, each at its price.
+
+        Parameters
+        ----------
+        rows : ndarray of int
+            Positions of the rows.
+        high, low : ndarray of shape (n_taken,), dtype=int64
+            Their targets at the price, and at the lower one.
+        values : ndarray of shape (n_taken, n_columns)
+            What they have shown.
+        """
+        if self._share == 0:
+            return high
+        is_new = (high != low) & (self._drawn[rows] == _NOT_DRAWN)
+        draws = even_draws(feature_keys(values[is_new]))
+        self._drawn[rows[is_new]] = draws < self._share
+        return np.where(self.is_lower(rows), low, high)
+
+
+class FixedAnswers(ClassifierMixin, BaseEstimator):
+    """Known answers, as a fitted classifier for a scorer."""
 
     def __init__(self, classes_, proba):
-        self.classes_, self.proba = classes_, proba
+        self.classes_ = classes_
+        self.proba = proba
 
     def predict_proba(self, X):
+        """Return the known probabilities. `X` is not read."""
         return self.proba
 
     def predict(self, X):
+        """Return the likeliest classes. `X` is not read."""
         return self.classes_[self.proba.argmax(axis=1)]
 
 
 def scorer_of(quality):
-    """The scorer that `quality` is or names; None where it is a quality of single rows."""
+    """Return the scorer that `quality` is or names, None for a quality of rows."""
     if isinstance(quality, str):
         if quality in OF_LABELS:
             return None
@@ -904,21 +1449,154 @@ def scorer_of(quality):
     return quality if is_scorer(quality) else None
 
 
-def held_out_part(y, seed):
-    """Rows to learn from and rows to judge on, stratified where the classes allow it."""
-    n_out = max(min(int(len(y) * _HELD_OUT), _MOST_HELD_OUT), 1)
-    classes = y if np.bincount(y).min() >= 2 and n_out > y.max() else None
+def split_rows(y, seed):
+    """Return rows to learn from and held-out rows, stratified if the classes allow it.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n_rows,), dtype=int64
+        Positions of the classes.
+    seed : int
+
+    Returns
+    -------
+    fitted, held_out : ndarray of int
+    """
+    n_held_out = max(min(int(len(y) * _HELD_OUT), _MOST_HELD_OUT), 1)
+    has_pairs = np.bincount(y).min() >= 2
+    is_enough = n_held_out > y.max()
+    classes = y if has_pairs and is_enough else None
     return train_test_split(
-        np.arange(len(y)), test_size=n_out, random_state=seed, stratify=classes
+        np.arange(len(y)), test_size=n_held_out, random_state=seed, stratify=classes
     )
 
 
-def _remembered(memory, key, compute):
-    """What belongs to a key, computed once; the oldest of too many keys is forgotten."""
-    for known, found in memory:
-        if known == key:
-            return found
-    found = compute()
-    memory.append((key, found))
-    del memory[:-_REMEMBERED]
-    return found
+def best_sets(task, seed, limits):
+    """Return the best sets within each cost, and within each limit.
+
+    Parameters
+    ----------
+    task : Task
+    seed : int
+    limits : list of float
+
+    Returns
+    -------
+    ndarray of bool of shape (n_sets, n_groups)
+    """
+    return find_sets(Trials(task, np.random.default_rng(seed)), limits)
+
+
+def sets_behind_switches(task, seed):
+    """Return the search behind switches, and the sets that it grew.
+
+    Parameters
+    ----------
+    task : Task
+    seed : int
+
+    Returns
+    -------
+    search : SwitchSearch
+    grown : ndarray of bool of shape (n_sets, n_groups)
+    """
+    search = SwitchSearch(task, np.random.default_rng(seed))
+    return search, grow_behind_switches(search)
+
+
+def select_sets(search, best, grown):
+    """Return the sets that get a model, by cost.
+
+    The best sets within each cost are always among them. Others are those that the most
+    rows come to by a rough policy.
+
+    Parameters
+    ----------
+    search : SwitchSearch
+    best, grown : ndarray of bool of shape (n_sets, n_groups)
+
+    Returns
+    -------
+    ndarray of bool of shape (n_selected, n_groups)
+    """
+    task = search.judging
+    sets = sorted_sets(np.vstack([best, grown]), task.costs)
+    is_best = np.array([(groups == best).all(axis=1).any() for groups in sets])
+    n_room = _MOST_SETS - int(is_best.sum())
+    if n_room <= 0 or is_best.all():
+        return sets[is_best]
+    share = np.where(is_best, 0.0, shares_of_sets(search, sets))
+    by_share = np.argsort(-share, kind="stable")[:n_room]
+    is_reached = np.zeros(len(sets), dtype=bool)
+    is_reached[by_share] = share[by_share] > _LEAST_SHARE
+    return sets[is_best | is_reached]
+
+
+def shares_of_sets(search, sets):
+    """Return the largest share of the judging rows that comes to each set.
+
+    The rows are followed from the best first sets at each price, by a rough policy that
+    is learned from small boosters.
+
+    Parameters
+    ----------
+    search : SwitchSearch
+    sets : ndarray of bool of shape (n_sets, n_groups)
+
+    Returns
+    -------
+    ndarray of shape (n_sets,)
+    """
+    task = search.judging
+    costs = sets @ task.costs
+    weight = task.weight
+    trials = [search.trial(groups) for groups in sets]
+    value = -np.array([trial.loss for trial in trials])
+    states = []
+    for position, groups in enumerate(sets):
+        larger = np.flatnonzero(
+            (groups <= sets).all(axis=1) & (costs > costs[position])
+        )
+        columns = task.columns(groups)
+        if not len(larger) or not len(columns):
+            states.append(None)
+            continue
+        proba = trials[position].proba
+        shown = Shown(task.X[:, columns], proba, key=proba[:, 1])
+        gains = (value[larger] - value[position]).T
+        states.append(
+            LeafState(
+                shown,
+                gains,
+                weight,
+                n_trees=_ROUGH_TREES,
+                most_leaves=_ROUGH_LEAVES,
+            )
+        )
+    prices = price_grid(np.average(value, axis=1, weights=weight), costs, LEAF_PRICES)
+    policies = learn_policies(
+        value,
+        states,
+        sets,
+        costs,
+        prices=prices,
+        allowed=np.ones(len(sets), dtype=bool),
+        n_rounds=None,
+        weight=weight,
+    )
+    return policies.shares(value, costs, weight, n_first=_FIRST_SETS)
+
+
+def cached_value(cache, key, compute, most=_CACHED):
+    """Return the value of a key, computed once.
+
+    `cache` is a list of pairs of key and value, to which new ones are added. Of more
+    than `most` the oldest are dropped.
+    """
+    for cached_key, value in cache:
+        if cached_key == key:
+            return value
+    value = compute()
+    cache.append((key, value))
+    del cache[:-most]
+    return value

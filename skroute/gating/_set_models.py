@@ -1,4 +1,4 @@
-"""A model for each set of groups: LightGBM, or what the user gave."""
+"""A model for each set of groups: two forests of LightGBM, or what the user gave."""
 
 from typing import Any, NamedTuple
 
@@ -14,16 +14,44 @@ from skroute.utils._compat import _safe_indexing
 
 # Rows that a leaf of a model is worth: of two equal classes, or more of unequal ones.
 _ROWS_OF_A_LEAF = 100
-# Leaves of the trees with random thresholds, which are not what keeps them smooth: the default.
+# Leaves of a tree of a model: fewest, and most.
+_FEWEST_LEAVES = 4
+_MOST_LEAVES = 63
+# Leaves of the trees with random thresholds. The randomness keeps these trees smooth,
+# not their size: it is LightGBM's default.
 _SMOOTHED_LEAVES = 31
-# Of the log-odds of a forest at most.
+# Rows of a leaf: one in 50, within these limits. LightGBM's default is 20.
+_LEAF_SHARE = 50
+_LEAST_ROWS_OF_A_LEAF = 3
+_MOST_ROWS_OF_A_LEAF = 20
+# Bins of a column; a model of one column has room for more.
+_BINS = 63
+_BINS_OF_ONE_COLUMN = 255
+# Largest factor of the log-odds of a forest. Larger ones fit noise of few rows.
 _MOST_FACTOR = 3.0
+# Trees of a forest at most, and trees without progress on held-out rows before it ends.
 _MOST_ROUNDS = 300
 _PATIENCE = 20
 
 
 class Task(NamedTuple):
-    """Rows to learn from, of weight above 0, with the groups of their columns."""
+    """Rows to learn from, of weight above 0, with the groups of their columns.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n_rows, n_columns)
+        Numbers and codes of categories. NaN is missing.
+    y : ndarray of shape (n_rows,), dtype=int64
+        Positions of the classes.
+    weight : ndarray of shape (n_rows,)
+    n_classes : int
+    group_of : ndarray of shape (n_columns,), dtype=int64
+        Group of each column.
+    costs : ndarray of shape (n_groups,)
+    categorical : ndarray of shape (n_columns,), dtype=bool
+        True for columns of codes.
+    seed : int
+    """
 
     X: Any
     y: Any
@@ -32,45 +60,74 @@ class Task(NamedTuple):
     group_of: Any
     costs: Any
     categorical: Any
-    n_threads: int
     seed: int
 
     def of(self, rows):
-        """Some of the rows."""
+        """Return the task of some of the rows."""
         return self._replace(X=self.X[rows], y=self.y[rows], weight=self.weight[rows])
 
     def columns(self, groups):
-        """Columns of a set of groups, given as booleans."""
+        """Return the columns of a set of groups, which is given as booleans."""
         return np.flatnonzero(groups[self.group_of])
 
     @property
     def shares(self):
-        """Share of each class."""
+        """Share of each class, ndarray of shape (n_classes,)."""
         count = np.bincount(self.y, self.weight, minlength=self.n_classes)
         return count / self.weight.sum()
 
     def log_loss(self, scores):
-        """Mean log loss of scores of these rows, one for each class."""
+        """Return the mean log loss of scores of these rows, one for each class."""
         return np.average(class_losses(scores, self.y), weights=self.weight)
 
     def params(self, most_leaves, **more):
-        """LightGBM's parameters for these rows: rare classes and few rows get small trees."""
-        worth = 2 * len(self.y) * (1 - (self.shares**2).sum())
-        binary = self.n_classes == 2
-        found = REPRODUCIBLE | {
-            "objective": "binary" if binary else "multiclass",
-            "metric": "binary_logloss" if binary else "multi_logloss",
+        """Return LightGBM's parameters for these rows.
+
+        Rare classes and few rows get small trees.
+
+        Parameters
+        ----------
+        most_leaves : int
+        **more : dict
+            Further parameters, which replace these.
+        """
+        n_rows = len(self.y)
+        # For two equal classes it is the number of rows.
+        worth = 2 * n_rows * (1 - (self.shares**2).sum())
+        n_leaves = np.clip(worth / _ROWS_OF_A_LEAF, _FEWEST_LEAVES, most_leaves)
+        n_rows_of_a_leaf = np.clip(
+            n_rows // _LEAF_SHARE, _LEAST_ROWS_OF_A_LEAF, _MOST_ROWS_OF_A_LEAF
+        )
+        params = REPRODUCIBLE | {
             "learning_rate": 0.1,
-            "num_leaves": int(np.clip(worth / _ROWS_OF_A_LEAF, 4, most_leaves)),
-            "min_data_in_leaf": int(np.clip(len(self.y) // 50, 3, 20)),
-            "max_bin": 63,
-            "num_threads": self.n_threads,
+            "num_leaves": int(n_leaves),
+            "min_data_in_leaf": int(n_rows_of_a_leaf),
+            "max_bin": _BINS,
+            # Small boosters are fitted side by side, each by one thread: more threads
+            # in each take more time, not less.
+            "num_threads": 1,
             "seed": self.seed,
         }
-        return found | ({} if binary else {"num_class": self.n_classes}) | more
+        if self.n_classes == 2:
+            params |= {"objective": "binary", "metric": "binary_logloss"}
+        else:
+            params |= {
+                "objective": "multiclass",
+                "metric": "multi_logloss",
+                "num_class": self.n_classes,
+            }
+        return params | more
 
     def data(self, columns, params, reference=None):
-        """LightGBM's rows of some columns."""
+        """Return LightGBM's data set of some columns.
+
+        Parameters
+        ----------
+        columns : ndarray of int
+        params : dict
+        reference : lightgbm.Dataset, default=None
+            Data whose bins are used. None makes bins.
+        """
         import lightgbm
 
         return lightgbm.Dataset(
@@ -84,10 +141,19 @@ class Task(NamedTuple):
 
 
 class SetModel(NamedTuple):
-    """Class probabilities from the columns of one set; the class shares where it is empty.
+    """Class probabilities from the columns of one set.
 
-    `rounds` are those of boosting each forest, `factors` those of the log-odds of each that suit
-    held-out rows best.
+    Attributes
+    ----------
+    shares : ndarray of shape (n_classes,)
+        Class shares, which a set without columns answers with.
+    forests : list of Forest
+        Empty for a set without columns.
+    rounds : list of int
+        Number of boosting rounds of each forest.
+    factors : ndarray of shape (n_forests,) or None
+        Factors of the log-odds of each forest that suit held-out rows best. None for a
+        set without columns.
     """
 
     shares: Any
@@ -96,83 +162,116 @@ class SetModel(NamedTuple):
     factors: Any
 
     def proba(self, values):
-        """Class probabilities of rows of the columns."""
+        """Return class probabilities of rows of the columns, (n_rows, n_classes)."""
         if not self.forests:
             return np.tile(self.shares, (len(values), 1))
-        return softmax(
-            np.tensordot(self.factors, _scores(self.forests, values), axes=1), axis=1
-        )
+        scores = _scores(self.forests, values)
+        return softmax(np.tensordot(self.factors, scores, axes=1), axis=1)
 
 
 def _scores(forests, values):
-    """Scores of all classes by each forest, of rows of its columns."""
+    """Return the scores of all classes by each forest, of rows of its columns."""
     return [of_classes(leaf_sums(forest, values)) for forest in forests]
 
 
 def of_classes(scores):
-    """Scores of all classes, where a forest has those of the second of two only."""
-    return scores if scores.shape[1] > 1 else np.hstack([np.zeros_like(scores), scores])
+    """Return a score for each class, where a forest scores the second of two alone."""
+    if scores.shape[1] > 1:
+        return scores
+    return np.hstack([np.zeros_like(scores), scores])
 
 
 def _kinds(task, columns):
-    """LightGBM's parameters of the two forests of a model.
+    """Return LightGBM's parameters of the two forests of a model.
 
-    One fits closely, which is best where the classes are clear. Random thresholds smooth the
-    other, which is better where they are not: there the first can only stop early.
+    One fits closely, which is best where the classes are clear. Random thresholds
+    smooth the other. It is better where the classes are not clear: there the first can
+    only stop early.
     """
-    every = task.params(63, max_bin=255 if len(columns) == 1 else 63)
-    return every, every | {"extra_trees": True, "num_leaves": _SMOOTHED_LEAVES}
+    n_bins = _BINS_OF_ONE_COLUMN if len(columns) == 1 else _BINS
+    close = task.params(_MOST_LEAVES, max_bin=n_bins)
+    smooth = close | {"extra_trees": True, "num_leaves": _SMOOTHED_LEAVES}
+    return close, smooth
 
 
-def fit_judged(task, groups, out):
-    """A model of a set, of as many rounds and with the factors that suit held-out rows best."""
+def fit_judged(task, groups, held_out):
+    """Fit a model of a set, with rounds and factors that suit held-out rows best.
+
+    Parameters
+    ----------
+    task : Task
+    groups : ndarray of bool of shape (n_groups,)
+        The set.
+    held_out : Task
+
+    Returns
+    -------
+    SetModel
+    """
     import lightgbm
 
     columns = task.columns(groups)
     if not len(columns):
-        return SetModel(task.shares, [], [], None)
-    forests, rounds = [], []
+        return SetModel(task.shares, forests=[], rounds=[], factors=None)
+    forests = []
+    rounds = []
     for params in _kinds(task, columns):
         data = task.data(columns, params)
         stop = lightgbm.early_stopping(_PATIENCE, verbose=False)
-        judge = out.data(columns, params, reference=data)
+        held_out_data = held_out.data(columns, params, reference=data)
         booster = lightgbm.train(
-            params, data, _MOST_ROUNDS, valid_sets=[judge], callbacks=[stop]
+            params, data, _MOST_ROUNDS, valid_sets=[held_out_data], callbacks=[stop]
         )
-        rounds.append(max(booster.best_iteration, 1))
-        forests.append(read_lightgbm(booster, rounds[-1]))
-    scores = _scores(forests, out.X[:, columns])
+        n_rounds = max(booster.best_iteration, 1)
+        rounds.append(n_rounds)
+        forests.append(read_lightgbm(booster, n_rounds))
+    scores = _scores(forests, held_out.X[:, columns])
 
     def loss(factors):
-        return out.log_loss(np.tensordot(factors, scores, axes=1))
+        return held_out.log_loss(np.tensordot(factors, scores, axes=1))
 
     start = np.full(len(forests), 1 / len(forests))
-    found = minimize(
-        loss, start, method="L-BFGS-B", bounds=[(0.0, _MOST_FACTOR)] * len(forests)
-    )
-    return SetModel(task.shares, forests, rounds, found.x)
+    bounds = [(0.0, _MOST_FACTOR)] * len(forests)
+    solution = minimize(loss, start, method="L-BFGS-B", bounds=bounds)
+    return SetModel(task.shares, forests, rounds, solution.x)
 
 
 def fit_again(task, groups, model):
-    """A model like one that was judged, of all rows."""
+    """Fit a model on all rows, with the rounds and factors of one of held-out rows."""
     import lightgbm
 
-    columns, forests = task.columns(groups), []
-    for params, rounds in zip(_kinds(task, columns), model.rounds):
-        booster = lightgbm.train(params, task.data(columns, params), rounds)
+    columns = task.columns(groups)
+    forests = []
+    for params, n_rounds in zip(_kinds(task, columns), model.rounds):
+        booster = lightgbm.train(params, task.data(columns, params), n_rounds)
+        # -1: all rounds.
         forests.append(read_lightgbm(booster, -1))
     return model._replace(forests=forests, shares=task.shares)
 
 
 def fit_own(estimator, task, X, classes, fit_params, groups):
-    """Return a clone of the user's model that is fitted on the columns of a set.
+    """Return a clone of the user's model, fitted on the columns of a set.
 
-    `fit_params` are the parameters of its `fit`, with an entry for each row of `task` where they
-    belong to rows. Of a set without columns the class shares are returned.
+    Parameters
+    ----------
+    estimator : classifier
+    task : Task
+    X : indexable of n_rows rows
+        The rows of `task` as the user gave them.
+    classes : ndarray of shape (n_classes,)
+    fit_params : dict
+        Parameters of its `fit`, with an entry for each row where they belong to rows.
+    groups : ndarray of bool of shape (n_groups,)
+        The set. For a set without columns, the class shares are returned.
+
+    Returns
+    -------
+    fitted classifier or SetModel
     """
     columns = task.columns(groups)
     if not len(columns):
-        return SetModel(task.shares, [], [], None)
+        return SetModel(task.shares, forests=[], rounds=[], factors=None)
     rows = _safe_indexing(X, columns, axis=1)
-    with note_failure("estimator", len(task.y), "fit"):
-        return cloned(estimator, len(task.y)).fit(rows, classes[task.y], **fit_params)
+    n_rows = len(task.y)
+    with note_failure("estimator", n_rows, "fit"):
+        return cloned(estimator, n_rows).fit(rows, classes[task.y], **fit_params)

@@ -1,7 +1,7 @@
 """Encode rows of a log as numbers: texts, categories, dates and numbers."""
 
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.sparse import csr_array, hstack, issparse
@@ -40,6 +40,7 @@ from skroute.utils._named import in_order
 from skroute.utils._pickles import VersionedPickleMixin
 from skroute.utils._random import seed_of
 from skroute.utils._tensors import on_host
+from skroute.utils._texts_of_fit import counts_of, learned_once
 from skroute.utils._typing import ArrayLike, NDArray
 
 # A column of strings with at most this many different values is one of categories.
@@ -534,8 +535,8 @@ def _are_categories(cells):
     return n_different <= most_categories and n_different < n_rows
 
 
-class _HashedTexts:
-    """Counts of words and sequences of characters, reduced to a few directions.
+class _LearnedWords(NamedTuple):
+    """Words and directions that are learned from texts.
 
     Attributes
     ----------
@@ -545,71 +546,101 @@ class _HashedTexts:
         Weights of these columns.
     directions : ndarray of shape (n_used, n_directions), dtype=float32, or None
         None if the texts have hardly a word in common. All outputs are then 0.
+    rows_as_new : ndarray of shape (n_texts, n_outputs)
+        Each of the texts as if it had not been among them.
+    """
+
+    used: np.ndarray
+    rarity: np.ndarray
+    directions: np.ndarray | None
+    rows_as_new: np.ndarray
+
+
+class _HashedTexts:
+    """Counts of words and sequences of characters, reduced to a few directions.
+
+    Attributes
+    ----------
+    used, rarity, directions
+        As in `_LearnedWords`.
     """
 
     def __init__(self, n_components, seed):
         self.n_components = n_components
         self.seed = seed
 
-    def _counts(self, column):
-        """Return log counts of words, pairs of words and sequences of characters.
-
-        Parameters
-        ----------
-        column : ndarray of shape (n_texts, 1)
-
-        Returns
-        -------
-        csr matrix of shape (n_texts, 2 * _HASHED_COLUMNS), dtype=float32
-        """
-        texts = column[:, 0]
-        options = {
-            "n_features": _HASHED_COLUMNS,
-            "alternate_sign": False,
-            "norm": None,
-            "dtype": np.float32,
-        }
-        words = HashingVectorizer(ngram_range=(1, 2), **options)
-        characters = HashingVectorizer(
-            analyzer="char_wb", ngram_range=(3, 5), **options
-        )
-        beginnings = [text[:_CHARACTERS] for text in texts]
-        tables = [words.transform(texts), characters.transform(beginnings)]
-        counts = hstack(tables, format="csr")
-        np.log1p(counts.data, out=counts.data)
-        return counts
-
     def fit_transform(self, column):
         """Learn the words and the directions, and return each text as a new one."""
-        counts = self._counts(column)
-        n_texts = len(column)
+        learned = learned_once(
+            "words",
+            column[:, 0],
+            (self.n_components, self.seed),
+            count=_counts_of_words,
+            learn=self._learn,
+        )
+        self.used = learned.used
+        self.rarity = learned.rarity
+        self.directions = learned.directions
+        # The result may be shared with other encoders. Callers may change theirs.
+        return learned.rows_as_new.copy()
+
+    def _learn(self, counts):
+        """Return `_LearnedWords` of a csr matrix of shape (n_texts, n_columns)."""
+        n_texts = counts.shape[0]
         texts_with = np.bincount(counts.indices, minlength=counts.shape[1])
         most_frequent = np.argsort(-texts_with, kind="stable")[:_MOST_WORDS]
         is_repeated = texts_with[most_frequent] > 1
-        self.used = np.sort(most_frequent[is_repeated])
-        self.rarity = _rarity(texts_with[self.used], n_texts=n_texts)
-        self.directions = None
-        if len(self.used) < 2:
-            return np.zeros((n_texts, 1))
-        n_components = min(self.n_components, len(self.used) - 1)
-        counts = counts[:, self.used]
-        rows = _weighted_rows(counts, self.rarity)
+        used = np.sort(most_frequent[is_repeated])
+        rarity = _rarity(texts_with[used], n_texts=n_texts)
+        if len(used) < 2:
+            return _LearnedWords(used, rarity, None, np.zeros((n_texts, 1)))
+        n_components = min(self.n_components, len(used) - 1)
+        counts = counts[:, used]
+        rows = _weighted_rows(counts, rarity)
         directions = fit_directions(rows, n_components, self.seed)
-        self.directions = directions.astype(np.float32)
+        directions = directions.astype(np.float32)
         # Each text as if it had not been in `fit`. A word that it shares with one other
         # text occurs once among the others, and would not be used.
-        others_with = texts_with[self.used] - 1
+        others_with = texts_with[used] - 1
         rarity_in_others = _rarity(others_with, n_texts=n_texts - 1)
         rarity_in_others[others_with == 1] = 0
-        rows_as_new = _weighted_rows(counts, rarity_in_others)
-        return along_directions_of_others(rows, self.directions, rows_as_new)
+        rows_as_new = along_directions_of_others(
+            rows, directions, _weighted_rows(counts, rarity_in_others)
+        )
+        return _LearnedWords(used, rarity, directions, rows_as_new)
 
     def transform(self, column):
         """Return other texts along the directions."""
         if self.directions is None:
             return np.zeros((len(column), 1))
-        counts = self._counts(column)[:, self.used]
+        counts = counts_of(column[:, 0], _counts_of_words)[:, self.used]
         return along(_weighted_rows(counts, self.rarity), self.directions)
+
+
+def _counts_of_words(texts):
+    """Return log counts of words, pairs of words and sequences of characters.
+
+    Parameters
+    ----------
+    texts : ndarray of shape (n_texts,), dtype=object
+
+    Returns
+    -------
+    csr matrix of shape (n_texts, 2 * _HASHED_COLUMNS), dtype=float32
+    """
+    options = {
+        "n_features": _HASHED_COLUMNS,
+        "alternate_sign": False,
+        "norm": None,
+        "dtype": np.float32,
+    }
+    words = HashingVectorizer(ngram_range=(1, 2), **options)
+    characters = HashingVectorizer(analyzer="char_wb", ngram_range=(3, 5), **options)
+    beginnings = [text[:_CHARACTERS] for text in texts]
+    tables = [words.transform(texts), characters.transform(beginnings)]
+    counts = hstack(tables, format="csr")
+    np.log1p(counts.data, out=counts.data)
+    return counts
 
 
 def _weighted_rows(counts, rarity):

@@ -17,15 +17,23 @@ import _data
 import numpy as np
 import pandas as pd
 from lightgbm import LGBMClassifier
+from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import Ridge
+from sklearn.model_selection import cross_val_predict
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 
 from skroute.forests import FastForest
 from skroute.quality import FrameEncoder
-from skroute.routing import BudgetRouter
+from skroute.routing import (
+    BudgetRouter,
+    FrugalMCTClassifier,
+    SequentialRouterClassifier,
+)
 
 
 def seconds(function):
@@ -166,7 +174,39 @@ def part_rows():
     )
 
 
-PARTS = {"texts": part_texts, "rows": part_rows}
+# Many classes -------------------------------------------------------------------------
+
+
+def part_classes(n_classes=2000, n_rows=8000):
+    """Print the time of routers of many classes, next to that of their members."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(n_classes), n_rows // n_classes)
+    rng.shuffle(y)
+    centres = rng.normal(size=(n_classes, 20))
+    X = centres[y] + 0.5 * rng.normal(size=(n_rows, 20))
+    members = [
+        ("smooth", GaussianNB(var_smoothing=1.0)),
+        ("tree", DecisionTreeClassifier(max_features=8, random_state=0)),
+        ("bayes", GaussianNB()),
+    ]
+    # Each class has four rows, one in each fold.
+    cv = 4
+
+    def fit_members():
+        for _, member in members:
+            clone(member).fit(X, y)
+            cross_val_predict(member, X, y, cv=cv, method="predict_proba")
+
+    alone = seconds(fit_members)
+    print(f"{'members and their out-of-fold answers':40} {alone:.1f} s")
+    for router_class in (FrugalMCTClassifier, SequentialRouterClassifier):
+        router = router_class(members, costs=[1.0, 2.0, 4.0], cv=cv)
+        time_of_fit = seconds(lambda router=router: router.fit(X, y))
+        ratio = time_of_fit / alone
+        print(f"{router_class.__name__:40} {time_of_fit:.1f} s, {ratio:.1f} times")
+
+
+PARTS = {"texts": part_texts, "rows": part_rows, "classes": part_classes}
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ from skroute.utils._named import check_rows_match
 from skroute.utils._pickles import VersionedPickleMixin
 from skroute.utils._tables import printed_estimator
 from skroute.utils._tensors import on_host
+from skroute.utils._texts_of_fit import texts_counted_once
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import (
     check_row_weights,
@@ -400,7 +401,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         check_rows_match(X=X, y=y, **row_params)
         if "sample_weight" in params:
             check_weights(params, num_samples(y if X is None else X))
-        with fit_task(self, name, X, y) as task:
+        with fit_task(self, name, X, y) as task, texts_counted_once():
             learn(X, y, task=task, **params)
         return self
 

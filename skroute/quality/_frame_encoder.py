@@ -1,16 +1,14 @@
 """Encode rows of a log as numbers: texts, categories, dates and numbers."""
 
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.sparse import csr_array, hstack, issparse
 from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.feature_extraction.text import HashingVectorizer
-from sklearn.impute import MissingIndicator, SimpleImputer
-from sklearn.pipeline import make_pipeline, make_union
-from sklearn.preprocessing import OneHotEncoder, StandardScaler, normalize
+from sklearn.preprocessing import StandardScaler, normalize
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from skroute.quality._directions import (
@@ -40,6 +38,7 @@ from skroute.utils._named import in_order
 from skroute.utils._pickles import VersionedPickleMixin
 from skroute.utils._random import seed_of
 from skroute.utils._tensors import on_host
+from skroute.utils._texts_of_fit import counts_of, learned_once
 from skroute.utils._typing import ArrayLike, NDArray
 
 # A column of strings with at most this many different values is one of categories. Each
@@ -483,13 +482,11 @@ class _Column(_ColumnEncoder):
         self.reader = ColumnReader.fit(column, name)
         self.kind = self.reader.kind
         if self.kind != CATEGORY:
-            self.transformer = _transformer_of_numbers()
+            self.transformer = _Numbers()
             return
         cells = self._cells(column)
         if _are_categories(cells):
-            self.transformer = OneHotEncoder(
-                handle_unknown="ignore", sparse_output=False
-            )
+            self.transformer = _Categories()
             return
         self.kind = "text"
         n_directions = _most_directions(n_components, n_rows=len(cells))
@@ -539,20 +536,82 @@ class _Column(_ColumnEncoder):
         if self.kind == "text":
             return [f"{name}_text{number}" for number in range(width)]
         if self.kind == CATEGORY:
-            categories = self.transformer.categories_[0]
-            return [f"{name}_{category}" for category in categories]
+            return [f"{name}_{category}" for category in self.transformer.categories]
         # There is no second column if no cell was missing in `fit`.
         return [name, f"missingindicator_{name}"][:width]
 
 
-def _transformer_of_numbers():
-    """Return a transformer that scales numbers, fills missing ones and marks them."""
-    scaled = make_pipeline(
-        StandardScaler(),
-        SimpleImputer(strategy="constant", fill_value=0.0, keep_empty_features=True),
-    )
-    # The indicator reads the numbers before they are filled.
-    return make_union(scaled, MissingIndicator(error_on_new=False))
+class _Numbers:
+    """Numbers scaled to variance one, with a mark of missing ones.
+
+    It replaces scikit-learn's scaler, imputer and indicator, which check a row for
+    longer than they compute.
+
+    Attributes
+    ----------
+    mean, scale : float
+        NaN if all numbers were missing in `fit`. All outputs are then 0.
+    has_missing : bool
+        True if a number was missing in `fit`. The second output marks missing ones.
+    """
+
+    def fit_transform(self, column):
+        """Learn mean and variance of numbers of shape (n_rows, 1), and scale them."""
+        scaler = StandardScaler().fit(column)
+        self.mean = scaler.mean_[0]
+        self.scale = scaler.scale_[0]
+        self.has_missing = bool(np.isnan(column).any())
+        return self.transform(column)
+
+    def transform(self, column):
+        """Return the scaled numbers, 0 for missing ones, and their marks if any.
+
+        Parameters
+        ----------
+        column : ndarray of shape (n_rows, 1)
+
+        Returns
+        -------
+        ndarray of shape (n_rows, 1 or 2), dtype=float64
+        """
+        scaled = (column - self.mean) / self.scale
+        filled = np.where(np.isnan(scaled), 0.0, scaled)
+        if not self.has_missing:
+            return filled
+        return np.hstack([filled, np.isnan(column)])
+
+
+class _Categories:
+    """Indicators of categories, one column each.
+
+    It replaces scikit-learn's `OneHotEncoder`, which checks a row for longer than it
+    looks up.
+
+    Attributes
+    ----------
+    categories : list of str
+        The categories of `fit`, in order.
+    column_of_category : dict of str to int
+        Column of each category in the output.
+    """
+
+    def fit_transform(self, column):
+        """Learn the categories of texts of shape (n_rows, 1), and return indicators."""
+        self.categories = sorted(set(column[:, 0]))
+        self.column_of_category = {}
+        for position, category in enumerate(self.categories):
+            self.column_of_category[category] = position
+        return self.transform(column)
+
+    def transform(self, column):
+        """Return indicators of shape (n_rows, n_categories), 0 for new categories."""
+        indicators = np.zeros((len(column), len(self.categories)))
+        for row, category in enumerate(column[:, 0]):
+            position = self.column_of_category.get(category)
+            # None: a category that `fit` did not see.
+            if position is not None:
+                indicators[row, position] = 1.0
+        return indicators
 
 
 def _are_categories(cells):
@@ -568,8 +627,8 @@ def _are_categories(cells):
     return n_different <= most_categories and n_different < n_rows
 
 
-class _HashedTexts:
-    """Counts of words and sequences of characters, reduced to a few directions.
+class _LearnedWords(NamedTuple):
+    """Words and directions that are learned from texts.
 
     Attributes
     ----------
@@ -579,74 +638,102 @@ class _HashedTexts:
         Weights of these columns.
     directions : ndarray of shape (n_used, n_directions), dtype=float32, or None
         None if the texts have hardly a word in common. All outputs are then 0.
+    rows_as_new : ndarray of shape (n_texts, n_outputs)
+        Each of the texts as if it had not been among them.
+    """
+
+    used: np.ndarray
+    rarity: np.ndarray
+    directions: np.ndarray | None
+    rows_as_new: np.ndarray
+
+
+class _HashedTexts:
+    """Counts of words and sequences of characters, reduced to a few directions.
+
+    Attributes
+    ----------
+    used, rarity, directions
+        As in `_LearnedWords`.
     """
 
     def __init__(self, n_components, seed):
         self.n_components = n_components
         self.seed = seed
 
-    def _counts(self, column):
-        """Return log counts of words, pairs of words and sequences of characters.
-
-        Parameters
-        ----------
-        column : ndarray of shape (n_texts, 1)
-
-        Returns
-        -------
-        csr matrix of shape (n_texts, 2 * _HASHED_COLUMNS), dtype=float32
-        """
-        texts = column[:, 0]
-        options = {
-            "n_features": _HASHED_COLUMNS,
-            "alternate_sign": False,
-            "norm": None,
-            "dtype": np.float32,
-        }
-        words = HashingVectorizer(ngram_range=(1, 2), **options)
-        characters = HashingVectorizer(
-            analyzer="char_wb", ngram_range=(3, 5), **options
-        )
-        beginnings = [text[:_CHARACTERS] for text in texts]
-        tables = [words.transform(texts), characters.transform(beginnings)]
-        counts = hstack(tables, format="csr")
-        np.log1p(counts.data, out=counts.data)
-        return counts
-
     def fit_transform(self, column):
-        """Learn words and directions; return coordinates of each text as a new one."""
-        counts = self._counts(column)
-        n_texts = len(column)
-        # Number of texts with each hashed word. (2 * _HASHED_COLUMNS,)
+        """Learn the words and the directions, and return each text as a new one."""
+        learned = learned_once(
+            "words",
+            column[:, 0],
+            (self.n_components, self.seed),
+            count=_counts_of_words,
+            learn=self._learn,
+        )
+        self.used = learned.used
+        self.rarity = learned.rarity
+        self.directions = learned.directions
+        # The result may be shared with other encoders. Callers may change theirs.
+        return learned.rows_as_new.copy()
+
+    def _learn(self, counts):
+        """Return `_LearnedWords` of a csr matrix of shape (n_texts, n_columns)."""
+        n_texts = counts.shape[0]
         texts_with = np.bincount(counts.indices, minlength=counts.shape[1])
         most_frequent = np.argsort(-texts_with, kind="stable")[:_MOST_WORDS]
         is_repeated = texts_with[most_frequent] > 1
-        self.used = np.sort(most_frequent[is_repeated])
-        self.rarity = _rarity(texts_with[self.used], n_texts=n_texts)
-        # One output of 0 if the texts have hardly a word in common.
-        self.directions = None
-        if len(self.used) < 2:
-            return np.zeros((n_texts, 1))
-        n_components = min(self.n_components, len(self.used) - 1)
-        counts = counts[:, self.used]  # (n_texts, n_used)
-        rows = _weighted_rows(counts, self.rarity)
+        used = np.sort(most_frequent[is_repeated])
+        rarity = _rarity(texts_with[used], n_texts=n_texts)
+        if len(used) < 2:
+            return _LearnedWords(used, rarity, None, np.zeros((n_texts, 1)))
+        n_components = min(self.n_components, len(used) - 1)
+        counts = counts[:, used]
+        rows = _weighted_rows(counts, rarity)
         directions = fit_directions(rows, n_components, self.seed)
-        self.directions = directions.astype(np.float32)
+        directions = directions.astype(np.float32)
         # Each text as if it had not been in `fit`. A word that it shares with one other
         # text occurs once among the others, and would not be used.
-        others_with = texts_with[self.used] - 1
+        others_with = texts_with[used] - 1
         rarity_in_others = _rarity(others_with, n_texts=n_texts - 1)
         rarity_in_others[others_with == 1] = 0
-        rows_as_new = _weighted_rows(counts, rarity_in_others)
-        return along_directions_of_others(rows, self.directions, rows_as_new)
+        rows_as_new = along_directions_of_others(
+            rows, directions, _weighted_rows(counts, rarity_in_others)
+        )
+        return _LearnedWords(used, rarity, directions, rows_as_new)
 
     def transform(self, column):
         """Return other texts along the directions."""
         if self.directions is None:
             # The texts of `fit` had hardly a word in common.
             return np.zeros((len(column), 1))
-        counts = self._counts(column)[:, self.used]
+        counts = counts_of(column[:, 0], _counts_of_words)[:, self.used]
         return along(_weighted_rows(counts, self.rarity), self.directions)
+
+
+def _counts_of_words(texts):
+    """Return log counts of words, pairs of words and sequences of characters.
+
+    Parameters
+    ----------
+    texts : ndarray of shape (n_texts,), dtype=object
+
+    Returns
+    -------
+    csr matrix of shape (n_texts, 2 * _HASHED_COLUMNS), dtype=float32
+    """
+    options = {
+        "n_features": _HASHED_COLUMNS,
+        "alternate_sign": False,
+        "norm": None,
+        "dtype": np.float32,
+    }
+    words = HashingVectorizer(ngram_range=(1, 2), **options)
+    characters = HashingVectorizer(analyzer="char_wb", ngram_range=(3, 5), **options)
+    beginnings = [text[:_CHARACTERS] for text in texts]
+    tables = [words.transform(texts), characters.transform(beginnings)]
+    counts = hstack(tables, format="csr")
+    np.log1p(counts.data, out=counts.data)
+    return counts
 
 
 def _weighted_rows(counts, rarity):

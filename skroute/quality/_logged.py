@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from skroute.quality._frame_encoder import FrameEncoder
 from skroute.utils._frames import is_frame, needs_encoding, table_of_numbers
 from skroute.utils._tensors import on_host
+from skroute.utils._texts_of_fit import texts_counted_once
 from skroute.utils._validation import relative_weights
 
 # Weight of the choices' shares in the log, which are mixed into estimated propensities.
@@ -400,6 +401,12 @@ class KnownCellsRegressor(RegressorMixin, BaseEstimator):
         -------
         self
         """
+        # A worker of a parallel loop is outside of the fit of the router.
+        with texts_counted_once():
+            return self._fit(X, y, sample_weight, fit_params)
+
+    def _fit(self, X, y, sample_weight, fit_params):
+        """Fit. Parameters are those of `fit`."""
         table = y.reshape(len(y), -1)
         self.encoder_ = None  # X has numbers only
         if needs_encoding(X):

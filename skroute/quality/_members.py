@@ -126,36 +126,38 @@ class SummedTrees(Member):
         self._all_outputs = np.arange(forest.n_outputs)
 
     @classmethod
-    def from_tree(cls, regressor, weight):
-        """Return a fitted tree of scikit-learn, with leaves times `weight`.
+    def from_trees(cls, regressors, weight):
+        """Return the sum of fitted trees of scikit-learn, with leaves times `weight`.
+
+        All trees are laid out at once: one by one this takes as long as to grow them.
 
         Parameters
         ----------
-        regressor : ExtraTreeRegressor
+        regressors : list of ExtraTreeRegressor
         weight : float
 
         Returns
         -------
         SummedTrees
-            With one tree.
         """
-        tree = regressor.tree_
-        # scikit-learn has a last axis of length 1, for classes. (n_nodes, n_outputs)
-        value = (weight * tree.value[:, :, 0]).astype(np.float32)
         builder = ForestBuilder()
-        builder.add_tree(
-            left=tree.children_left,
-            right=tree.children_right,
-            # Leaves have a negative feature in scikit-learn.
-            feature=np.maximum(tree.feature, 0),
-            threshold=_in_single_precision(tree.threshold),
-            value=value,
-            flags=np.full(len(value), MISSING_RIGHT),
-            output=_ALL_OUTPUTS,
-        )
-        builder.end_member()
+        for regressor in regressors:
+            tree = regressor.tree_
+            value = _values_of_nodes(regressor, weight)
+            builder.add_tree(
+                left=tree.children_left,
+                right=tree.children_right,
+                # Leaves have a negative feature in scikit-learn.
+                feature=np.maximum(tree.feature, 0),
+                threshold=_in_single_precision(tree.threshold),
+                value=value,
+                flags=np.full(len(value), MISSING_RIGHT),
+                output=_ALL_OUTPUTS,
+            )
+            builder.end_member()
         offset = np.zeros(value.shape[1])
-        forest = builder.build(offset, regressor.n_features_in_, read_rule=_READ_RULE)
+        n_features = regressors[0].n_features_in_
+        forest = builder.build(offset, n_features, read_rule=_READ_RULE)
         return cls(forest)
 
     @classmethod
@@ -214,6 +216,16 @@ class SummedTrees(Member):
     def from_arrays(cls, arrays):
         """Return the trees of packed arrays, or raise a ValueError for damaged ones."""
         return cls(_unpacked_forest(_PackedTrees(**arrays)))
+
+
+def _values_of_nodes(regressor, weight):
+    """Return the values of the nodes of a tree of scikit-learn, times `weight`.
+
+    Returns
+    -------
+    ndarray of shape (n_nodes, n_outputs), dtype=float32
+    """
+    return (weight * regressor.tree_.value[:, :, 0]).astype(np.float32)
 
 
 def _in_single_precision(threshold):
@@ -418,8 +430,8 @@ def fit_trees(rows, deviations, seed, weight=None):
             min_samples_leaf=min_samples_leaf,
             max_depth=None,
         )
-        trees.append(SummedTrees.from_tree(tree, weight=1 / _TREES))
-    return SummedTrees.sum_of(trees)
+        trees.append(tree)
+    return SummedTrees.from_trees(trees, weight=1 / _TREES)
 
 
 def fit_boosted(rows, deviations, seed, weight=None):
@@ -454,10 +466,11 @@ def fit_boosted(rows, deviations, seed, weight=None):
             min_samples_leaf=min_samples_leaf,
             max_depth=_BOOSTED_DEPTH,
         )
-        step = SummedTrees.from_tree(tree, weight=_RATE)
-        residual -= step.predict(rows)
-        trees.append(step)
-    return SummedTrees.sum_of(trees)
+        trees.append(tree)
+        # The numbers of `SummedTrees.predict`. Its layout of a tree takes as long as
+        # the tree.
+        residual -= _values_of_nodes(tree, _RATE)[tree.tree_.apply(rows)]
+    return SummedTrees.from_trees(trees, weight=_RATE)
 
 
 def fit_linear(rows, deviations, seed, weight=None):

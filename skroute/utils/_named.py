@@ -54,6 +54,8 @@ def in_order(table, names, name=None):
     if columns is None:
         return table  # columns have no names
     names = list(names)
+    if columns == names:
+        return table
     key_of_name = {str(column): column for column in columns}
     if sorted(key_of_name) == sorted(names):
         return part_of(table, [key_of_name[column] for column in names])

@@ -60,7 +60,7 @@ def test_the_walk_of_trees_is_scikit_learns(n_rows, n_outputs, is_discrete, seed
     peer = ExtraTreesRegressor(5, random_state=seed).fit(X[:n_rows], target)
     # A new row that is equal to a threshold.
     X[n_rows] = peer.estimators_[0].tree_.threshold[0].astype(np.float32)
-    trees = [SummedTrees.from_tree(tree, 1 / 5) for tree in peer.estimators_]
+    trees = [SummedTrees.from_trees([tree], 1 / 5) for tree in peer.estimators_]
     estimates = SummedTrees.sum_of(trees).predict(X)
     expected = peer.predict(X).reshape(-1, n_outputs)
     np.testing.assert_allclose(estimates, expected, atol=1e-6)

@@ -236,6 +236,12 @@ class DummyRouterClassifier(DummyRouter, ClassifierMixin, BaseEstimator):
         Determines the choices of ``strategy="random"``. Pass an int for the same result
         at every fit.
 
+    memory : None, str or joblib.Memory, default=None
+        Cache of fitted members and their out-of-fold answers, as in
+        :class:`~sklearn.pipeline.Pipeline`. A str is the path of a directory. A search
+        over `budget` or `costs` then fits each member once for the same rows. See
+        :ref:`cached_members`.
+
     n_jobs : int, default=None
         Members fitted in parallel.
 
@@ -300,6 +306,7 @@ class DummyRouterClassifier(DummyRouter, ClassifierMixin, BaseEstimator):
         exchange_rate=None,
         cv=5,
         random_state=0,
+        memory=None,
         n_jobs=None,
     ):
         self.estimators = estimators
@@ -310,6 +317,7 @@ class DummyRouterClassifier(DummyRouter, ClassifierMixin, BaseEstimator):
         self.exchange_rate = exchange_rate
         self.cv = cv
         self.random_state = random_state
+        self.memory = memory
         self.n_jobs = n_jobs
 
 
@@ -342,6 +350,12 @@ class DummyRouterRegressor(DummyRouter, RegressorMixin, BaseEstimator):
     random_state : int, RandomState instance or None, default=0
         Determines the choices of ``strategy="random"``. Pass an int for the same result
         at every fit.
+
+    memory : None, str or joblib.Memory, default=None
+        Cache of fitted members and their out-of-fold answers, as in
+        :class:`~sklearn.pipeline.Pipeline`. A str is the path of a directory. A search
+        over `budget` or `costs` then fits each member once for the same rows. See
+        :ref:`cached_members`.
 
     n_jobs : int, default=None
         Members fitted in parallel.
@@ -380,6 +394,7 @@ class DummyRouterRegressor(DummyRouter, RegressorMixin, BaseEstimator):
         exchange_rate=None,
         cv=5,
         random_state=0,
+        memory=None,
         n_jobs=None,
     ):
         self.estimators = estimators
@@ -390,4 +405,5 @@ class DummyRouterRegressor(DummyRouter, RegressorMixin, BaseEstimator):
         self.exchange_rate = exchange_rate
         self.cv = cv
         self.random_state = random_state
+        self.memory = memory
         self.n_jobs = n_jobs

@@ -15,9 +15,15 @@ import warnings
 
 import _data
 import numpy as np
+import pandas as pd
+from lightgbm import LGBMClassifier
+from sklearn.compose import make_column_transformer
+from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from skroute.forests import FastForest
 from skroute.quality import FrameEncoder
 from skroute.routing import BudgetRouter
 
@@ -79,7 +85,88 @@ def part_texts():
         print(f"{name:50} {time_of_fit:6.1f} s, {time_of_fit / encode:5.1f} encodings")
 
 
-PARTS = {"texts": part_texts}
+# Single rows --------------------------------------------------------------------------
+
+# Calls whose median is taken.
+N_CALLS = 300
+
+
+def milliseconds(function):
+    """Return the median time of a function without arguments, after a first call."""
+    function()
+    times = [seconds(function) for _ in range(N_CALLS)]
+    return 1e3 * float(np.median(times))
+
+
+def mixed_frame(n_rows, rng):
+    """Return a frame of texts, categories and numbers."""
+    words = np.array(
+        "red blue long short old new hard soft sum of prove why is".split()
+    )
+    prompts = []
+    for row, positions in enumerate(rng.integers(0, len(words), (n_rows, 12))):
+        prompts.append(" ".join(words[positions]) + f" {row}")
+    return pd.DataFrame(
+        {
+            "prompt": prompts,
+            "tenant": rng.choice(["a", "b", "c"], n_rows),
+            "language": rng.choice(["en", "de"], n_rows),
+            "length": rng.normal(size=n_rows),
+            "age": rng.normal(size=n_rows),
+            "turns": rng.integers(0, 9, n_rows),
+        }
+    )
+
+
+def part_rows():
+    """Print the time of one row, next to a pipeline of scikit-learn and LightGBM."""
+    n_rows = 1500
+    rng = np.random.default_rng(0)
+    frame = mixed_frame(n_rows, rng)
+    without_text = frame.drop(columns="prompt")
+    array = rng.normal(size=(n_rows, 8))
+    small = 0.3 * (frame["length"] > 0) + 0.5 * rng.random(n_rows)
+    quality = np.column_stack([small, 0.6 + 0.3 * rng.random(n_rows)])
+    columns = make_column_transformer(
+        (HashingVectorizer(), "prompt"),
+        (OneHotEncoder(handle_unknown="ignore"), ["tenant", "language"]),
+        (StandardScaler(), ["length", "age", "turns"]),
+    )
+    pipeline = make_pipeline(columns, Ridge()).fit(frame, quality)
+    row = frame.iloc[[5]]
+    print(
+        f"{'pipeline of scikit-learn':40} {milliseconds(lambda: pipeline.predict(row)):.2f} ms"
+    )
+
+    tables = {"frame with text": frame, "frame": without_text, "array": array}
+    for name, X in tables.items():
+        router = BudgetRouter(costs=[1.0, 3.0], budget=2.0).fit(X, quality)
+        stream = router.stream(1e9)
+        row_of_X = X.iloc[[5]] if hasattr(X, "iloc") else X[5:6]
+
+        def route(router=router, row=row_of_X):
+            router.route(row)
+
+        def route_and_commit(stream=stream, row=row_of_X):
+            stream.commit(stream.route(row))
+
+        print(f"{'route, ' + name:40} {milliseconds(route):.2f} ms")
+        print(f"{'stream, ' + name:40} {milliseconds(route_and_commit):.2f} ms")
+
+    categories = {"tenant": "category", "language": "category"}
+    rows_of_trees = without_text.astype(categories)
+    boosting = LGBMClassifier(n_jobs=1, verbose=-1).fit(rows_of_trees, small > 0.4)
+    forest = FastForest(boosting).fit(rows_of_trees, small > 0.4)
+    row = rows_of_trees.iloc[[5]]
+    print(
+        f"{'LightGBM, frame':40} {milliseconds(lambda: boosting.predict(row)):.2f} ms"
+    )
+    print(
+        f"{'FastForest, frame':40} {milliseconds(lambda: forest.predict(row)):.2f} ms"
+    )
+
+
+PARTS = {"texts": part_texts, "rows": part_rows}
 
 
 if __name__ == "__main__":

@@ -8,9 +8,7 @@ from scipy.sparse import csr_array, hstack, issparse
 from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.feature_extraction.text import HashingVectorizer
-from sklearn.impute import MissingIndicator, SimpleImputer
-from sklearn.pipeline import make_pipeline, make_union
-from sklearn.preprocessing import OneHotEncoder, StandardScaler, normalize
+from sklearn.preprocessing import StandardScaler, normalize
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from skroute.quality._directions import (
@@ -458,13 +456,11 @@ class _Column(_ColumnEncoder):
         self.reader = ColumnReader.fit(column, name)
         self.kind = self.reader.kind
         if self.kind != CATEGORY:
-            self.transformer = _transformer_of_numbers()
+            self.transformer = _Numbers()
             return
         cells = self._cells(column)
         if _are_categories(cells):
-            self.transformer = OneHotEncoder(
-                handle_unknown="ignore", sparse_output=False
-            )
+            self.transformer = _Categories()
             return
         self.kind = "text"
         n_directions = _most_directions(n_components, n_rows=len(cells))
@@ -506,20 +502,82 @@ class _Column(_ColumnEncoder):
         if self.kind == "text":
             return [f"{name}_text{number}" for number in range(width)]
         if self.kind == CATEGORY:
-            categories = self.transformer.categories_[0]
-            return [f"{name}_{category}" for category in categories]
+            return [f"{name}_{category}" for category in self.transformer.categories]
         # There is no second column if no cell was missing in `fit`.
         return [name, f"missingindicator_{name}"][:width]
 
 
-def _transformer_of_numbers():
-    """Return a transformer that scales numbers, fills missing ones and marks them."""
-    scaled = make_pipeline(
-        StandardScaler(),
-        SimpleImputer(strategy="constant", fill_value=0.0, keep_empty_features=True),
-    )
-    # The indicator reads the numbers before they are filled.
-    return make_union(scaled, MissingIndicator(error_on_new=False))
+class _Numbers:
+    """Numbers scaled to variance one, with a mark of missing ones.
+
+    It replaces scikit-learn's scaler, imputer and indicator, which check a row for
+    longer than they compute.
+
+    Attributes
+    ----------
+    mean, scale : float
+        NaN if all numbers were missing in `fit`. All outputs are then 0.
+    has_missing : bool
+        True if a number was missing in `fit`. The second output marks missing ones.
+    """
+
+    def fit_transform(self, column):
+        """Learn mean and variance of numbers of shape (n_rows, 1), and scale them."""
+        scaler = StandardScaler().fit(column)
+        self.mean = scaler.mean_[0]
+        self.scale = scaler.scale_[0]
+        self.has_missing = bool(np.isnan(column).any())
+        return self.transform(column)
+
+    def transform(self, column):
+        """Return the scaled numbers, 0 for missing ones, and their marks if any.
+
+        Parameters
+        ----------
+        column : ndarray of shape (n_rows, 1)
+
+        Returns
+        -------
+        ndarray of shape (n_rows, 1 or 2), dtype=float64
+        """
+        scaled = (column - self.mean) / self.scale
+        filled = np.where(np.isnan(scaled), 0.0, scaled)
+        if not self.has_missing:
+            return filled
+        return np.hstack([filled, np.isnan(column)])
+
+
+class _Categories:
+    """Indicators of categories, one column each.
+
+    It replaces scikit-learn's `OneHotEncoder`, which checks a row for longer than it
+    looks up.
+
+    Attributes
+    ----------
+    categories : list of str
+        The categories of `fit`, in order.
+    column_of_category : dict of str to int
+        Column of each category in the output.
+    """
+
+    def fit_transform(self, column):
+        """Learn the categories of texts of shape (n_rows, 1), and return indicators."""
+        self.categories = sorted(set(column[:, 0]))
+        self.column_of_category = {}
+        for position, category in enumerate(self.categories):
+            self.column_of_category[category] = position
+        return self.transform(column)
+
+    def transform(self, column):
+        """Return indicators of shape (n_rows, n_categories), 0 for new categories."""
+        indicators = np.zeros((len(column), len(self.categories)))
+        for row, category in enumerate(column[:, 0]):
+            position = self.column_of_category.get(category)
+            # None: a category that `fit` did not see.
+            if position is not None:
+                indicators[row, position] = 1.0
+        return indicators
 
 
 def _are_categories(cells):

@@ -42,6 +42,8 @@ def in_order(table, names, name=None):
     if columns is None:
         return table
     names = list(names)
+    if columns == names:
+        return table
     key_of_name = {str(column): column for column in columns}
     if sorted(key_of_name) == sorted(names):
         return part_of(table, [key_of_name[column] for column in names])

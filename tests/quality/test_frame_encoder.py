@@ -9,13 +9,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
 from scipy import sparse
 from sklearn import config_context
+from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MaxAbsScaler
+from sklearn.impute import MissingIndicator, SimpleImputer
+from sklearn.pipeline import make_pipeline, make_union
+from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
 
 from skroute.quality import FrameEncoder, QualityRegressor
 from skroute.routing import BudgetRouter
@@ -493,3 +496,26 @@ def test_budgets_hold_on_new_texts():
     assert np.abs(missed_in_sample).mean() > 0.1
     lead = np.abs(missed_in_sample) - np.abs(missed_as_new)
     assert lead.mean() > 2 * lead.std(ddof=1) / 10**0.5
+
+
+@pytest.mark.parametrize("with_missing", [False, True])
+def test_numbers_and_categories_are_those_of_scikit_learn(with_missing):
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(3, 2, (60, 2))
+    if with_missing:
+        numbers[::7, 0] = np.nan
+    frame = pd.DataFrame(numbers, columns=["a", "b"])
+    frame["letter"] = rng.choice(["x", "y", "z"], 60)
+    new = frame.iloc[:5].assign(a=[np.nan, 1, 2, 3, 4], letter=list("xyzxq"))
+    scaled = make_union(
+        make_pipeline(StandardScaler(), SimpleImputer(strategy="constant")),
+        MissingIndicator(error_on_new=False),
+    )
+    reference = make_column_transformer(
+        (scaled, ["a"]),
+        (clone(scaled), ["b"]),
+        (OneHotEncoder(handle_unknown="ignore", sparse_output=False), ["letter"]),
+    )
+    encoder = FrameEncoder()
+    assert_array_equal(encoder.fit_transform(frame), reference.fit_transform(frame))
+    assert_array_equal(encoder.transform(new), reference.transform(new))

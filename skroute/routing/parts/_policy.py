@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from skroute.assignment import Rule, assignment_path, choose_at_price, solve_assignment
+from skroute.assignment._solve import choose_checked
 from skroute.base import Plan, affords, check_affordable, note_failure
 from skroute.routing.parts._estimates import MAX_PARTS, predict_matrix, rows_and_others
 from skroute.routing.parts._limits import (
@@ -190,11 +191,14 @@ class Validated(NamedTuple):
 
 
 def choose_by_rule(values, costs, rule):
-    """Return the choices of rows that are decided alone at a price, ties left open."""
-    low = choose_at_price(values, costs, rule.price, tolerance=TIE)
+    """Return the choices of rows that are decided alone at a price, ties left open.
+
+    Values and costs are finite: estimators and price lists are checked before.
+    """
+    low = choose_checked(values, costs, rule.price, tolerance=TIE)
     if not rule.share:
         return Choices(low, low, np.zeros(len(low)))
-    high = choose_at_price(values, costs, rule.price, tolerance=-TIE)
+    high = choose_checked(values, costs, rule.price, tolerance=-TIE)
     return Choices(low, high, np.where(low == high, 0.0, rule.share))
 
 

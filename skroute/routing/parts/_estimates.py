@@ -25,6 +25,7 @@ from skroute.utils._compat import (
 )
 from skroute.utils._frames import needs_encoding
 from skroute.utils._tensors import holds_numbers, on_host
+from skroute.utils._threads import workers_for
 
 # Largest number of parts of the rows. A price is learned without each of them.
 MAX_PARTS = 10
@@ -432,7 +433,12 @@ def _fit_and_predict_out_of_sample(estimator, X, target, folds, *, n_jobs, fit_p
     estimate = getattr(fitted, "oob_prediction_", None)
     if estimate is None:
         estimate = cross_val_predict(
-            estimator, X, target, cv=folds, n_jobs=n_jobs, params=fit_params
+            estimator,
+            X,
+            target,
+            cv=folds,
+            n_jobs=workers_for([estimator], n_jobs),
+            params=fit_params,
         )
     return CrossFitted(fitted, estimate, as_new=estimate, by_fold=None)
 

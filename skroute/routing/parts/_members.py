@@ -22,6 +22,7 @@ from skroute.utils._compat import (
     will_have,
 )
 from skroute.utils._named import by_label
+from skroute.utils._threads import workers_for
 from skroute.utils._validation import (
     check_text_names,
     folds_among,
@@ -333,6 +334,8 @@ def fit_members(
         Cache of the results. None fits all members.
 
     n_jobs : int, default=None
+        Number of members that are fitted in parallel. It is smaller where their threads
+        would exceed the cores.
 
     Returns
     -------
@@ -359,7 +362,8 @@ def fit_members(
             memory=memory,
         )
         jobs.append(job)
-    models, by_method = zip(*Parallel(n_jobs=n_jobs)(jobs))
+    n_workers = workers_for(members.values(), n_jobs)
+    models, by_method = zip(*Parallel(n_jobs=n_workers)(jobs))
     return list(models), list(by_method)
 
 

@@ -10,6 +10,8 @@ pipeline. So the ratios can be compared where the machine is busy.
 """
 
 import argparse
+import subprocess
+import sys
 import time
 import warnings
 from tempfile import TemporaryDirectory
@@ -25,14 +27,18 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_predict
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 
 from skroute.forests import FastForest
 from skroute.quality import FrameEncoder
 from skroute.routing import (
     BudgetRouter,
+    FrugalMCTClassifier,
     OccamRouterClassifier,
+    SequentialRouterClassifier,
 )
 
 
@@ -212,10 +218,83 @@ def part_search():
     print(f"the same with memory: {cached:.1f} s, {cached / once:.2f} times")
 
 
+# Many classes -------------------------------------------------------------------------
+
+
+def part_classes(n_classes=2000, n_rows=8000):
+    """Print the time of routers of many classes, next to that of their members."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(n_classes), n_rows // n_classes)
+    rng.shuffle(y)
+    centres = rng.normal(size=(n_classes, 20))
+    X = centres[y] + 0.5 * rng.normal(size=(n_rows, 20))
+    members = [
+        ("smooth", GaussianNB(var_smoothing=1.0)),
+        ("tree", DecisionTreeClassifier(max_features=8, random_state=0)),
+        ("bayes", GaussianNB()),
+    ]
+    # Each class has four rows, one in each fold.
+    cv = 4
+
+    def fit_members():
+        for _, member in members:
+            clone(member).fit(X, y)
+            cross_val_predict(member, X, y, cv=cv, method="predict_proba")
+
+    alone = seconds(fit_members)
+    print(f"{'members and their out-of-fold answers':40} {alone:.1f} s")
+    for router_class in (FrugalMCTClassifier, SequentialRouterClassifier):
+        router = router_class(members, costs=[1.0, 2.0, 4.0], cv=cv)
+        time_of_fit = seconds(lambda router=router: router.fit(X, y))
+        ratio = time_of_fit / alone
+        print(f"{router_class.__name__:40} {time_of_fit:.1f} s, {ratio:.1f} times")
+
+
+# The first call -----------------------------------------------------------------------
+
+# README's ten lines, in a fresh process. It prints seconds of the processor: those of
+# scikit-learn's imports, of skroute's import, and of the first fit and call.
+_TEN_LINES = """
+from time import process_time
+start = process_time()
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+imported = process_time()
+from skroute.routing import OccamRouterClassifier
+ready = process_time()
+X, X_test, y, y_test = train_test_split(*load_digits(return_X_y=True), random_state=4)
+models = [("bayes", GaussianNB()), ("knn", KNeighborsClassifier())]
+router = OccamRouterClassifier(models, costs={"bayes": 1, "knn": 10}, budget=4)
+router.fit(X, y).predict_routed(X_test)
+print(imported - start, ready - imported, process_time() - ready)
+"""
+
+
+def part_first():
+    """Print the time of README's ten lines in a fresh process, compiled before."""
+    runs = []
+    # The first run compiles. The others are measured.
+    for _ in range(4):
+        result = subprocess.run(
+            [sys.executable, "-c", _TEN_LINES],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        runs.append([float(number) for number in result.stdout.split()])
+    reference, imported, fit = np.median(runs[1:], axis=0)
+    print(f"scikit-learn's imports {reference:.2f} s of the processor")
+    print(f"skroute's import {imported:.2f} s, first fit and call {fit:.2f} s")
+
+
 PARTS = {
     "texts": part_texts,
     "rows": part_rows,
     "search": part_search,
+    "classes": part_classes,
+    "first": part_first,
 }
 
 

@@ -124,7 +124,7 @@ class SummedTrees(Member):
     def from_tree(cls, regressor, weight):
         """Return a fitted tree of scikit-learn, with leaves times `weight`."""
         tree = regressor.tree_
-        value = (weight * tree.value[:, :, 0]).astype(np.float32)
+        value = _values_of_nodes(regressor, weight)
         builder = ForestBuilder()
         builder.add_tree(
             left=tree.children_left,
@@ -187,6 +187,16 @@ class SummedTrees(Member):
     def from_arrays(cls, arrays):
         """Return the trees of these arrays, or raise a ValueError for damaged ones."""
         return cls(_unpacked_forest(_PackedTrees(**arrays)))
+
+
+def _values_of_nodes(regressor, weight):
+    """Return the values of the nodes of a tree of scikit-learn, times `weight`.
+
+    Returns
+    -------
+    ndarray of shape (n_nodes, n_outputs), dtype=float32
+    """
+    return (weight * regressor.tree_.value[:, :, 0]).astype(np.float32)
 
 
 def _in_single_precision(threshold):
@@ -384,9 +394,10 @@ def fit_boosted(rows, deviations, seed, weight=None):
             min_samples_leaf=min_samples_leaf,
             max_depth=_BOOSTED_DEPTH,
         )
-        step = SummedTrees.from_tree(tree, weight=_RATE)
-        residual -= step.predict(rows)
-        trees.append(step)
+        trees.append(SummedTrees.from_tree(tree, weight=_RATE))
+        # The numbers of `SummedTrees.predict`. Its layout of a tree takes as long as
+        # the tree.
+        residual -= _values_of_nodes(tree, _RATE)[tree.tree_.apply(rows)]
     return SummedTrees.sum_of(trees)
 
 

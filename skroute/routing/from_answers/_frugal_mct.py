@@ -303,6 +303,9 @@ class FrugalMCTClassifier(CombiningRouter):
     There is no `random_state`: set that of the members and of a `quality_estimator` of
     your own.
 
+    With more than 100 labels, the `quality_estimator` reads the 20 largest scores of a
+    row in place of the scores of all labels.
+
     ``fit(X, y, sample_weight=...)`` takes weights as in :class:`FrugalMLClassifier`.
     They also count in the combinations, in prices, and in the estimates of a
     `quality_estimator` whose `fit` takes weights.

@@ -305,6 +305,9 @@ class SequentialRouterClassifier(CombiningRouter):
     There is no `random_state`: set that of the members and of a `quality_estimator` of
     your own.
 
+    With more than 100 labels, the `quality_estimator` reads the 20 largest scores of a
+    row in place of the scores of all labels.
+
     Weights of rows, the answers and probabilities of combined members, and the answer
     of a member alone are as in :class:`FrugalMCTClassifier`.
 

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 import warnings
+from tempfile import TemporaryDirectory
 
 import _data
 import numpy as np
@@ -21,9 +22,11 @@ import pandas as pd
 from lightgbm import LGBMClassifier
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
+from sklearn.datasets import make_classification
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.feature_extraction.text import HashingVectorizer
-from sklearn.linear_model import Ridge
-from sklearn.model_selection import cross_val_predict
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_predict
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -34,6 +37,7 @@ from skroute.quality import FrameEncoder
 from skroute.routing import (
     BudgetRouter,
     FrugalMCTClassifier,
+    OccamRouterClassifier,
     SequentialRouterClassifier,
 )
 
@@ -176,6 +180,44 @@ def part_rows():
     )
 
 
+# Searches -----------------------------------------------------------------------------
+
+
+def part_search():
+    """Print the time of a search over budgets, in units of one fit of the members."""
+    X, y = make_classification(2000, 20, n_informative=8, random_state=0)
+    members = [
+        ("linear", LogisticRegression()),
+        ("forest", RandomForestClassifier(100, random_state=0)),
+        ("boosting", HistGradientBoostingClassifier(random_state=0)),
+    ]
+
+    def fit_members_once():
+        """Fit members as each fit of the search does: on all rows and in 5 folds."""
+        folds = [train for train, _ in StratifiedKFold(2).split(X, y)]
+        for rows in [*folds, np.arange(len(X))]:
+            for _, member in members:
+                clone(member).fit(X[rows], y[rows])
+                cross_val_predict(
+                    member, X[rows], y[rows], cv=5, method="predict_proba"
+                )
+
+    def search(memory):
+        router = OccamRouterClassifier(
+            members, costs=[1.0, 6.0, 10.0], budget=4.0, memory=memory
+        )
+        grid = {"budget": [3.0, 4.0, 5.0], "reg_lambda": [0.0, 0.5]}
+        return GridSearchCV(router, grid, cv=2).fit(X, y)
+
+    once = seconds(fit_members_once)
+    print(f"members, each fold once: {once:.1f} s")
+    without = seconds(lambda: search(None))
+    print(f"6 candidates, 2 folds: {without:.1f} s, {without / once:.2f} times")
+    with TemporaryDirectory() as directory:
+        cached = seconds(lambda: search(directory))
+    print(f"the same with memory: {cached:.1f} s, {cached / once:.2f} times")
+
+
 # Many classes -------------------------------------------------------------------------
 
 
@@ -250,6 +292,7 @@ def part_first():
 PARTS = {
     "texts": part_texts,
     "rows": part_rows,
+    "search": part_search,
     "classes": part_classes,
     "first": part_first,
 }

@@ -255,10 +255,10 @@ def test_the_answer_of_the_member_that_embeds_is_its_own(threshold, frozen):
     if frozen:
         memory = FrozenEstimator(memory.fit(X, y))
     router = OccamRouterClassifier(
-        [("memory", Counting(memory)), ("other", other)],
+        [("remembering", Counting(memory)), ("other", other)],
         costs=[1.0, 3.0],
         budget=2.5,
-        embedding="memory",
+        embedding="remembering",
         quality_estimator=LinearRegression(),
         cv=3,
     ).fit(X, y)

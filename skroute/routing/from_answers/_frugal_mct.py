@@ -234,6 +234,12 @@ class FrugalMCTClassifier(CombiningRouter):
         Folds that make the services' answers out-of-sample, and the estimates of a
         `quality_estimator` without ``oob_prediction_``.
 
+    memory : None, str or joblib.Memory, default=None
+        Cache of fitted members and their out-of-fold answers, as in
+        :class:`~sklearn.pipeline.Pipeline`. A str is the path of a directory. A search
+        over `budget` or `costs` then fits each member once for the same rows. See
+        :ref:`cached_members`.
+
     n_jobs : int, default=None
         Number of services, or of trees of the default `quality_estimator`, that are
         fitted in parallel.
@@ -381,6 +387,7 @@ class FrugalMCTClassifier(CombiningRouter):
         abstain_cost=None,
         abstain_label=None,
         cv=5,
+        memory=None,
         n_jobs=None,
     ):
         self.estimators = estimators
@@ -396,6 +403,7 @@ class FrugalMCTClassifier(CombiningRouter):
         self.abstain_cost = abstain_cost
         self.abstain_label = abstain_label
         self.cv = cv
+        self.memory = memory
         self.n_jobs = n_jobs
 
     # Fit ------------------------------------------------------------------------------
@@ -427,6 +435,7 @@ class FrugalMCTClassifier(CombiningRouter):
                 self._log_of(base, options),
                 answers.folds,
                 weight=answers.weight,
+                memory=self.memory,
                 n_jobs=self.n_jobs,
                 fit_params=fit_params,
             )

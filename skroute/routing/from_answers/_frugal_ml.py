@@ -490,6 +490,12 @@ class FrugalMLClassifier(CombiningRouter):
         Folds that make the members' answers out-of-sample, and validate the rules. A
         splitter by groups gets them from `fit` as ``groups``, through metadata routing.
 
+    memory : None, str or joblib.Memory, default=None
+        Cache of fitted members and their out-of-fold answers, as in
+        :class:`~sklearn.pipeline.Pipeline`. A str is the path of a directory. A search
+        over `budget` or `costs` then fits each member once for the same rows. See
+        :ref:`cached_members`.
+
     n_jobs : int, default=None
         Number of members that are fitted in parallel.
 
@@ -601,6 +607,7 @@ class FrugalMLClassifier(CombiningRouter):
         abstain_cost=None,
         abstain_label=None,
         cv=5,
+        memory=None,
         n_jobs=None,
     ):
         self.estimators = estimators
@@ -612,6 +619,7 @@ class FrugalMLClassifier(CombiningRouter):
         self.abstain_cost = abstain_cost
         self.abstain_label = abstain_label
         self.cv = cv
+        self.memory = memory
         self.n_jobs = n_jobs
 
     def _learn(self, X, answers):

@@ -162,6 +162,7 @@ class _AnswersLearner(StateLearner):
             targets,
             self._folds,
             name="quality_estimator",
+            memory=self._router.memory,
             n_jobs=self._router.n_jobs,
             fit_params=self._fit_params,
         )
@@ -234,6 +235,12 @@ class SequentialRouterClassifier(CombiningRouter):
         Folds that make the members' answers out-of-sample, validate the rules, and make
         estimates out-of-sample as in :class:`FrugalMCTClassifier`. A splitter by groups
         gets them from `fit` as ``groups``, through metadata routing.
+
+    memory : None, str or joblib.Memory, default=None
+        Cache of fitted members and their out-of-fold answers, as in
+        :class:`~sklearn.pipeline.Pipeline`. A str is the path of a directory. A search
+        over `budget` or `costs` then fits each member once for the same rows. See
+        :ref:`cached_members`.
 
     n_jobs : int, default=None
         Number of members, or of trees of the default `quality_estimator`, that are
@@ -368,6 +375,7 @@ class SequentialRouterClassifier(CombiningRouter):
         abstain_cost=None,
         abstain_label=None,
         cv=5,
+        memory=None,
         n_jobs=None,
     ):
         self.estimators = estimators
@@ -381,6 +389,7 @@ class SequentialRouterClassifier(CombiningRouter):
         self.abstain_cost = abstain_cost
         self.abstain_label = abstain_label
         self.cv = cv
+        self.memory = memory
         self.n_jobs = n_jobs
 
     def _check_members(self, members):

@@ -248,6 +248,12 @@ class DummyRouterClassifier(DummyRouter, ClassifierMixin, BaseEstimator):
         Determines the choices of ``strategy="random"``. Pass an int for the same result
         at every fit.
 
+    memory : None, str or joblib.Memory, default=None
+        Cache of fitted members and their out-of-fold answers, as in
+        :class:`~sklearn.pipeline.Pipeline`. A str is the path of a directory. A search
+        over `budget` or `costs` then fits each member once for the same rows. See
+        :ref:`cached_members`.
+
     n_jobs : int, default=None
         Members fitted in parallel.
 
@@ -312,6 +318,7 @@ class DummyRouterClassifier(DummyRouter, ClassifierMixin, BaseEstimator):
         exchange_rate=None,
         cv=5,
         random_state=0,
+        memory=None,
         n_jobs=None,
     ):
         self.estimators = estimators
@@ -322,6 +329,7 @@ class DummyRouterClassifier(DummyRouter, ClassifierMixin, BaseEstimator):
         self.exchange_rate = exchange_rate
         self.cv = cv
         self.random_state = random_state
+        self.memory = memory
         self.n_jobs = n_jobs
 
 
@@ -354,6 +362,12 @@ class DummyRouterRegressor(DummyRouter, RegressorMixin, BaseEstimator):
     random_state : int, RandomState instance or None, default=0
         Determines the choices of ``strategy="random"``. Pass an int for the same result
         at every fit.
+
+    memory : None, str or joblib.Memory, default=None
+        Cache of fitted members and their out-of-fold answers, as in
+        :class:`~sklearn.pipeline.Pipeline`. A str is the path of a directory. A search
+        over `budget` or `costs` then fits each member once for the same rows. See
+        :ref:`cached_members`.
 
     n_jobs : int, default=None
         Members fitted in parallel.
@@ -392,6 +406,7 @@ class DummyRouterRegressor(DummyRouter, RegressorMixin, BaseEstimator):
         exchange_rate=None,
         cv=5,
         random_state=0,
+        memory=None,
         n_jobs=None,
     ):
         self.estimators = estimators
@@ -402,4 +417,5 @@ class DummyRouterRegressor(DummyRouter, RegressorMixin, BaseEstimator):
         self.exchange_rate = exchange_rate
         self.cv = cv
         self.random_state = random_state
+        self.memory = memory
         self.n_jobs = n_jobs

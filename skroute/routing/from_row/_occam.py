@@ -173,6 +173,7 @@ class Occam(LimitsMixin, MemberRouter):
             log,
             folds_of(answers.folds, features),
             weight=answers.weight,
+            memory=self.memory,
             n_jobs=self.n_jobs,
             fit_params=fit_params,
         )
@@ -549,6 +550,12 @@ class OccamRouterClassifier(Occam, ClassifierMixin, BaseEstimator):
         shuffled with a fixed seed for the estimates. A splitter or a list of (train,
         test) serves both. ``groups`` reach a splitter through metadata routing.
 
+    memory : None, str or joblib.Memory, default=None
+        Cache of fitted members and their out-of-fold answers, as in
+        :class:`~sklearn.pipeline.Pipeline`. A str is the path of a directory. A search
+        over `budget` or `costs` then fits each member once for the same rows. See
+        :ref:`cached_members`.
+
     n_jobs : int, default=None
         Members fitted in parallel.
 
@@ -670,6 +677,7 @@ class OccamRouterClassifier(Occam, ClassifierMixin, BaseEstimator):
         limits=None,
         capacities=None,
         cv=5,
+        memory=None,
         n_jobs=None,
     ):
         self.estimators = estimators
@@ -688,6 +696,7 @@ class OccamRouterClassifier(Occam, ClassifierMixin, BaseEstimator):
         self.limits = limits
         self.capacities = capacities
         self.cv = cv
+        self.memory = memory
         self.n_jobs = n_jobs
 
 
@@ -757,6 +766,12 @@ class OccamRouterRegressor(Occam, RegressorMixin, BaseEstimator):
         quality. An int is this number of consecutive folds for the members: if rows are
         sorted, give a shuffled splitter.
 
+    memory : None, str or joblib.Memory, default=None
+        Cache of fitted members and their out-of-fold answers, as in
+        :class:`~sklearn.pipeline.Pipeline`. A str is the path of a directory. A search
+        over `budget` or `costs` then fits each member once for the same rows. See
+        :ref:`cached_members`.
+
     n_jobs : int, default=None
         Members fitted in parallel.
 
@@ -811,6 +826,7 @@ class OccamRouterRegressor(Occam, RegressorMixin, BaseEstimator):
         limits=None,
         capacities=None,
         cv=5,
+        memory=None,
         n_jobs=None,
     ):
         self.estimators = estimators
@@ -828,4 +844,5 @@ class OccamRouterRegressor(Occam, RegressorMixin, BaseEstimator):
         self.limits = limits
         self.capacities = capacities
         self.cv = cv
+        self.memory = memory
         self.n_jobs = n_jobs

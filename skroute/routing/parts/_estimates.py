@@ -1,5 +1,6 @@
 """Estimates of quality and cost: folds, cross-fitting, and checks of regressors."""
 
+import inspect
 from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
@@ -9,9 +10,10 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.model_selection import KFold, check_cv, cross_val_predict
 from sklearn.utils import check_array, get_tags
 from sklearn.utils.metadata_routing import get_routing_for_object
-from sklearn.utils.validation import has_fit_parameter
+from sklearn.utils.validation import check_memory, has_fit_parameter
 
 from skroute.base import check_rows, note_failure
+from skroute.base._inspection import comes_fitted
 from skroute.quality import FrameEncoder
 from skroute.quality._frame_encoder import few_columns_dense
 from skroute.utils._compat import (
@@ -23,6 +25,7 @@ from skroute.utils._compat import (
 )
 from skroute.utils._frames import needs_encoding
 from skroute.utils._tensors import holds_numbers, on_host
+from skroute.utils._threads import workers_for
 
 # Largest number of parts of the rows. A price is learned without each of them.
 MAX_PARTS = 10
@@ -298,6 +301,7 @@ def cross_fit(
     name,
     task=None,
     costs=None,
+    memory=None,
     n_jobs=None,
     fit_params=None,
 ):
@@ -321,6 +325,8 @@ def cross_fit(
     costs : ndarray of shape (n_outputs,) or (n_rows, n_outputs), default=None
         Costs of the choices. `QualityRegressor` compares its members at budgets of
         them.
+    memory : str or joblib.Memory, default=None
+        Cache of the fitted estimator and its estimates. None fits always.
     n_jobs : int, default=None
     fit_params : dict, default=None
         Parameters of `fit`.
@@ -337,7 +343,8 @@ def cross_fit(
         # Other metadata is not for `cross_fit`.
         takes_params = set(fit_params) <= {"sample_weight"}
         if hasattr(estimator, "cross_fit") and takes_params:
-            fitted = _cross_fit_itself(
+            fit = cached_unless_fitted(_cross_fit_itself, estimator, memory)
+            fitted = fit(
                 estimator,
                 X,
                 flat_target,
@@ -347,7 +354,10 @@ def cross_fit(
                 fit_params=fit_params,
             )
         else:
-            fitted = _fit_and_predict_out_of_sample(
+            fit = cached_unless_fitted(
+                _fit_and_predict_out_of_sample, estimator, memory
+            )
+            fitted = fit(
                 estimator, X, flat_target, folds, n_jobs=n_jobs, fit_params=fit_params
             )
         estimate = _as_target(fitted.estimate, target)
@@ -357,6 +367,32 @@ def cross_fit(
             by_fold = by_fold.reshape(len(folds), *target.shape)
         _check_finite(estimate, name)
     return CrossFitted(fitted.estimator, estimate, as_new, by_fold)
+
+
+def cached_unless_fitted(function, estimator, memory):
+    """Return a function that fits an estimator, with a cache of its results.
+
+    Parameters
+    ----------
+    function : callable
+        Its results depend on all its arguments but `name` and `n_jobs`.
+    estimator : estimator
+        The estimator that it fits. If `fit` does not train it, the function is
+        returned as it is: a cache would return a copy of the user's model.
+    memory : str, joblib.Memory or None
+        The cache, as in :class:`~sklearn.pipeline.Pipeline`. None has no cache.
+
+    Returns
+    -------
+    callable
+    """
+    if memory is None or comes_fitted(estimator):
+        return function
+    ignored = []
+    for argument in ("name", "n_jobs"):
+        if argument in inspect.signature(function).parameters:
+            ignored.append(argument)
+    return check_memory(memory).cache(function, ignore=ignored)
 
 
 def _as_target(estimates, target):
@@ -397,7 +433,12 @@ def _fit_and_predict_out_of_sample(estimator, X, target, folds, *, n_jobs, fit_p
     estimate = getattr(fitted, "oob_prediction_", None)
     if estimate is None:
         estimate = cross_val_predict(
-            estimator, X, target, cv=folds, n_jobs=n_jobs, params=fit_params
+            estimator,
+            X,
+            target,
+            cv=folds,
+            n_jobs=workers_for([estimator], n_jobs),
+            params=fit_params,
         )
     return CrossFitted(fitted, estimate, as_new=estimate, by_fold=None)
 

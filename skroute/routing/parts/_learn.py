@@ -96,6 +96,7 @@ def learn_policy(
     task=None,
     cost_estimator=None,
     weight=None,
+    memory=None,
     n_jobs=None,
     fit_params=None,
 ):
@@ -115,6 +116,8 @@ def learn_policy(
         It has estimated `log.planned`, `log.planned_as_new` and `log.planned_by_fold`.
     weight : ndarray of shape (n_rows,), default=None
         Weights of the rows. None weights all alike.
+    memory : str or joblib.Memory, default=None
+        Cache of the fitted estimator and its estimates. None fits always.
     n_jobs : int, default=None
     fit_params : dict, default=None
         Parameters of the `fit` of `estimator`.
@@ -136,6 +139,7 @@ def learn_policy(
         task=task,
         name="quality_estimator",
         costs=planned[..., :n_estimated],
+        memory=memory,
         n_jobs=n_jobs,
         fit_params=fit_params,
     )

@@ -48,6 +48,7 @@ from skroute.routing.parts._targets import (
 from skroute.utils._cache import cache_of
 from skroute.utils._compat import (
     BaseHeterogeneousEnsemble,
+    HasMethods,
     Integral,
     Interval,
     Real,
@@ -167,6 +168,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         "costs": [dict, "array-like", StrOptions({"time"})],
         "budget": BUDGET,
         "cv": ["cv_object"],
+        "memory": [None, str, HasMethods("cache")],
         "n_jobs": [Integral, None],
     }
     _target_kinds: tuple[type, ...] = (SingleLabel,)
@@ -236,6 +238,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
             splits=splits.of_members,
             metadata=metadata,
             task=task,
+            memory=self.memory,
             n_jobs=self.n_jobs,
         )
         if has_measured_costs:

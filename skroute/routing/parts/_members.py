@@ -11,7 +11,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from skroute.base import note_failure
 from skroute.base._inspection import comes_fitted, may_take_weights
-from skroute.routing.parts._estimates import fold_of_rows
+from skroute.routing.parts._estimates import cached_unless_fitted, fold_of_rows
 from skroute.routing.parts._log import costs_now
 from skroute.routing.parts._targets import rows_of_failure
 from skroute.utils._compat import (
@@ -22,6 +22,7 @@ from skroute.utils._compat import (
     will_have,
 )
 from skroute.utils._named import by_label
+from skroute.utils._threads import workers_for
 from skroute.utils._validation import (
     check_text_names,
     folds_among,
@@ -304,7 +305,9 @@ def weights_for_members(members, given_weight):
 # Fit ----------------------------------------------------------------------------------
 
 
-def fit_members(members, X, y, *, target, methods, splits, metadata, task, n_jobs):
+def fit_members(
+    members, X, y, *, target, methods, splits, metadata, task, memory=None, n_jobs=None
+):
     """Fit members on all rows, and ask each about each row out of fold.
 
     Parameters
@@ -327,7 +330,12 @@ def fit_members(members, X, y, *, target, methods, splits, metadata, task, n_job
     task : FitTask
         The fit of each member is a step of it.
 
-    n_jobs : int or None
+    memory : str or joblib.Memory, default=None
+        Cache of the results. None fits all members.
+
+    n_jobs : int, default=None
+        Number of members that are fitted in parallel. It is smaller where their threads
+        would exceed the cores.
 
     Returns
     -------
@@ -351,13 +359,17 @@ def fit_members(members, X, y, *, target, methods, splits, metadata, task, n_job
             methods=methods[name],
             splits=splits,
             fit_params=metadata[name]["fit"],
+            memory=memory,
         )
         jobs.append(job)
-    models, by_method = zip(*Parallel(n_jobs=n_jobs)(jobs))
+    n_workers = workers_for(members.values(), n_jobs)
+    models, by_method = zip(*Parallel(n_jobs=n_workers)(jobs))
     return list(models), list(by_method)
 
 
-def fit_member(step, name, member, X, y, *, target, methods, splits, fit_params):
+def fit_member(
+    step, name, member, X, y, *, target, methods, splits, fit_params, memory
+):
     """Fit a member on all rows, and ask it about each row out of fold.
 
     Parameters
@@ -380,6 +392,10 @@ def fit_member(step, name, member, X, y, *, target, methods, splits, fit_params)
     fit_params : dict
         Parameters of its `fit`.
 
+    memory : str, joblib.Memory or None
+        Cache of results of earlier calls with the same member, rows, weights, folds and
+        methods.
+
     Returns
     -------
     model : fitted estimator
@@ -388,30 +404,48 @@ def fit_member(step, name, member, X, y, *, target, methods, splits, fit_params)
     answers : dict from str to ndarray
         By method, the answers to all rows.
     """
+    fit = cached_unless_fitted(_fit_and_answer, member, memory)
     with step:
-        model = clone(member)
-        with note_failure(name, num_samples(X), "fit"):
-            model.fit(X, y, **fit_params)
-        if not methods:
-            return model, {}
-        if comes_fitted(model):
-            # All rows are new to it.
-            answers = {}
-            for method in methods:
-                answers[method] = target.call(method, name, model, X)
-            return model, answers
-        with note_failure(name, num_samples(X), "cross-validation"):
-            answers = _answers_out_of_fold(
-                name,
-                member,
-                X,
-                y,
-                target=target,
-                methods=methods,
-                splits=splits,
-                fit_params=fit_params,
-            )
+        return fit(
+            name,
+            member,
+            X,
+            y,
+            target=target,
+            methods=methods,
+            splits=splits,
+            fit_params=fit_params,
+        )
+
+
+def _fit_and_answer(name, member, X, y, *, target, methods, splits, fit_params):
+    """Return a copy of a member, fitted on all rows, and its out-of-fold answers.
+
+    Parameters and the dict of answers are as in `fit_member`.
+    """
+    model = clone(member)
+    with note_failure(name, num_samples(X), "fit"):
+        model.fit(X, y, **fit_params)
+    if not methods:
+        return model, {}
+    if comes_fitted(model):
+        # All rows are new to it.
+        answers = {}
+        for method in methods:
+            answers[method] = target.call(method, name, model, X)
         return model, answers
+    with note_failure(name, num_samples(X), "cross-validation"):
+        answers = _answers_out_of_fold(
+            name,
+            member,
+            X,
+            y,
+            target=target,
+            methods=methods,
+            splits=splits,
+            fit_params=fit_params,
+        )
+    return model, answers
 
 
 def _answers_out_of_fold(name, member, X, y, *, target, methods, splits, fit_params):

@@ -20,7 +20,8 @@ import json
 import lightgbm
 import numpy as np
 from _common import RESULTS, record, table
-from _data import adult, covertype, letter, load, spam
+from _data import adult, covertype, letter, spam
+from _data import load as load_arrays
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine
 from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.model_selection import train_test_split
@@ -307,7 +308,7 @@ def syn(n, kind, seed):
     low, high = ((0, 1), (0, 2), (1, 2))[kind - 1]
     is_low = x[:, 10] < 0
     logit = np.clip(np.where(is_low, logits[low], logits[high]), -500, 500)
-    y = (rng.random(n) < 1 / (1 + np.exp(-logit))).astype(int)
+    y = (rng.random(n) < 1 / (1 + np.exp(logit))).astype(int)
     of_low, of_high = (np.isin(np.arange(11), [*columns[k], 10]) for k in (low, high))
     return x, y, np.where(is_low[:, None], of_low, of_high)
 
@@ -326,7 +327,7 @@ def cube(n, seed):
 
 def california():
     """California's districts by their class of price, split with seed 7."""
-    data = load("california/california.npz")
+    data = load_arrays("california/california.npz")
     X, y = data.X.astype(float), data.y.astype(int)
     X, X_test, y, y_test = train_test_split(
         X, y, test_size=0.2, random_state=7, stratify=y

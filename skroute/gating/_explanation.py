@@ -188,7 +188,7 @@ class Explanation:
         ax.set(xlabel="Cost spent on this row", ylabel="Probability", ylim=(0, 1))
         ax.set_title(self.reason, fontsize="small", wrap=True)
         # Above the axes, where it hides nothing.
-        ax.legend(loc="lower right", bbox_to_anchor=(1, 1.08), frameon=False)
+        ax.legend(loc="lower right", bbox_to_anchor=(1, 1.06), frameon=False)
         return ax
 
 

@@ -1178,7 +1178,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         >>> model = SequentialFeatureClassifier(budget=2, random_state=0)
         >>> model = model.fit(X[::2], y[::2])
         >>> explanation = model.explain(X[[1]])
-        >>> explanation.cost == model.predict_cost(X[[1]])[0]
+        >>> bool(explanation.cost == model.predict_cost(X[[1]])[0])
         True
         """
         call = self.make_call(

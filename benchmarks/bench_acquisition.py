@@ -7,7 +7,9 @@
 tables of scikit-learn. ``mean``: Letter (two halves of the alphabet), Adult and
 Covertype at mean budgets. ``rare``: Adult and Covertype with 2, 5 and 10 % positives at
 mean budgets, by AUC, log loss and money; the default quality. ``spent``: what a budget
-spends on fresh rows. The fixed sets are chosen on training rows: by forward selection,
+spends on fresh rows. ``instances``: rows of which a feature decides which others matter
+(Syn1 to Syn3 of Liu et al., ICML 2025; Cube), and California in three classes by its
+price; rows drawn with seed 7, test rows with seed 1007. The fixed sets are chosen on training rows: by forward selection,
 of rare positives also by gain in one model of all. A run of some parts replaces their
 tables in the record.
 """
@@ -19,6 +21,7 @@ import lightgbm
 import numpy as np
 from _common import RESULTS, record, table
 from _data import adult, covertype, letter, spam
+from _data import load as load_arrays
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine
 from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.model_selection import train_test_split
@@ -291,6 +294,116 @@ def part_spent(quick):
     )
 
 
+def syn(n, kind, seed):
+    """Syn1 to Syn3 (ICML 2025): the last feature decides which others matter.
+
+    Returns rows, labels, and True for each feature that matters for a row.
+    """
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((n, 11))
+    squares = (x[:, 2:6] ** 2).sum(axis=1)
+    smooth = -10 * np.sin(0.2 * x[:, 6]) + np.abs(x[:, 7]) + x[:, 8] + np.exp(-x[:, 9])
+    logits = (4 * x[:, 0] * x[:, 1], 1.2 * squares - 4.2, smooth - 2.4)
+    columns = ([0, 1], [2, 3, 4, 5], [6, 7, 8, 9])
+    low, high = ((0, 1), (0, 2), (1, 2))[kind - 1]
+    is_low = x[:, 10] < 0
+    logit = np.clip(np.where(is_low, logits[low], logits[high]), -500, 500)
+    y = (rng.random(n) < 1 / (1 + np.exp(logit))).astype(int)
+    of_low, of_high = (np.isin(np.arange(11), [*columns[k], 10]) for k in (low, high))
+    return x, y, np.where(is_low[:, None], of_low, of_high)
+
+
+def cube(n, seed):
+    """Eight classes, each with three of twenty features that say its bits."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 8, n)
+    x = rng.normal(0.5, 0.3, (n, 20))
+    for k in range(8):
+        rows = np.flatnonzero(y == k)
+        bits = [k & 1, (k >> 1) & 1, k >> 2]
+        x[np.ix_(rows, range(k, k + 3))] = rng.normal(bits, 0.1, (len(rows), 3))
+    return x, y
+
+
+def california():
+    """California's districts by their class of price, split with seed 7."""
+    data = load_arrays("california/california.npz")
+    X, y = data.X.astype(float), data.y.astype(int)
+    X, X_test, y, y_test = train_test_split(
+        X, y, test_size=0.2, random_state=7, stratify=y
+    )
+    return X, y, X_test, y_test
+
+
+def steps(model, X, matters, budget):
+    """Mean cost at which rows have bought all that matters, as the price falls.
+
+    Rows that never do count as if they had bought everything.
+    """
+    # The policies by leaves at all prices are private.
+    policies = model._policies((None, np.inf))[1]
+    first = model.operating_point(budget).first
+    position = np.full(len(X), model.sets_.index(first))
+    has = model._sets
+    ledger = model._ledger(X)
+    when = np.full(len(X), np.nan)
+    for price in range(len(policies.prices) - 1, -1, -1):
+        moved = True
+        while moved:
+            is_new = np.isnan(when) & (has[position] | ~matters).all(axis=1)
+            when[is_new] = model.set_costs_[position[is_new]]
+            moved = False
+            for start in np.unique(position):
+                rows = np.flatnonzero(position == start)
+                shown = model._shown(X, ledger, int(start), rows, len(X))
+                go = policies.expect(int(start), shown, None).go[:, price]
+                position[rows] = np.where(go >= 0, go, start)
+                moved |= bool((go >= 0).any())
+    return np.where(np.isnan(when), X.shape[1], when).mean()
+
+
+# Name, number of rows, budgets.
+INSTANCES = (
+    ("syn1", 8000, (3, 4, 5)),
+    ("syn1", 30000, (2, 3, 4, 5)),
+    ("syn2", 30000, (3, 4, 5)),
+    ("syn3", 30000, (4, 5, 6)),
+    ("cube", 20000, (3, 4, 5)),
+    ("california", None, (1, 2, 3, 4, 5)),
+)
+
+
+def part_instances(quick):
+    rows = []
+    for name, n, budgets in INSTANCES[: 1 if quick else None]:
+        matters = None
+        if name.startswith("syn"):
+            kind = int(name[3])
+            X, y, _ = syn(n // (4 if quick else 1), kind, 7)
+            X_test, y_test, matters = syn(10000, kind, 1007)
+        elif name == "cube":
+            X, y = cube(n, 7)
+            X_test, y_test = cube(10000, 1007)
+        else:
+            X, y, X_test, y_test = california()
+        model = SequentialFeatureClassifier(random_state=0, n_jobs=2).fit(X, y)
+        for budget in budgets:
+            proba = model.predict_proba(X_test, budget=budget)
+            score = (proba.argmax(axis=1) == y_test).mean()
+            if proba.shape[1] == 2:
+                score = roc_auc_score(y_test, proba[:, 1])
+            spent = model.predict_cost(X_test, budget=budget).mean()
+            of_steps = ""
+            if matters is not None and budget == (5 if name == "syn3" else 4):
+                of_steps = f"{steps(model, X_test, matters, budget):.3f}"
+            loss = log_loss(y_test, proba)
+            rows.append(
+                [f"{name}, {len(y)}", budget, spent, f"{score:.4f}", loss, of_steps]
+            )
+    header = ["rows", "budget", "spent", "AUROC or accuracy", "log loss", "steps"]
+    table("A feature decides which others matter", header, rows)
+
+
 def record_parts(name):
     """Write the tables of a part, each with its commit; those of other parts stay."""
     path = RESULTS / f"{name}.json"
@@ -313,6 +426,7 @@ PARTS = {
     "mean": part_mean,
     "rare": part_rare,
     "spent": part_spent,
+    "instances": part_instances,
 }
 
 

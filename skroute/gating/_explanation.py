@@ -41,7 +41,8 @@ class Round(NamedTuple):
     Attributes
     ----------
     groups : list of str
-        Names of the groups that were bought. Empty before the first purchase.
+        Names of the groups that were bought. Before the first purchase these are the
+        groups that cost nothing.
 
     cost : float
         Their cost.
@@ -171,21 +172,23 @@ class Explanation:
         for k in self._shown_classes():
             label = f"probability of {self.classes[k]}"
             ax.plot(spent, proba[:, k], "o-", drawstyle="steps-post", label=label)
-        for cost, purchase in zip(spent, self.rounds):
-            if purchase.groups:
-                ax.axvline(cost, color="0.8", linewidth=1, zorder=0)
-                ax.annotate(
-                    "bought: " + ", ".join(purchase.groups),
-                    (cost, 0.02),
-                    xycoords=("data", "axes fraction"),
-                    rotation=90,
-                    ha="right",
-                    va="bottom",
-                    fontsize="small",
-                )
+        for cost, purchase in zip(spent[1:], self.rounds[1:]):
+            ax.axvline(cost, color="0.8", linewidth=1, zorder=0)
+            # The label is where the line of the first shown class is not.
+            is_low = purchase.proba[self._shown_classes()[0]] < 0.5
+            ax.annotate(
+                "bought: " + ", ".join(purchase.groups),
+                (cost, 0.98 if is_low else 0.02),
+                xycoords=("data", "axes fraction"),
+                rotation=90,
+                ha="right",
+                va="top" if is_low else "bottom",
+                fontsize="small",
+            )
         ax.set(xlabel="Cost spent on this row", ylabel="Probability", ylim=(0, 1))
         ax.set_title(self.reason, fontsize="small", wrap=True)
-        ax.legend(loc="best")
+        # Above the axes, where it hides nothing.
+        ax.legend(loc="lower right", bbox_to_anchor=(1, 1.06), frameon=False)
         return ax
 
 

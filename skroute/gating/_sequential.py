@@ -1234,7 +1234,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         >>> model = SequentialFeatureClassifier(budget=2, random_state=0)
         >>> model = model.fit(X[::2], y[::2])
         >>> explanation = model.explain(X[[1]])
-        >>> explanation.cost == model.predict_cost(X[[1]])[0]
+        >>> bool(explanation.cost == model.predict_cost(X[[1]])[0])
         True
         """
         call = self.make_call(
@@ -1268,7 +1268,10 @@ class SequentialFeatureClassifier(FeatureBuyer):
         steps : list of Step
             One for each comparison after the first set.
         """
-        bought_in = walk.rounds[0]
+        # What is free is there before the first purchase: it is in round 0, which
+        # stands for groups that were not bought, too.
+        is_free = self.group_costs_ == 0
+        bought_in = np.where(is_free, 0, walk.rounds[0])
         n_rounds = int(bought_in.max(initial=0))
         # Sets of the row: without a purchase, then before each comparison, at the end.
         start = 0
@@ -1284,7 +1287,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         positions_of_rounds = positions[-(n_rounds + 1) :]
         rounds = []
         for number in range(n_rounds + 1):
-            is_bought = (bought_in == number) & (number > 0)
+            is_bought = bought_in == number if number > 0 else is_free
             position = positions_of_rounds[number]
             proba = self._proba(self._models, position, X, ledger, np.arange(1))[0]
             rounds.append(

@@ -60,6 +60,9 @@ def changed(model, name):
     """Return parameters with another value of one, which is right for the fitted model."""
     if name == "budget":
         return {"budget": middle(model)}
+    if name == "capacities":
+        # The other choices take the rest of the rows, if there are any.
+        return {"capacities": {model.choices_[-1]: 1 / len(model.choices_)}}
     if name != "costs":
         return {name: OTHER_VALUES[name]}
     if isinstance(model.costs, dict):
@@ -79,6 +82,9 @@ def check_decision_parameters_that_act_at_once(estimator):
         if name == "costs" and (
             estimator.costs is None or isinstance(estimator.costs, str)
         ):
+            continue
+        if name == "limits":
+            # Limits need amounts in `fit`: see tests/routing/test_limits.py.
             continue
         model = fitted(estimator)
         change = changed(model, name)

@@ -132,9 +132,17 @@ prices = C[:n_fit].mean().to_dict()
 estimator = make_pipeline(TfidfVectorizer(), Ridge())
 router = BudgetRouter(estimator, costs=prices, budget=0.6 * prices["pro"])
 router.fit(X[:n_fit], Q[:n_fit], costs=C[:n_fit])
+
+# %%
+# The curve, in bills of new prompts. Prompts with all three scores are compared.
+
+complete = Q[n_fit:].notna().all(axis=1).to_numpy()
+X_new = X[n_fit:][complete]
+Q_new = Q[n_fit:][complete]
+C_new = C[n_fit:][complete]
 budgets = np.linspace(router.min_budget_, prices["pro"], 12)
 AccuracyCostDisplay.from_estimator(
-    router, X[n_fit:], Q[n_fit:].fillna(Q.mean()), budgets=budgets
+    router, X_new, Q_new, budgets=budgets, costs=C_new, cost_unit="USD"
 )
 plt.show()
 
@@ -142,22 +150,16 @@ plt.show()
 # Savings
 # -------
 #
-# How many dollars does the router save on new prompts, if today the largest model answers all of
-# them? Prompts with all three scores are compared.
+# How many dollars does the router save on new prompts? The largest model, "pro", is the best single
+# choice.
 
-complete = Q[n_fit:].notna().all(axis=1).to_numpy()
-X_new = X[n_fit:][complete]
-Q_new = Q[n_fit:][complete]
-C_new = C[n_fit:][complete]
-saved = savings(
-    router, X_new, Q_new, costs=C_new, today="pro", cost_unit="USD", random_state=0
-)
+saved = savings(router, X_new, Q_new, costs=C_new, cost_unit="USD", random_state=0)
 print(saved)
 
 # %%
 # The intervals are of the difference on a prompt. As dollars for a million prompts:
 
-per_prompt = saved["today: pro"].cost_saved
+per_prompt = saved["best single choice: pro"].cost_saved
 print(f"{1e6 * per_prompt.estimate:,.0f} USD saved ", end="")
 print(f"[{1e6 * per_prompt.low:,.0f}, {1e6 * per_prompt.high:,.0f}]")
 saved.plot()

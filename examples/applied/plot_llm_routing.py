@@ -66,6 +66,9 @@ print(
 # Every budget
 # ------------
 #
+# How many dollars is that, and how certain is it? With a log of bills, :func:`skroute.metrics.savings`
+# answers: see :ref:`savings`.
+#
 # You need only one fitted router for all budgets. The references are the best *single* model within
 # the budget, and the best *random mix* of two models with the same mean cost. Both are chosen on
 # the test prompts; the router is not.

@@ -26,8 +26,8 @@ _N_GRID_POSITIONS = 64
 # Share of a step by which the difference of two sums may miss a step, by rounding.
 _STEP_ROUNDING = 1e-6
 
-# Values of states that differ by less, relative to the gap and to the values, are
-# equal.
+# Values of states that differ by less than this times the sum of the gap and the value
+# are equal.
 _SAME_WORTH = 1e-14
 
 # Absolute tolerance of constraints of HiGHS. The numbers of its programs are at most 1.

@@ -67,7 +67,7 @@ _ENDED = -1
 
 
 class Rule(NamedTuple):
-    """A rule that a row may follow.
+    """The member that a row asks first, and the price at which it asks further.
 
     Attributes
     ----------

@@ -918,6 +918,8 @@ class BudgetStream:
         books = books._replace(n_started=books.n_started + 1)
         price = offers.price_of_next(books)
         values = offers.values(estimates)
+        if offers.pacer is not None:
+            values, price = self._charge_limits(offers.pacer, values)
         ranked = []
         while left:
             k = choose_one(values, row_costs, price, left)

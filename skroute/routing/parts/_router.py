@@ -31,7 +31,7 @@ _N_RESAMPLES = 200
 
 
 class Look(NamedTuple):
-    """Values that are computed before rows are decided.
+    """Results for the rows of a call that deciding needs.
 
     Attributes
     ----------

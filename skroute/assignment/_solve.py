@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -103,11 +103,11 @@ def solve_assignment(
     objective: str = "mean",
     solver: str = "auto",
     tol: float = TIE,
-    solver_options: dict[str, Any] | None = None,
-    limits: Mapping[str, float] | None = None,
-    amounts: Mapping[str, Any] | None = None,
-    capacities: Mapping[Any, float] | None = None,
-    floors: Mapping[Any, float] | None = None,
+    solver_options: dict | None = None,
+    limits: dict | None = None,
+    amounts: dict | None = None,
+    capacities: dict | None = None,
+    floors: dict | None = None,
     segments: ArrayLike | None = None,
 ) -> Assignment:
     r"""Make one choice per row, with the largest sum of values within limits.

@@ -1,12 +1,10 @@
 """Where people wait: logs of texts, single rows, searches, many classes, the first call.
 
-Each part runs alone:
+    OMP_NUM_THREADS=1 python benchmarks/bench_waiting.py [--part texts] [--short]
 
-    OMP_NUM_THREADS=1 python benchmarks/bench_waiting.py --part texts
-
-Parts print seconds, or milliseconds for single rows, next to a reference that was
-measured in the same process: the time of the members alone, or scikit-learn's own
-pipeline. So the ratios can be compared where the machine is busy.
+Each part is a table of times next to a reference that was measured in the same process:
+the time of the members alone, or scikit-learn's own pipeline. So the ratios can be
+compared where the machine is busy.
 """
 
 import argparse
@@ -19,6 +17,7 @@ from tempfile import TemporaryDirectory
 import _data
 import numpy as np
 import pandas as pd
+from _common import record, table
 from lightgbm import LGBMClassifier
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
@@ -62,16 +61,17 @@ def cascades_of_texts():
     return np.array(texts, dtype=object), qualities, table["cost"]
 
 
-def part_texts():
+def part_texts(short):
     """Print the time of fits on prompts, in units of one fit of the encoder."""
-    X, quality, costs = cascades_of_texts()
+    n_rows = 200 if short else None
+    X, quality, costs = [part[:n_rows] for part in cascades_of_texts()]
     prices = costs.mean(axis=0)
     budget = prices.mean()
     choice = np.random.default_rng(0).integers(0, quality.shape[1], len(X))
     rows = np.arange(len(X))
     ridge = make_pipeline(FrameEncoder(), Ridge())
     encode = seconds(lambda: FrameEncoder().fit(X))
-    print(f"one fit of FrameEncoder on {len(X)} prompts: {encode:.2f} s")
+    rows_of_table = [["one fit of FrameEncoder", f"{encode:.2f}", "1.0"]]
 
     def log_of_answers(router, **given):
         return router.fit(X, quality[rows, choice], choice=choice, **given)
@@ -96,20 +96,21 @@ def part_texts():
     }
     for name, fit in fits.items():
         time_of_fit = seconds(fit)
-        print(f"{name:50} {time_of_fit:6.1f} s, {time_of_fit / encode:5.1f} encodings")
+        rows_of_table.append(
+            [name, f"{time_of_fit:.2f}", f"{time_of_fit / encode:.1f}"]
+        )
+    header = ["fit", "seconds", "encodings"]
+    table(f"Texts: fits on {len(X)} prompts", header, rows_of_table)
 
 
 # Single rows --------------------------------------------------------------------------
 
-# Calls whose median is taken.
-N_CALLS = 300
 
-
-def milliseconds(function):
-    """Return the median time of a function without arguments, after a first call."""
+def milliseconds(function, n_calls):
+    """Return the median time of calls of a function as text, after a first call."""
     function()
-    times = [seconds(function) for _ in range(N_CALLS)]
-    return 1e3 * float(np.median(times))
+    times = [seconds(function) for _ in range(n_calls)]
+    return f"{1e3 * float(np.median(times)):.2f}"
 
 
 def mixed_frame(n_rows, rng):
@@ -132,9 +133,10 @@ def mixed_frame(n_rows, rng):
     )
 
 
-def part_rows():
+def part_rows(short):
     """Print the time of one row, next to a pipeline of scikit-learn and LightGBM."""
-    n_rows = 1500
+    n_rows = 200 if short else 1500
+    n_calls = 10 if short else 300
     rng = np.random.default_rng(0)
     frame = mixed_frame(n_rows, rng)
     without_text = frame.drop(columns="prompt")
@@ -148,10 +150,8 @@ def part_rows():
     )
     pipeline = make_pipeline(columns, Ridge()).fit(frame, quality)
     row = frame.iloc[[5]]
-    print(
-        f"{'pipeline of scikit-learn':40} {milliseconds(lambda: pipeline.predict(row)):.2f} ms"
-    )
-
+    of_pipeline = milliseconds(lambda: pipeline.predict(row), n_calls)
+    rows = [["pipeline of scikit-learn", of_pipeline]]
     tables = {"frame with text": frame, "frame": without_text, "array": array}
     for name, X in tables.items():
         router = BudgetRouter(costs=[1.0, 3.0], budget=2.0).fit(X, quality)
@@ -164,32 +164,33 @@ def part_rows():
         def route_and_commit(stream=stream, row=row_of_X):
             stream.commit(stream.route(row))
 
-        print(f"{'route, ' + name:40} {milliseconds(route):.2f} ms")
-        print(f"{'stream, ' + name:40} {milliseconds(route_and_commit):.2f} ms")
+        rows.append([f"route, {name}", milliseconds(route, n_calls)])
+        rows.append([f"stream, {name}", milliseconds(route_and_commit, n_calls)])
 
     categories = {"tenant": "category", "language": "category"}
     rows_of_trees = without_text.astype(categories)
     boosting = LGBMClassifier(n_jobs=1, verbose=-1).fit(rows_of_trees, small > 0.4)
     forest = FastForest(boosting).fit(rows_of_trees, small > 0.4)
     row = rows_of_trees.iloc[[5]]
-    print(
-        f"{'LightGBM, frame':40} {milliseconds(lambda: boosting.predict(row)):.2f} ms"
-    )
-    print(
-        f"{'FastForest, frame':40} {milliseconds(lambda: forest.predict(row)):.2f} ms"
-    )
+    of_boosting = milliseconds(lambda: boosting.predict(row), n_calls)
+    of_forest = milliseconds(lambda: forest.predict(row), n_calls)
+    rows.append(["LightGBM, frame", of_boosting])
+    rows.append(["FastForest, frame", of_forest])
+    table("One row", ["call", "milliseconds"], rows)
 
 
 # Searches -----------------------------------------------------------------------------
 
 
-def part_search():
+def part_search(short):
     """Print the time of a search over budgets, in units of one fit of the members."""
-    X, y = make_classification(2000, 20, n_informative=8, random_state=0)
+    n_rows = 200 if short else 2000
+    n_trees = 10 if short else 100
+    X, y = make_classification(n_rows, 20, n_informative=8, random_state=0)
     members = [
         ("linear", LogisticRegression()),
-        ("forest", RandomForestClassifier(100, random_state=0)),
-        ("boosting", HistGradientBoostingClassifier(random_state=0)),
+        ("forest", RandomForestClassifier(n_trees, random_state=0)),
+        ("boosting", HistGradientBoostingClassifier(max_iter=n_trees, random_state=0)),
     ]
 
     def fit_members_once():
@@ -210,19 +211,26 @@ def part_search():
         return GridSearchCV(router, grid, cv=2).fit(X, y)
 
     once = seconds(fit_members_once)
-    print(f"members, each fold once: {once:.1f} s")
     without = seconds(lambda: search(None))
-    print(f"6 candidates, 2 folds: {without:.1f} s, {without / once:.2f} times")
     with TemporaryDirectory() as directory:
         cached = seconds(lambda: search(directory))
-    print(f"the same with memory: {cached:.1f} s, {cached / once:.2f} times")
+    rows = []
+    for name, duration in (
+        ("members, each fold once", once),
+        ("6 candidates, 2 folds", without),
+        ("the same with memory", cached),
+    ):
+        rows.append([name, f"{duration:.1f}", f"{duration / once:.2f}"])
+    table("Search", ["what", "seconds", "times the members"], rows)
 
 
 # Many classes -------------------------------------------------------------------------
 
 
-def part_classes(n_classes=2000, n_rows=8000):
+def part_classes(short):
     """Print the time of routers of many classes, next to that of their members."""
+    n_classes = 120 if short else 2000
+    n_rows = 4 * n_classes
     rng = np.random.default_rng(0)
     y = np.repeat(np.arange(n_classes), n_rows // n_classes)
     rng.shuffle(y)
@@ -242,12 +250,14 @@ def part_classes(n_classes=2000, n_rows=8000):
             cross_val_predict(member, X, y, cv=cv, method="predict_proba")
 
     alone = seconds(fit_members)
-    print(f"{'members and their out-of-fold answers':40} {alone:.1f} s")
+    rows = [["members and their out-of-fold answers", f"{alone:.1f}", "1.0"]]
     for router_class in (FrugalMCTClassifier, SequentialRouterClassifier):
         router = router_class(members, costs=[1.0, 2.0, 4.0], cv=cv)
         time_of_fit = seconds(lambda router=router: router.fit(X, y))
         ratio = time_of_fit / alone
-        print(f"{router_class.__name__:40} {time_of_fit:.1f} s, {ratio:.1f} times")
+        rows.append([router_class.__name__, f"{time_of_fit:.1f}", f"{ratio:.1f}"])
+    header = ["fit", "seconds", "times the members"]
+    table(f"{n_classes} classes, {n_rows} rows", header, rows)
 
 
 # The first call -----------------------------------------------------------------------
@@ -272,11 +282,11 @@ print(imported - start, ready - imported, process_time() - ready)
 """
 
 
-def part_first():
+def part_first(short):
     """Print the time of README's ten lines in a fresh process, compiled before."""
     runs = []
     # The first run compiles. The others are measured.
-    for _ in range(4):
+    for _ in range(2 if short else 4):
         result = subprocess.run(
             [sys.executable, "-c", _TEN_LINES],
             check=True,
@@ -285,8 +295,12 @@ def part_first():
         )
         runs.append([float(number) for number in result.stdout.split()])
     reference, imported, fit = np.median(runs[1:], axis=0)
-    print(f"scikit-learn's imports {reference:.2f} s of the processor")
-    print(f"skroute's import {imported:.2f} s, first fit and call {fit:.2f} s")
+    rows = [
+        ["scikit-learn's imports", f"{reference:.2f}"],
+        ["skroute's import", f"{imported:.2f}"],
+        ["first fit and call", f"{fit:.2f}"],
+    ]
+    table("The first call", ["step", "seconds of the processor"], rows)
 
 
 PARTS = {
@@ -301,7 +315,10 @@ PARTS = {
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--part", choices=list(PARTS), action="append")
+    parser.add_argument("--short", action="store_true")
+    arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    for part in parser.parse_args().part or PARTS:
-        print(f"--- {part}")
-        PARTS[part]()
+    for part in arguments.part or PARTS:
+        PARTS[part](arguments.short)
+    if arguments.part is None and not arguments.short:
+        record("waiting")

@@ -21,10 +21,10 @@ from skroute.utils._validation import check_numbers
 # small changes, and large bets notice large ones sooner.
 _COST_BETS = np.geomspace(0.02, 0.5, 8)
 # Bets against a promise of a loss, as shares of the largest possible bet. The largest
-# possible bet would lose all its capital on a row with the smallest signed loss. Losses
-# that are never negative, and five times the promised ones, need the largest bets: with
-# 0.9 in place of 0.6, a loss of 0.1 against a promise of 0.02 is noticed after 180
-# audited rows and not after 234 (medians, after 1,000 audited rows without a loss).
+# possible bet would lose all its capital on a row with the smallest signed loss. Large
+# bets notice large losses sooner. A loss of 0.1 against a promise of 0.02 is noticed
+# after 180 audited rows with bets up to 0.9, and after 234 rows with bets up to 0.6
+# (medians, after 1,000 audited rows without a loss).
 _LOSS_BETS = np.geomspace(0.1, 0.9, 5)
 # Number of values (costs, or audited losses) after which a new bettor starts.
 _RESTART_INTERVAL = 250

@@ -370,6 +370,58 @@ def tables_from_log(
     # None is a column that the user does not have.
     names += [name for name in (cost, cached) if name is not None]
     _check_columns(log, names)
+    read = _read_calls(log, request, choice, quality, cost, cached)
+    calls = read.calls
+    shape = (len(read.requests), len(read.choices))
+    Q = _quality_table(calls, shape, repeated)
+    C = _amount_table(calls, calls.cost, shape, repeated)
+    amount_tables = {}
+    for name in amounts:
+        values = _numbers(log, name)[calls.line]
+        table = _amount_table(calls, values, shape, repeated)
+        amount_tables[name] = _frame_like(log, table, read.choices)
+    first_lines = calls.line[np.unique(calls.row, return_index=True)[1]]
+    n_changed = _n_changed_requests(log, feature_names, calls, first_lines)
+    return LogTables(
+        X=_features_of_lines(log, features, first_lines),
+        Q=_frame_like(log, Q, read.choices),
+        C=_frame_like(log, C, read.choices),
+        amounts=amount_tables,
+        requests=read.requests,
+        record=_record_of(read, Q, C, n_lines=len(log), n_changed_requests=n_changed),
+    )
+
+
+class _ReadLog(NamedTuple):
+    """Calls of a log, their requests and their choices.
+
+    Attributes
+    ----------
+    calls : _Calls
+        Calls of the requests and choices with a score, by numbers into these.
+    requests : ndarray of shape (n_requests,), dtype=object
+        Labels of the requests with a score.
+    choices, dropped_choices : list of str
+        Names of the choices with a score, and without one.
+    n_labelled : int
+        Number of lines with a request and a choice.
+    n_dropped_requests : int
+        Number of requests without a score.
+    """
+
+    calls: _Calls
+    requests: NDArray[Any]
+    choices: list[str]
+    dropped_choices: list[str]
+    n_labelled: int
+    n_dropped_requests: int
+
+
+def _read_calls(log, request, choice, quality, cost, cached):
+    """Return the calls of the requests and choices with a score (`_ReadLog`).
+
+    The parameters are those of `tables_from_log`.
+    """
     row_labels, row_of_line = _codes_of(log[request])
     choice_names, column_of_line = _sorted_codes_of(log[choice])
     costs = np.full(len(log), np.nan)
@@ -384,20 +436,19 @@ def tables_from_log(
         cost=costs,
         is_cached=_cached_lines(log, cached, costs, column_of_line),
     ).take(has_labels)
-    # Numbers of the requests and choices with a score, and -1 for the others.
     is_scored = ~np.isnan(labelled.quality)
     if not is_scored.any():
         raise ValueError(
             f"No line of the log has {request!r}, {choice!r} and a score in "
             f"{quality!r}: there is nothing to learn from. Join the scores first."
         )
+    # Numbers of the requests and choices with a score, and -1 for the others.
     new_row = _renumbered(labelled.row, is_scored, len(row_labels))
     new_column = _renumbered(labelled.column, is_scored, len(choice_names))
     renumbered = labelled._replace(
         row=new_row[labelled.row], column=new_column[labelled.column]
     )
     is_used = (renumbered.row != _NO_LABEL) & (renumbered.column != _NO_LABEL)
-    calls = renumbered.take(is_used)
     choices = []
     dropped_choices = []
     for name, number in zip(choice_names, new_column):
@@ -406,48 +457,54 @@ def tables_from_log(
         else:
             choices.append(name)
     requests = np.array(row_labels, dtype=object)[new_row != _NO_LABEL]
-    shape = (len(requests), len(choices))
-
-    Q = _quality_table(calls, shape, repeated)
-    C = _amount_table(calls, calls.cost, shape, repeated)
-    amount_tables = {}
-    for name in amounts:
-        values = _numbers(log, name)[calls.line]
-        table = _amount_table(calls, values, shape, repeated)
-        amount_tables[name] = _frame_like(log, table, choices)
-
-    first_lines = calls.line[np.unique(calls.row, return_index=True)[1]]
-    X = _features_of_lines(log, features, first_lines)
-    n_cells = len(np.unique(calls.row * len(choices) + calls.column))
-    record = LogRecord(
-        n_lines=len(log),
-        n_without_label=int((~has_labels).sum()),
-        n_unscored_lines=int((~is_used).sum()),
-        n_repeated=len(calls.line) - n_cells,
-        n_cached=int(calls.is_cached.sum()),
-        n_zero_costs=int((calls.cost == 0).sum()),
-        n_requests=len(requests),
-        # A request without a used line has labelled lines alone, or no choice at all.
-        n_dropped_requests=len(row_labels) - len(requests),
-        n_changed_requests=_n_changed_requests(log, feature_names, calls, first_lines),
+    return _ReadLog(
+        calls=renumbered.take(is_used),
+        requests=requests,
         choices=choices,
         dropped_choices=dropped_choices,
-        n_scored=(~np.isnan(Q)).sum(axis=0),
+        n_labelled=len(labelled.line),
+        # A request without a used line has labelled lines alone, or no choice at all.
+        n_dropped_requests=len(row_labels) - len(requests),
+    )
+
+
+def _record_of(read, Q, C, *, n_lines, n_changed_requests):
+    """Return the counts of what was read, merged and dropped (`LogRecord`).
+
+    Parameters
+    ----------
+    read : _ReadLog
+    Q, C : ndarray of shape (n_requests, n_choices)
+        Tables of quality and cost, NaN where they are not known.
+    n_lines : int
+        Number of lines of the log.
+    n_changed_requests : int
+        Number of requests whose features differ between their lines.
+    """
+    calls = read.calls
+    n_calls = len(calls.line)
+    n_cells = len(np.unique(calls.row * len(read.choices) + calls.column))
+    has_score = ~np.isnan(Q)
+    n_scores = has_score.sum(axis=1)
+    return LogRecord(
+        n_lines=n_lines,
+        n_without_label=n_lines - read.n_labelled,
+        n_unscored_lines=read.n_labelled - n_calls,
+        n_repeated=n_calls - n_cells,
+        n_cached=int(calls.is_cached.sum()),
+        n_zero_costs=int((calls.cost == 0).sum()),
+        n_requests=len(read.requests),
+        n_dropped_requests=read.n_dropped_requests,
+        n_changed_requests=n_changed_requests,
+        choices=read.choices,
+        dropped_choices=read.dropped_choices,
+        n_scored=has_score.sum(axis=0),
         n_with_cost=(~np.isnan(C)).sum(axis=0),
         mean_quality=_mean_of_known(Q),
         mean_cost=_mean_of_known(C),
         overlap=_overlap(Q),
-        n_by_answers=np.bincount(
-            (~np.isnan(Q)).sum(axis=1), minlength=len(choices) + 1
-        )[1:],
-    )
-    return LogTables(
-        X=X,
-        Q=_frame_like(log, Q, choices),
-        C=_frame_like(log, C, choices),
-        amounts=amount_tables,
-        requests=requests,
-        record=record,
+        # Each request has a score: 0 scores are left out.
+        n_by_answers=np.bincount(n_scores, minlength=len(read.choices) + 1)[1:],
     )
 
 

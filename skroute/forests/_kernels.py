@@ -254,7 +254,9 @@ def _go_to_leaves(X, row_of_pair, node_of_pair, pairs, n_pairs, nodes, depth):
 def _go_to_leaves_special(
     X, row_of_pair, node_of_pair, n_pairs, nodes, cat_words, cat_start
 ):
-    """Move all pairs of a row and a tree to a leaf, one after the other.
+    """Move pairs of a row and a tree to their leaves, where nodes may be special.
+
+    A special node tests categories or missing values. Pairs are moved one by one.
 
     Parameters are those of :func:`_go_to_leaves` and :func:`step_special`.
     `node_of_pair` is changed.

@@ -174,17 +174,19 @@ def _moved_to_score(forest, score):
 
 
 def _moved_to_probability(forest, probability):
-    """Return the forest whose answer is the second class above a probability of it.
+    """Return the forest that answers the second class if it is more likely than this.
 
-    `probability` is between 0 and 1. Probabilities of rows stay the same.
+    `probability` is between 0 and 1. The probabilities of rows stay the same.
     """
     rule = forest.partial_rule
     precision = np.finfo(forest.sum_rule.dtype).eps
     # Largest difference between scores whose probabilities differ by rounding only:
-    # that of the probabilities, divided by the slope of the logistic function.
+    # that of the probabilities, divided by the slope of the logistic function. A mean
+    # of probabilities is its own score, of slope 1. For it this bound is a safe one.
     rounding = _ROUNDINGS_OF_PROBABILITY * precision / (probability * (1 - probability))
     if rule.link == "mean":
         # Leaves add distances from the threshold in place of those from even chances.
+        # `beta` stays the same, and `shift` makes probabilities of the sums again.
         values = forest.trees.values + (_EVEN_PROBABILITY - probability)
         partial_rule = replace(
             rule,

@@ -535,7 +535,7 @@ def learn_policies(value, states, sets, costs, *, prices, allowed, n_rounds, wei
     value = value.astype(np.float32)
     prices32 = prices.astype(np.float32)
     n_prices = len(prices)
-    # What rows are worth at each set, and where they end, at each price.
+    # What each row is worth from each set on, and the set it ends at, at each price.
     worth = np.repeat(value[np.newaxis], n_prices, axis=0)
     stay = np.arange(n_sets, dtype=np.int16)[:, np.newaxis]
     ends = np.broadcast_to(stay, (n_prices, n_sets, n_rows)).copy()
@@ -558,14 +558,9 @@ def learn_policies(value, states, sets, costs, *, prices, allowed, n_rounds, wei
             extra = (costs[larger] - costs[position]).astype(np.float32)
             lead = worth_behind[:, larger] - value[position]
             lead -= prices32[:, np.newaxis, np.newaxis] * extra[:, np.newaxis]
-            # (n_prices, n_larger, n_rows) to (n_rows, n_larger * n_prices)
-            flat = lead.transpose(2, 1, 0).reshape(n_rows, -1)
-            cell_means, expected = states[position].means(flat, weight)
-            shape = (len(larger), n_prices)
-            moves_of_sets[position] = Moves(
-                larger, cell_means.reshape(-1, *shape).astype(np.float32)
+            moves_of_sets[position], go = _learn_moves(
+                lead, larger, states[position], weight
             )
-            go = Expectation(larger, expected.reshape(n_rows, *shape)).go.T
             nexts[:, position] = go
             is_going = go != STOP
             target = np.where(is_going, go, position)
@@ -579,6 +574,34 @@ def learn_policies(value, states, sets, costs, *, prices, allowed, n_rounds, wei
         all_ends.append(ends.copy())
         all_nexts.append(nexts)
     return Policies(prices, states, all_moves, all_ends, all_nexts)
+
+
+def _learn_moves(lead, larger, state, weight):
+    """Return the moves of one set (`Moves`), and what each held-out row buys by them.
+
+    Parameters
+    ----------
+    lead : ndarray of shape (n_prices, n_larger, n_rows)
+        What buying each larger set brings each row over stopping.
+    larger : ndarray of shape (n_larger,), dtype=int64
+        Positions of these sets.
+    state : State
+        That of the smaller set.
+    weight : ndarray of shape (n_rows,)
+
+    Returns
+    -------
+    moves : Moves
+    go : ndarray of shape (n_prices, n_rows)
+        The set that each row buys, by the leads of the other rows. STOP: none.
+    """
+    n_prices, n_larger, n_rows = lead.shape
+    shape = (n_larger, n_prices)
+    lead_of_rows = lead.transpose(2, 1, 0).reshape(n_rows, -1)
+    cell_means, expected = state.means(lead_of_rows, weight)
+    leads = cell_means.reshape(-1, *shape).astype(np.float32)
+    expectation = Expectation(larger, expected.reshape(n_rows, *shape))
+    return Moves(larger, leads), expectation.go.T
 
 
 def _larger_sets(position, sets, costs, allowed):

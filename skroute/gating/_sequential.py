@@ -983,15 +983,18 @@ class SequentialFeatureClassifier(FeatureBuyer):
         n_rows = len(known)
         n_left = choice.n_left
         first = self._sets[choice.start]
+        # The round in which each group was bought, 0 if it was not. (n_rows, n_groups)
         rounds = (first & ~known).astype(np.int64)
         position = np.full(n_rows, choice.start)
         position = self._with_known(position, known)
         spent = ((rounds > 0) @ self.group_costs_).sum()
         room = budget * n_rows * ROOM - spent
+        # A first set that is free is no round of purchases.
         n_round = int((self.group_costs_[first] > 0).any())
         drawn = LowerPrice(n_rows, choice.point.share)
         going = np.arange(n_rows if choice.goes_on else 0)
         is_capped = self.policy == "batch" and np.isfinite(budget)
+        # `n_left` of None is any number of rounds.
         while len(going) and n_left != 0:
             step = self._next_sets(
                 X, ledger, going, position, choice, n_left, drawn, is_capped
@@ -1268,8 +1271,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         steps : list of Step
             One for each comparison after the first set.
         """
-        # What is free is there before the first purchase: it is in round 0, which
-        # stands for groups that were not bought, too.
+        # Free groups count as round 0, before the first purchase. Groups that were not
+        # bought have round 0, too.
         is_free = self.group_costs_ == 0
         bought_in = np.where(is_free, 0, walk.rounds[0])
         n_rounds = int(bought_in.max(initial=0))

@@ -191,7 +191,9 @@ class RedisLedger(RecordLedger):
 
         Inside of the transaction, ``_reads`` are the commands that it has read, with
         their answers. ``_fields`` are the texts that it has written, by the command
-        that reads them. ``_writes`` are its commands that write.
+        that reads them. ``_writes`` are its commands that write. ``_view`` has answers
+        of earlier calls. `_call` replaces those that have changed, so that the next run
+        reads the new ones.
         """
         if len(self._view) > _MANY:
             self._view.clear()
@@ -210,7 +212,8 @@ class RedisLedger(RecordLedger):
             # If another booking has changed an answer, the body runs again.
             if self._call(self._reads, self._writes):
                 break
-        # Fields are kept for the next booking. Other answers depend on the fields.
+        # Fields are kept for the next booking, as they were written. These writes may
+        # have changed other answers, such as counts, which are read again.
         for read in self._reads:
             if read[0] != "HGET":
                 del self._view[read]

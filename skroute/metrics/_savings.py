@@ -171,7 +171,7 @@ class Savings:
             is_printed = name != "cost_saved"
             if name == "seconds_saved":
                 is_printed = has_seconds
-            columns += _interval_columns(name, intervals, in_text=is_printed)
+            columns += _interval_columns(name, names, intervals, in_text=is_printed)
         budget = format_value(self.budget, infinite="no limit")
         title = f"Savings: {self.n_rows:,} rows, budget {budget}"
         note = (
@@ -229,20 +229,27 @@ _LABELS = {
 }
 
 
-def _interval_columns(name, intervals, *, in_text):
+def _interval_columns(name, contenders, intervals, *, in_text):
     """Return a column of estimates and two of their ends, which the text leaves out.
 
     Parameters
     ----------
     name : str
         One of `_DIFFERENCES`.
+    contenders : list of str
+        Names of the rows of the table.
     intervals : list of BootstrapInterval
+        One for each row.
     in_text : bool
     """
-    texts = [
-        _difference_text(interval, is_share=name == "share_saved")
-        for interval in intervals
-    ]
+    is_share = name == "share_saved"
+    texts = []
+    for contender, interval in zip(contenders, intervals):
+        # The mix was made to cost what the router costs: there is nothing to save.
+        if is_share and contender == _MIX:
+            texts.append("")
+        else:
+            texts.append(_difference_text(interval, is_share=is_share))
     columns = [
         Column(
             name,
@@ -320,7 +327,9 @@ def savings(
     The router is compared with the answers of today, the best single choice, and the
     random mix of single choices that costs as much as the router. All are evaluated on
     the same rows, and the intervals are those of the difference on a row. An estimator
-    without single choices is compared with itself without a budget.
+    without single choices is compared with itself without a budget. The random mix has
+    no share saved in the printed table. It costs less than the router if no mix that
+    spends more is better.
 
     Parameters
     ----------
@@ -815,19 +824,13 @@ def off_policy_savings(
         all_seconds = check_numbers(seconds, "seconds", shape=log.cost.shape, low=0.0)
         logged_seconds = all_seconds[rows]
         second_terms = evaluation.doubly_robust_terms(all_seconds, is_ratio=True)
-    mean_cost = logged_cost.mean()
-    share_terms = np.full(len(rows), np.nan)
-    if mean_cost > 0:
-        share = 1 - cost_terms.mean() / mean_cost
-        # The influence of a row on the ratio of two means, around the ratio itself.
-        share_terms = share + ((1 - share) * logged_cost - cost_terms) / mean_cost
     saving = Saving(
         _LOG_RULE,
-        cost=float(mean_cost),
+        cost=float(logged_cost.mean()),
         quality=float(logged_quality.mean()),
         seconds=float(logged_seconds.mean()),
         cost_saved=_interval_of(evaluation, logged_cost - cost_terms),
-        share_saved=_interval_of(evaluation, share_terms),
+        share_saved=_interval_of(evaluation, _share_terms(logged_cost, cost_terms)),
         quality_gained=_interval_of(evaluation, quality_terms - logged_quality),
         seconds_saved=_interval_of(evaluation, logged_seconds - second_terms),
     )
@@ -842,6 +845,30 @@ def off_policy_savings(
         confidence_level=confidence_level,
         cost_unit=cost_unit,
     )
+
+
+def _share_terms(logged_cost, cost_terms):
+    """Return a term for each row, whose mean is the share of the cost that is saved.
+
+    The spread of the terms is that of the ratio of two means, to first order.
+
+    Parameters
+    ----------
+    logged_cost : ndarray of shape (n_rows,)
+    cost_terms : ndarray of shape (n_rows,)
+        Terms of the router's cost.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+        NaN if the log costs nothing.
+    """
+    mean_cost = logged_cost.mean()
+    if mean_cost == 0:
+        return np.full(len(logged_cost), np.nan)
+    share = 1 - cost_terms.mean() / mean_cost
+    # The influence of a row on the ratio, around the ratio itself.
+    return share + ((1 - share) * logged_cost - cost_terms) / mean_cost
 
 
 def _interval_of(evaluation, terms):

@@ -216,7 +216,9 @@ def check_smallest_budget(estimator):
     sampling_error = cost.std() / np.sqrt(len(cost))
     # Three standard errors: a right estimator fails once in about a thousand data sets,
     # and the rows here are always the same.
-    assert cost.mean() <= least * (1 + 1e-9) + 3 * sampling_error
+    assert cost.mean() <= least * (1 + 1e-9) + 3 * sampling_error, (
+        f"min_budget_ is {least!r}, and rows routed at this budget cost {cost.mean()!r}"
+    )
     # No budget is below 0.
     if least > 0:
         for method in (fitted.predict, fitted.route, fitted.predict_cost):
@@ -427,7 +429,7 @@ def check_requests_are_decided_as_rows(estimator):
     with np.errstate(invalid="ignore"):
         assert not (np.diff(prices) > 0).any(), prices
     check_estimates_of_requests(fitted, X_new)
-    check_exclusions_of_requests(fitted, requests)
+    check_exclusions_of_requests(fitted, requests, X_new)
 
 
 def check_estimates_of_requests(fitted, X_new):
@@ -447,10 +449,20 @@ def check_estimates_of_requests(fitted, X_new):
     )
 
 
-def check_exclusions_of_requests(fitted, requests):
+def check_exclusions_of_requests(fitted, requests, X_new):
     """Check that an excluded choice is not offered, and an unknown one is refused."""
-    with assert_raises_regex(ValueError, "moon"):
+    try:
         fitted.request_policy(np.inf, exclude=["moon"])
+    except ValueError as error:
+        assert "moon" in str(error), (
+            "request_policy(exclude=['moon']) must name the unknown choice 'moon', and "
+            f"says {str(error)!r}"
+        )
+    else:
+        raise AssertionError(
+            "request_policy(exclude=['moon']) must raise a ValueError: no choice has "
+            "this name"
+        )
     names = fitted.choices_ if requests.excludable is None else requests.excludable
     for name in names:
         if name in requests.asked_first or len(requests.positions) < 2:
@@ -459,6 +471,12 @@ def check_exclusions_of_requests(fitted, requests):
         offered = [fitted.choices_[position] for position in others.positions]
         assert name not in offered
         assert len(offered) > 0
+        shape = np.shape(others.estimate(X_new).quality)
+        expected = (len(X_new), len(offered))
+        assert shape == expected, (
+            f"with exclude={[name]!r}, estimate must return a table of shape "
+            f"{expected}, one column for each of {offered!r}, got {shape}"
+        )
 
 
 def check_pickles(estimator):

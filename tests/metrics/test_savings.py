@@ -89,6 +89,10 @@ def test_the_random_mix_costs_as_much_as_the_router(router):
                 mixed = (1 - share) * quality[low] + share * quality[high]
                 best = max(best, mixed)
     assert mix.quality == pytest.approx(best)
+    # A share saved of a mix of equal cost would be read as a result.
+    text = "".join([line for line in repr(saved).splitlines() if MIX in line])
+    assert "%" not in text
+    assert f"{mix.quality_gained.estimate:+.4f}" in text
 
 
 def test_intervals_contain_the_difference_on_new_rows(router):

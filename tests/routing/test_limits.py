@@ -355,6 +355,20 @@ def test_a_stream_counts_failed_calls_and_repeated_keys_once():
     assert copied.route(request).name in NAMES
 
 
+@pytest.mark.parametrize("n_expected", [None, 3000])
+def test_the_first_of_a_ranking_is_the_choice_of_a_request(n_expected):
+    """Without the charge of the limit, two rows in five have another first choice."""
+    X = draw_log(200, seed=7)[0]
+    router = fit_router(budget=5.0, limits={"seconds": 0.4})
+    stream = router.stream(15_000.0, n_expected=n_expected)
+    for x in X[:, np.newaxis]:
+        ranked = stream.rank(router.predict_quality(x)[0])
+        assert sorted(ranked) == sorted(NAMES)
+        ticket = stream.route(x)
+        assert ranked[0] == ticket.name
+        stream.refund(ticket)
+
+
 def test_a_stream_without_an_expected_number_decides_as_route_does():
     router = fit_router(budget=5.0, limits={"seconds": 0.55})
     X = draw_log(300, seed=6)[0]

@@ -103,6 +103,47 @@ def test_sklearn_checks(estimator, check):
     check(estimator)
 
 
+class AllChoicesRouter(own_router.RidgeRouterClassifier):
+    """A router whose requests have estimates of choices that are not offered."""
+
+    def request_policy(self, budget, exclude=()):
+        requests = super().request_policy(budget, exclude)
+        estimate_all = super().request_policy(budget).estimate
+        requests.estimate = estimate_all
+        return requests
+
+
+class DeafRouter(own_router.RidgeRouterClassifier):
+    """A router that ignores names which it does not know."""
+
+    def request_policy(self, budget, exclude=()):
+        known = [name for name in exclude if name in self.choices_]
+        return super().request_policy(budget, known)
+
+
+@pytest.mark.parametrize(
+    ("router_class", "message"),
+    [(AllChoicesRouter, "one column for each of"), (DeafRouter, "no choice has this")],
+)
+def test_wrong_requests_do_not_pass_the_checks(router_class, message):
+    router = router_class(MEMBERS, costs=COSTS, cv=2)
+    checks = {check.__name__: check for _, check in check_decision_estimator(router)}
+    with pytest.raises(AssertionError, match=message):
+        checks["check_requests_are_decided_as_rows"](router)
+
+
+def test_a_stream_refuses_estimates_of_choices_that_are_not_offered():
+    X, y, X_new, _ = make_data()
+    router = AllChoicesRouter(MEMBERS, costs=COSTS, cv=2).fit(X, y)
+    stream = BudgetStream(router, 100.0, n_expected=50)
+    stream.route(X_new[:1])
+    before = stream.status()
+    stream.exclude([router.choices_[0]])
+    with pytest.raises(ValueError, match=r"estimate must return .* not offered"):
+        stream.route(X_new[:1])
+    assert stream.status() == before
+
+
 EXCLUDING = own_keyword.ExcludingRouterClassifier(MEMBERS, costs=COSTS, cv=2)
 
 

@@ -393,6 +393,17 @@ class DaskRouter:
 
         The choices are computed here, in passes over the estimates of all blocks. The
         tasks look them up and answer.
+
+        Parameters
+        ----------
+        X, response
+            As in `_route_blocks`.
+        budget : float or None
+            Cap on the mean cost per row. None takes that of the estimator.
+        budget_total : float or None
+            Cap on the summed cost, in place of `budget`.
+        call : dict
+            Further arguments of the call. None are taken here.
         """
         from dask import delayed
 
@@ -409,7 +420,10 @@ class DaskRouter:
         else:
             # The mean is known after the first pass.
             room = partial(_room_of_total, policy, budget_total)
-        is_unlimited = budget == np.inf
+        floor_with_budget, floor_without_budget = policy.price_floors
+        least_price = floor_with_budget
+        if budget == np.inf:
+            least_price = floor_without_budget
         blocks, sizes, _ = row_blocks(X)
         if any(sizes):
             # As Dask's concatenate does, leave out blocks that are known to be empty. A
@@ -425,7 +439,7 @@ class DaskRouter:
             sizes,
             policy=policy,
             room=room,
-            least_price=policy.price_floors[int(is_unlimited)],
+            least_price=least_price,
         )
         passes = assignment.plan
         if passes.n_rows:

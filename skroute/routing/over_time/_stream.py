@@ -12,7 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import Plan, affords, check_affordable, check_costs, check_rows
+from skroute.base import (
+    Plan,
+    RequestEstimates,
+    affords,
+    check_affordable,
+    check_costs,
+    check_rows,
+)
 from skroute.base._inspection import models_of
 from skroute.ledgers import (
     Books,
@@ -161,6 +168,37 @@ class Offers:
             # They are the same for all requests, whose `costs` may be None.
             return self.reserved_amounts
         return [self.requests.deciding_cost + cost for cost in costs]
+
+    def estimate(self, x):
+        """Return the estimates of a request (`RequestEstimates`), one for each offer.
+
+        The class of the policy may be another developer's: a table with columns for all
+        choices would give the request to a wrong one.
+        """
+        estimates = self.requests.estimate(x)
+        if not isinstance(estimates, RequestEstimates):
+            raise TypeError(
+                f"{type(self.requests).__name__}.estimate must return "
+                f"RequestEstimates, got {type(estimates).__name__}."
+            )
+        self._check_one_row(estimates.quality, "estimate")
+        return estimates
+
+    def estimate_costs(self, x):
+        """Return the estimated cost of each offer for a request, a list of floats."""
+        costs = self.requests.estimate_costs(x)
+        self._check_one_row(costs, "estimate_costs")
+        return costs[0].tolist()
+
+    def _check_one_row(self, table, method):
+        """Raise an error unless a table has one row and a column for each offer."""
+        expected = (1, len(self.kept))
+        if np.shape(table) != expected:
+            raise ValueError(
+                f"{type(self.requests).__name__}.{method} must return a table of shape "
+                f"{expected}, one column for each of {self.names!r}, got "
+                f"{np.shape(table)}. Leave out the choices that are not offered."
+            )
 
     def values(self, quality):
         """Return the estimated quality of each choice, minus the penalty."""
@@ -777,7 +815,7 @@ class BudgetStream:
         if held.state == "open":
             return Reservation(_ticket(held), x, None)
         try:
-            estimates = offers.requests.estimate(x)
+            estimates = offers.estimate(x)
             quality = estimates.quality[0].tolist()
             if row_costs is None:
                 row_costs = self._estimate_costs(offers, x)
@@ -798,7 +836,7 @@ class BudgetStream:
 
     def _estimate_costs(self, offers, x):
         """Return estimated costs of a request, each at most the maximal cost."""
-        estimated = offers.requests.estimate_costs(x)[0].tolist()
+        estimated = offers.estimate_costs(x)
         for name, cost, bound in zip(offers.names, estimated, offers.max_costs):
             if cost > bound * (1 + ROUNDING) and name not in self._warned:
                 self._warned.add(name)

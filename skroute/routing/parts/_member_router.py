@@ -212,6 +212,20 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
     # Fit ------------------------------------------------------------------------------
 
     def _fit(self, X, y, *, task, **params):
+        """Fit the members, measure their costs if asked to, and learn routing.
+
+        Routing is learned from out-of-fold answers of the members. Subclasses write
+        `_learn`, which learns it, and may replace `_check_target` and `_splits`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        task : callback context
+            Progress of the fit.
+        **params : dict
+            `sample_weight`, and metadata for the `fit` of members.
+        """
         members = members_by_name(self.estimators, self._validate_names)
         names = list(members)
         X = read_rows(self, X, self._advice_on_rows())

@@ -1035,13 +1035,19 @@ class Policy:
         )
 
     def limit_states(self, budget):
-        """Return the state of the budget and of each limit (list of `LimitState`)."""
+        """Return the state of the budget and of each limit (list of `LimitState`).
+
+        What is spent is that of the rows of the log, decided as new rows are: by the
+        estimator of all rows. `validation` is that of the same rows, decided by the
+        estimators that were not fitted on them.
+        """
         rule = self._cached_limit_rule(budget, None)
         order = rule.order
         values, planned = self._decided_as_new
         as_new = self._choices_at(budget, values, planned)
         validation = self.validate(budget)
         paid = np.broadcast_to(self.paid, self.quality.shape)
+        # What each limit counts, in the order of `order.names`.
         tables = [paid] if order.has_budget else []
         for position in order.amount_positions:
             tables.append(self.amounts_or_none.realised[position])

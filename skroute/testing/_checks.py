@@ -28,6 +28,8 @@ ACT_AT_ONCE = frozenset(
         "reg_lambda",
         "costs",
         "exchange_rate",
+        "limits",
+        "capacities",
         "max_rounds",
         "max_cost",
     }
@@ -52,8 +54,8 @@ def check_decision_estimator(
         with six features. Classifiers are given three labels that are texts, regressors
         positive numbers, and other estimators a table of quality with a column for each
         of their `costs`. The parameters `budget`, `policy`, `reg_lambda`, `costs`,
-        `exchange_rate`, `max_rounds` and `max_cost` may act on a fitted estimator. All
-        others must act at the next `fit`.
+        `exchange_rate`, `limits`, `capacities`, `max_rounds` and `max_cost` may act on
+        a fitted estimator. All others must act at the next `fit`.
 
     Yields
     ------

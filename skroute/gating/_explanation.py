@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skroute.utils._optional import axes_of
+from skroute.utils._tables import Column, Table, format_value
 
 # Classes whose probabilities are shown; of more classes the likeliest are shown.
 _SHOWN_CLASSES = 3
@@ -102,47 +103,44 @@ class Explanation:
         Returns
         -------
         pandas.DataFrame
-            One row for each round, with the columns ``bought``, ``cost``, a column
-            ``P(...)`` for each class, and ``next``, ``next_cost``, ``expected_gain``
-            and ``needed_gain`` of the best next purchase, NaN where nothing was
-            compared.
+            One row for each round, with the columns ``round``, ``bought``, ``cost``, a
+            column ``P(...)`` for each class, and ``next``, ``next_cost``,
+            ``expected_gain`` and ``needed_gain`` of the best next purchase, NaN where
+            nothing was compared.
         """
-        import pandas as pd
-
-        rows = []
-        for purchase in self.rounds:
-            row = {"bought": ", ".join(purchase.groups), "cost": purchase.cost}
-            for label, probability in zip(self.classes, purchase.proba):
-                row[f"P({label})"] = probability
-            following = purchase.following
-            if following is None:
-                following = NextPurchase([], cost=np.nan, gain=np.nan, needed=np.nan)
-            row["next"] = ", ".join(following.groups)
-            row["next_cost"] = following.cost
-            row["expected_gain"] = following.gain
-            row["needed_gain"] = following.needed
-            rows.append(row)
-        return pd.DataFrame(rows).rename_axis("round")
+        return self._table().to_frame()
 
     def __repr__(self):
+        return str(self._table())
+
+    def _table(self):
+        """Return the `Table` that is printed and becomes a frame."""
+        bought = [", ".join(purchase.groups) for purchase in self.rounds]
+        columns = [
+            Column("round", list(range(len(self.rounds)))),
+            Column("bought", bought, texts=[names or "nothing" for names in bought]),
+            Column("cost", [purchase.cost for purchase in self.rounds]),
+        ]
         shown = self._shown_classes()
-        header = ["round", "bought", "cost"]
-        header += [f"P({self.classes[k]})" for k in shown]
-        header.append("next purchase: expected gain, needed gain")
-        lines = [header]
-        for number, purchase in enumerate(self.rounds):
-            line = [str(number), ", ".join(purchase.groups) or "-"]
-            line.append(f"{purchase.cost:.4g}")
-            line += [f"{purchase.proba[k]:.3f}" for k in shown]
-            line.append(_next_text(purchase.following))
-            lines.append(line)
-        widths = [max(len(cell) for cell in column) for column in zip(*lines)]
-        texts = []
-        for line in lines:
-            cells = [cell.ljust(width) for cell, width in zip(line, widths)]
-            texts.append("  ".join(cells).rstrip())
-        texts.append(f"total cost {self.cost:.4g}. {self.reason}")
-        return "\n".join(texts)
+        for k, label in enumerate(self.classes):
+            probabilities = [purchase.proba[k] for purchase in self.rounds]
+            texts = [f"{probability:.3f}" for probability in probabilities]
+            columns.append(
+                Column(f"P({label})", probabilities, texts=texts, in_text=k in shown)
+            )
+        following = []
+        for purchase in self.rounds:
+            following.append(purchase.following or _NOT_COMPARED)
+        columns += [
+            Column("next", [", ".join(purchase.groups) for purchase in following]),
+            Column(
+                "next_cost", [purchase.cost for purchase in following], in_text=False
+            ),
+            _gain_column("expected_gain", [purchase.gain for purchase in following]),
+            _gain_column("needed_gain", [purchase.needed for purchase in following]),
+        ]
+        title = f"Explanation of one row: total cost {format_value(self.cost)}"
+        return Table(title, columns, notes=[self.reason])
 
     def _shown_classes(self):
         """Return positions of the classes that are shown."""
@@ -192,9 +190,11 @@ class Explanation:
         return ax
 
 
-def _next_text(following):
-    """Return the best next purchase and its expected and needed gain, as text."""
-    if following is None:
-        return "-"
-    names = ", ".join(following.groups)
-    return f"{names}: {following.gain:+.4f}, {following.needed:.4f}"
+# Stands in the row of a round after which nothing was compared.
+_NOT_COMPARED = NextPurchase([], cost=np.nan, gain=np.nan, needed=np.nan)
+
+
+def _gain_column(name, gains):
+    """Return a column of gains, with a sign. NaN has no text."""
+    texts = ["" if np.isnan(gain) else f"{gain:+.4f}" for gain in gains]
+    return Column(name, gains, texts=texts)

@@ -520,9 +520,17 @@ def test_a_row_is_explained(switched):
             assert purchase.following.gain > purchase.following.needed
         last = explanation.rounds[-1].following
         assert last is None or last.gain <= last.needed + 1e-9
-        assert len(repr(explanation).splitlines()) == len(explanation.rounds) + 2
+        words = " ".join(repr(explanation).split())
+        assert words.endswith(explanation.reason)
+        assert f"total cost {cost:g}" in words
+        for purchase in explanation.rounds:
+            assert ", ".join(purchase.groups) in words
+            assert f"{purchase.proba[1]:.3f}" in words
         total += cost
-    assert len(explanation.to_frame()) == len(explanation.rounds)
+    frame = explanation.to_frame()
+    assert frame["round"].tolist() == list(range(len(explanation.rounds)))
+    assert frame["cost"].sum() == explanation.cost
+    assert_allclose(frame["P(1)"], [known.proba[1] for known in explanation.rounds])
     assert total / 40 < 4.8
     with pytest.raises(ValueError, match="x must be one row"):
         switched.explain(X[:2])

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skroute.utils._tolerances import TIE
+from skroute.utils._tolerances import ROUNDING, TIE
 
 # Prices inside are in units of the mean spread of a row's values per mean spread of its
 # amounts, so that usual prices are about 1. The first search is below this price.
@@ -408,6 +408,36 @@ class DualFunction:
         # The kernel writes into `used`.
         gain = _limit_kernels.use_of_plan(self.tables, choices, used)
         return gain / len(choices), used / len(choices)
+
+    def whole_limits(self, most):
+        """Return the limits, rounded down to what plans of whole rows can use.
+
+        The sum of whole numbers is a whole number. If 5 % of 30 rows may be slow, a
+        plan of whole rows has at most one slow row, and the limit is 1 / 30. Limits on
+        other amounts stay as they are. So do all limits of rows with weights.
+
+        Parameters
+        ----------
+        most : ndarray of shape (n_limits,)
+
+        Returns
+        -------
+        ndarray of shape (n_limits,)
+        """
+        if (self.tables.weight != 1.0).any():
+            return most
+        is_whole = np.zeros(self.n_limits, dtype=bool)
+        for mean, amounts in enumerate(self.tables.amounts):
+            is_whole[mean] = (amounts == np.round(amounts)).all()
+        # A capacity counts rows.
+        is_whole[self.n_means : self.n_means + self.n_capacities] = True
+        n_rows = len(self.tables.weight)
+        whole = np.floor((most + self.slack(most)) * n_rows) / n_rows
+        return np.where(is_whole, whole, most)
+
+    def slack(self, most):
+        """Return what a mean may be above its limit by rounding, shape (n_limits,)."""
+        return ROUNDING * np.maximum(np.abs(most), self.units)
 
     # Prices ---------------------------------------------------------------------------
 

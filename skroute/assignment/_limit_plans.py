@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skroute.assignment._dual import ConflictError
-from skroute.utils._tolerances import ROUNDING, TINY
+from skroute.utils._tolerances import TINY
 
 # Number of alternatives that the local search changes rows to. 100 leave gaps of 1e-4
 # at 1,000 rows; twice as many take four times as long.
@@ -45,12 +45,15 @@ class LimitedPlan(NamedTuple):
         No plan within the limits has a larger mean value.
     means : ndarray of shape (n_limits,)
         Mean amounts of the plan.
+    prices : ndarray of shape (n_limits,)
+        Value per unit of each amount at the margin. 0 for a limit that does not bind.
     """
 
     choices: np.ndarray
     value: float
     bound: float
     means: np.ndarray
+    prices: np.ndarray
 
 
 class Core(NamedTuple):
@@ -80,7 +83,7 @@ class Core(NamedTuple):
     use: np.ndarray
 
 
-def plan_within(dual, most, limit_prices, *, solver="auto", tol=0.0, options=None):
+def plan_within(dual, most, *, solver="auto", tol=0.0, options=None):
     """Return the best plan that is found within the limits (`LimitedPlan`).
 
     Parameters
@@ -88,8 +91,6 @@ def plan_within(dual, most, limit_prices, *, solver="auto", tol=0.0, options=Non
     dual : DualFunction
         It has no realised amounts.
     most : ndarray of shape (n_limits,)
-    limit_prices : LimitPrices
-        From ``dual.prices_for(most)``.
     solver : {"auto", "exact", "highs"}, default="auto"
         "auto" takes HiGHS only for small cores, or if the local search finds no plan.
         "exact" closes the gap by HiGHS on the alternatives that may improve the plan,
@@ -102,7 +103,52 @@ def plan_within(dual, most, limit_prices, *, solver="auto", tol=0.0, options=Non
     Raises
     ------
     ConflictError
-        If mixtures of plans meet the limits, but no plan of whole rows.
+        If no plan meets the limits.
+    """
+    limit_prices = _prices_of_whole_rows(dual, most)
+    choices, bound = _find_plan(
+        dual, most, limit_prices, solver=solver, tol=tol, options=options
+    )
+    value, means = dual.means_of(choices)
+    # By rounding, the bound may be below the value.
+    return LimitedPlan(choices, value, max(bound, value), means, limit_prices.prices)
+
+
+def _prices_of_whole_rows(dual, most):
+    """Return the prices of limits on plans of whole rows (`LimitPrices`).
+
+    Parameters
+    ----------
+    dual : DualFunction
+    most : ndarray of shape (n_limits,)
+
+    Raises
+    ------
+    ConflictError
+        If no plan meets the limits.
+    """
+    try:
+        return dual.prices_for(dual.whole_limits(most))
+    except ConflictError:
+        # This raises an error about the limits as they were given, unless mixtures of
+        # plans meet them.
+        dual.prices_for(most)
+        raise ConflictError(dual, most, in_whole_rows=True) from None
+
+
+def _find_plan(dual, most, limit_prices, *, solver, tol, options):
+    """Return the best plan that is found, and a bound on the value of all plans.
+
+    Parameters
+    ----------
+    dual, most, solver, tol, options
+        As in `plan_within`.
+    limit_prices : LimitPrices
+
+    Returns
+    -------
+    choices : ndarray of shape (n_rows,)
+    bound : float
     """
     losses = dual.losses_at(limit_prices.prices)
     bases = _base_plans(dual, limit_prices)
@@ -120,13 +166,13 @@ def plan_within(dual, most, limit_prices, *, solver="auto", tol=0.0, options=Non
     if best is not None:
         open_gap = bound - dual.means_of(best)[0]
         if open_gap <= closed_gap:
-            return _limited_plan(dual, best, bound)
+            return best, bound
     # In the relaxation, a plan with an alternative falls behind the bound by its loss.
     may_improve = losses <= open_gap * len(losses)
     may_improve[np.arange(len(losses)), bases[0]] = True
     n_alternatives = int(may_improve.sum()) - len(losses)
     if solver == "auto" and best is not None and n_alternatives > _SMALL_CORE:
-        return _limited_plan(dual, best, bound)
+        return best, bound
     proven = _solve_core(
         dual,
         most,
@@ -140,17 +186,11 @@ def plan_within(dual, most, limit_prices, *, solver="auto", tol=0.0, options=Non
         raise ConflictError(dual, most, in_whole_rows=True)
     # A core without a plan proves that the plan so far is optimal.
     if proven is None:
-        return _limited_plan(dual, best, dual.means_of(best)[0])
+        return best, dual.means_of(best)[0]
     choices, core_bound = proven
     if best is not None and dual.means_of(best)[0] > dual.means_of(choices)[0]:
         choices = best
-    return _limited_plan(dual, choices, min(bound, core_bound))
-
-
-def _limited_plan(dual, choices, bound):
-    """Return the record of a plan. `bound` may be below its value by rounding."""
-    value, means = dual.means_of(choices)
-    return LimitedPlan(choices, value, max(bound, value), means)
+    return choices, min(bound, core_bound)
 
 
 def _room(dual, most, choices):
@@ -160,8 +200,7 @@ def _room(dual, most, choices):
     rounding.
     """
     _, means = dual.means_of(choices)
-    slack = ROUNDING * np.maximum(np.abs(most), dual.units)
-    return (most - means + slack) / dual.units * len(choices)
+    return (most - means + dual.slack(most)) / dual.units * len(choices)
 
 
 # The local search ---------------------------------------------------------------------

@@ -269,8 +269,7 @@ def solve_within_limits(values, costs, problem_limits, *, solver, tol, options):
     )
     most = problem_limits.most
     try:
-        prices = dual.prices_for(most)
-        plan = plan_within(dual, most, prices, solver=solver, tol=tol, options=options)
+        plan = plan_within(dual, most, solver=solver, tol=tol, options=options)
     except ConflictError as error:
         message = conflict_message(
             error, problem_limits.names, first_floor=problem_limits.first_floor
@@ -285,7 +284,7 @@ def solve_within_limits(values, costs, problem_limits, *, solver, tol, options):
                 name=name,
                 most=sign * float(most[position]),
                 spent=sign * float(plan.means[position]),
-                price=float(prices.prices[position]),
+                price=float(plan.prices[position]),
                 is_floor=is_floor,
             )
         )

@@ -158,6 +158,11 @@ def _mixed_answers(held_out, high, low, share):
     return held_out.proba[np.where(is_low, low, high), rows]
 
 
+def first_half(n_rows):
+    """Return the first of two halves of held-out rows, which judge each other."""
+    return np.arange(n_rows) % 2 == 0
+
+
 def judge(held_out, fixed, going):
     """Return the best candidate, judged by rows that did not choose it (`Judgement`).
 
@@ -167,7 +172,7 @@ def judge(held_out, fixed, going):
     fixed, going : list of Candidate
     """
     n_rows = held_out.quality.shape[1]
-    is_first = np.arange(n_rows) % 2 == 0
+    is_first = first_half(n_rows)
     chosen = _best(held_out, fixed, going, np.ones(n_rows, dtype=bool))
     by_first = _best(held_out, fixed, going, is_first)
     by_second = _best(held_out, fixed, going, ~is_first)

@@ -508,14 +508,23 @@ class SequentialFeatureClassifier(FeatureBuyer):
         with task.step("search"):
             self._sets = self._search_sets(every_row.of(fitted), seed)
         with task.step("judge"):
-            self._judged = self._fit_models(
-                every_row.of(fitted),
-                _safe_indexing(X, fitted),
-                check_method_params(X, fit_params, fitted),
-                held_out_task,
-            )
+            fitted_task = every_row.of(fitted)
+            honest_proba = None
+            if self.estimator is None:
+                judged = self._parallel(
+                    delayed(fit_judged)(fitted_task, groups, held_out_task)
+                    for groups in self._sets
+                )
+                self._judged = [judged_set.model for judged_set in judged]
+                honest_proba = [judged_set.honest_proba for judged_set in judged]
+            else:
+                self._judged = self._fit_models(
+                    fitted_task,
+                    _safe_indexing(X, fitted),
+                    check_method_params(X, fit_params, fitted),
+                )
             self._held_out = self._judge_sets(
-                held_out_task, _safe_indexing(X, held_out), objective
+                held_out_task, _safe_indexing(X, held_out), objective, honest_proba
             )
         with task.step("fit"):
             self._models = self._fit_models(
@@ -582,7 +591,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         """Return the values of delayed calls, which run in `n_jobs` threads."""
         return Parallel(n_jobs=self.n_jobs, prefer="threads")(calls)
 
-    def _judge_sets(self, held_out, X, objective):
+    def _judge_sets(self, held_out, X, objective, honest_proba):
         """Return what held-out rows show at each set, and what it is worth.
 
         Parameters
@@ -591,6 +600,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
         X : indexable
             The held-out rows as the user gave them.
         objective : Objective
+        honest_proba : list of ndarray of shape (n_rows, n_classes), or None
+            Class probabilities at each set, by models that were not tuned on the row
+            that they answer. They say how good a policy is. None if no model was tuned.
 
         Returns
         -------
@@ -629,10 +641,19 @@ class SequentialFeatureClassifier(FeatureBuyer):
             # mean of both has less of each. A right or wrong label is too noisy.
             by_answer = 0.5 * (by_answer + quality)
             by_everything = 0.5 * (by_everything + quality)
+        if honest_proba is None:
+            honest_proba = all_proba
+        else:
+            asks_labels = objective.asks == "predict"
+            honest_quality = []
+            for proba in honest_proba:
+                answers = proba.argmax(axis=1) if asks_labels else proba
+                honest_quality.append(objective.of(held_out.y, answers))
+            quality = np.array(honest_quality, dtype=np.float64)
         outcomes = HeldOut(quality, held_out.weight)
         if self._scorer is not None:
             score = partial(self._score, all_y=held_out.y, all_weight=held_out.weight)
-            outcomes = outcomes._replace(score=score, proba=np.array(all_proba))
+            outcomes = outcomes._replace(score=score, proba=np.array(honest_proba))
         return HeldOutRows(
             held_out.X, all_proba, keys, by_answer, by_everything, outcomes
         )
@@ -687,7 +708,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             )
         return weights
 
-    def _fit_models(self, task, X, fit_params, held_out=None):
+    def _fit_models(self, task, X, fit_params):
         """Fit a model for each set.
 
         Parameters
@@ -696,9 +717,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         X : indexable
             Its rows as the user gave them.
         fit_params : dict
-            Parameters of the `fit` of the user's model.
-        held_out : Task, default=None
-            Rows that end boosting. None fits models like those that were judged.
+            Parameters of the `fit` of the user's model. skroute's own models are those
+            that were judged, fitted again.
         """
         if self.estimator is not None:
             models = []
@@ -707,13 +727,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
                     fit_own(self.estimator, task, X, self.classes_, fit_params, groups)
                 )
             return models
-        if held_out is None:
-            pairs = zip(self._sets, self._judged)
-            return self._parallel(
-                delayed(fit_again)(task, groups, model) for groups, model in pairs
-            )
+        pairs = zip(self._sets, self._judged)
         return self._parallel(
-            delayed(fit_judged)(task, groups, held_out) for groups in self._sets
+            delayed(fit_again)(task, groups, model) for groups, model in pairs
         )
 
     @property

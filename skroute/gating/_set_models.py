@@ -9,6 +9,7 @@ from scipy.special import softmax
 from skroute.base import note_failure
 from skroute.forests import leaf_sums, read_lightgbm
 from skroute.gating._boosting import REPRODUCIBLE, cloned
+from skroute.gating._choosing import first_half
 from skroute.gating._objective import class_losses
 from skroute.utils._compat import _safe_indexing
 
@@ -194,8 +195,25 @@ def _kinds(task, columns):
     return close, smooth
 
 
+class JudgedSet(NamedTuple):
+    """A model of a set, and its answers to the rows that judge sets.
+
+    Attributes
+    ----------
+    model : SetModel
+        Its rounds and factors suit all held-out rows best.
+    honest_proba : ndarray of shape (n_held_out, n_classes)
+        Class probabilities of the held-out rows. Each half is answered with the rounds
+        and factors that suit the other half best, so that no row judges a model that
+        was tuned on it.
+    """
+
+    model: SetModel
+    honest_proba: Any
+
+
 def fit_judged(task, groups, held_out):
-    """Fit a model of a set, with rounds and factors that suit held-out rows best.
+    """Fit a model of a set, and answer the held-out rows (`JudgedSet`).
 
     Parameters
     ----------
@@ -203,32 +221,132 @@ def fit_judged(task, groups, held_out):
     groups : ndarray of bool of shape (n_groups,)
         The set.
     held_out : Task
+        At least two rows.
+    """
+    columns = task.columns(groups)
+    if not len(columns):
+        model = SetModel(task.shares, forests=[], rounds=[], factors=None)
+        return JudgedSet(model, model.proba(held_out.y))
+    is_first = first_half(len(held_out.y))
+    first = held_out.of(is_first)
+    second = held_out.of(~is_first)
+    boosted = [
+        _boost(task, columns, params, first, second) for params in _kinds(task, columns)
+    ]
+    by_first = _tuned(task, columns, boosted, "first", first)
+    by_second = _tuned(task, columns, boosted, "second", second)
+    honest_proba = np.empty((len(held_out.y), task.n_classes))
+    honest_proba[is_first] = by_second.proba(first.X[:, columns])
+    honest_proba[~is_first] = by_first.proba(second.X[:, columns])
+    return JudgedSet(_tuned(task, columns, boosted, "both", held_out), honest_proba)
+
+
+class LossCurve:
+    """Losses after each boosting round, up to the end of progress.
+
+    Attributes
+    ----------
+    n_rounds : int
+        Number of rounds with the smallest loss.
+    has_ended : bool
+        True if the loss has not fallen for `_PATIENCE` rounds. Later losses do not
+        count.
+    """
+
+    def __init__(self):
+        self.n_rounds = 0
+        self.has_ended = False
+        self._n_seen = 0
+        self._smallest = np.inf
+
+    def add(self, loss):
+        """Add the loss after one more round."""
+        if self.has_ended:
+            return
+        self._n_seen += 1
+        if loss < self._smallest:
+            self._smallest = loss
+            self.n_rounds = self._n_seen
+        self.has_ended = self._n_seen - self.n_rounds >= _PATIENCE
+
+
+class Boosted(NamedTuple):
+    """A booster, with the rounds that suit held-out rows best.
+
+    Attributes
+    ----------
+    booster : lightgbm.Booster
+    n_rounds : dict from str to int
+        Best number of rounds by the rows of the first half, the second, and both.
+    """
+
+    booster: Any
+    n_rounds: dict
+
+
+def _boost(task, columns, params, first, second):
+    """Boost until none of the losses on held-out rows makes progress (`Boosted`).
+
+    Parameters
+    ----------
+    task : Task
+    columns : ndarray of int
+    params : dict
+        Parameters of LightGBM.
+    first, second : Task
+        The halves of the held-out rows.
+    """
+    import lightgbm
+
+    curves = {"first": LossCurve(), "second": LossCurve(), "both": LossCurve()}
+    weights = [first.weight.sum(), second.weight.sum()]
+
+    def add_losses(env):
+        # Each result is (data set, metric, value, whether higher is better, ...).
+        losses = [result[2] for result in env.evaluation_result_list]
+        curves["first"].add(losses[0])
+        curves["second"].add(losses[1])
+        curves["both"].add(np.average(losses, weights=weights))
+        if all(curve.has_ended for curve in curves.values()):
+            raise lightgbm.EarlyStopException(env.iteration, env.evaluation_result_list)
+
+    data = task.data(columns, params)
+    halves = [half.data(columns, params, reference=data) for half in (first, second)]
+    booster = lightgbm.train(
+        params, data, _MOST_ROUNDS, valid_sets=halves, callbacks=[add_losses]
+    )
+    n_rounds = {name: max(curve.n_rounds, 1) for name, curve in curves.items()}
+    return Boosted(booster, n_rounds)
+
+
+def _tuned(task, columns, boosted, suited, rows):
+    """Return the model with the rounds and factors that suit some rows best.
+
+    Parameters
+    ----------
+    task : Task
+        The rows that the boosters were fitted on.
+    columns : ndarray of int
+    boosted : list of Boosted
+    suited : {"first", "second", "both"}
+        Halves of the held-out rows that the model suits.
+    rows : Task
+        The rows of these halves.
 
     Returns
     -------
     SetModel
     """
-    import lightgbm
-
-    columns = task.columns(groups)
-    if not len(columns):
-        return SetModel(task.shares, forests=[], rounds=[], factors=None)
     forests = []
     rounds = []
-    for params in _kinds(task, columns):
-        data = task.data(columns, params)
-        stop = lightgbm.early_stopping(_PATIENCE, verbose=False)
-        held_out_data = held_out.data(columns, params, reference=data)
-        booster = lightgbm.train(
-            params, data, _MOST_ROUNDS, valid_sets=[held_out_data], callbacks=[stop]
-        )
-        n_rounds = max(booster.best_iteration, 1)
+    for booster, n_rounds_by in boosted:
+        n_rounds = n_rounds_by[suited]
         rounds.append(n_rounds)
         forests.append(read_lightgbm(booster, n_rounds))
-    scores = _scores(forests, held_out.X[:, columns])
+    scores = _scores(forests, rows.X[:, columns])
 
     def loss(factors):
-        return held_out.log_loss(np.tensordot(factors, scores, axes=1))
+        return rows.log_loss(np.tensordot(factors, scores, axes=1))
 
     start = np.full(len(forests), 1 / len(forests))
     bounds = [(0.0, _MOST_FACTOR)] * len(forests)

@@ -237,6 +237,31 @@ def test_plans_are_near_the_linear_program_and_within_all_limits():
         assert slack > -1e-9
 
 
+def test_a_limit_on_whole_numbers_is_a_limit_on_plans_of_whole_rows():
+    """Of 30 rows, a share of 0.05 is one row, and not one and a half."""
+    values = np.column_stack((np.zeros(30), np.linspace(1, 2, 30)))
+    slow = np.tile([0.0, 1.0], (30, 1))
+    shared = {"values": values, "costs": [1.0, 1.0], "budget": 2.0}
+    by_amount = solve_assignment(
+        **shared, limits={"slow": 0.05}, amounts={"slow": slow}
+    )
+    by_capacity = solve_assignment(**shared, capacities={"1": 0.05})
+    for plan in (by_amount, by_capacity):
+        assert plan.choices.tolist() == [0] * 29 + [1]
+        # Of the relaxation, it is (2 + 0.5 * 1.97) / 30.
+        assert plan.upper_bound == pytest.approx(2 / 30, rel=1e-6)
+    # A sum of whole numbers may be just below the limit by rounding.
+    thirds = solve_assignment(
+        **shared, limits={"slow": 0.1 * 3}, amounts={"slow": slow}
+    )
+    assert thirds.choices.sum() == 9
+    # Each row needs a choice, and half a row has none.
+    with pytest.raises(ValueError, match="not by a plan of whole rows"):
+        solve_assignment(
+            np.zeros((3, 2)), [0.0, 1.0], 1.0, capacities={"0": 0.5, "1": 0.5}
+        )
+
+
 def test_the_choices_of_a_frame_are_read_by_name():
     problem = draw_large(60, seed=1)
     names = [f"model{k}" for k in range(7)]

@@ -455,17 +455,22 @@ def test_weights_say_what_is_frequent():
 
 @pytest.mark.slow
 def test_rows_that_choose_do_not_say_how_good_the_choice_is():
-    """With random labels, the quality of the operating point is a half."""
+    """With random labels, the quality of the operating point is a half.
+
+    Half of the labels are of each class, so that no constant answer is better. If
+    held-out rows are answered by models that were tuned on them, the mean is 0.53.
+    """
     qualities = []
-    for seed in range(12):
+    for seed in range(60):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(150, 5))
-        y = rng.integers(0, 2, 150)
+        y = rng.permutation(np.arange(150) % 2)
         model = SequentialFeatureClassifier(quality="accuracy", random_state=seed)
         model.fit(X, y)
         qualities.append(model.operating_point(3).quality)
     error = np.std(qualities) / np.sqrt(len(qualities))
-    assert abs(np.mean(qualities) - 0.5) < 3 * error + 0.01
+    assert error < 0.01
+    assert abs(np.mean(qualities) - 0.5) < 2 * error
 
 
 def switch_rows(n, seed):

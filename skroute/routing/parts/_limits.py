@@ -589,7 +589,6 @@ def plan_within_limits(values, costs, planned_amounts, order):
         capacity_choice=order.capacity_choice,
     )
     try:
-        prices = dual.prices_for(order.most)
-        return plan_within(dual, order.most, prices).choices
+        return plan_within(dual, order.most).choices
     except ConflictError as error:
         raise ValueError(conflict_message(error, order.names)) from None

@@ -506,6 +506,10 @@ def check_truth(*, y, name="y", **others):
     refuse_missing(**{name: y})
 
 
+class NotProbabilitiesError(ValueError):
+    """A member returned numbers that are not probabilities."""
+
+
 def check_probabilities(
     proba, name, method="predict_proba", total=1.0, *, proven=False
 ):
@@ -534,7 +538,7 @@ def check_probabilities(
 
     Raises
     ------
-    ValueError
+    NotProbabilitiesError
         If a number is not between 0 and 1, or the sum of a row is not `total`.
     """
     low = -_PROBABILITY_ROOM
@@ -562,7 +566,7 @@ def check_probabilities(
         rounded[is_wrong] = with_sum_one(proba[is_wrong])
         return rounded
     end = "" if total is None else " with the sum 1 in each row"
-    raise ValueError(
+    raise NotProbabilitiesError(
         f"{method} of {name!r} must give probabilities between 0 and 1{end}, but it "
         f"gave {first!r} for a row. Logits need a softmax first: for a skorch net set "
         'predict_nonlinearity (the default "auto" knows the losses of torch only). '

@@ -241,8 +241,9 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
     ``request_policy(budget, exclude=())``
         Return the :class:`RequestPolicy` by which requests that come one by one are
         decided, for a mean budget per request and without the choices that `exclude`
-        names. An estimator with this method can be streamed by
-        :class:`~skroute.routing.BudgetStream`. There is no default.
+        names. :class:`~skroute.routing.BudgetStream` then knows the cost of a request
+        before it is made. There is no default: an estimator without this method is
+        streamed as one that pays while it decides.
 
     ``_effective_budget(budget)``
         Return the budget of a call. The default is that of the call, or else that of

@@ -81,12 +81,6 @@ class RequestPolicy(ABC):
         True if `costs` is None and the costs that come with a request are quotes, which
         differ from its bill. The stream then requires ``max_costs``.
 
-    Attributes
-    ----------
-    limited_policy : Policy or None
-        Policy of a router of skroute with limits next to the budget. None if there are
-        no further limits.
-
     Examples
     --------
     >>> import numpy as np
@@ -132,8 +126,6 @@ class RequestPolicy(ABC):
         self.asked_first = asked_first
         self.estimates_costs = estimates_costs
         self.quotes_costs = quotes_costs
-        # None: the budget is the only limit.
-        self.limited_policy = None
 
     @abstractmethod
     def price_at(self, budget: float) -> float:

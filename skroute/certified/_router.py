@@ -957,7 +957,9 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         model = copy(self.estimator_)
         if not hasattr(model, "stream"):
             raise ValueError(
-                f"{type(model).__name__} has no streams: it decides row by row."
+                f"{type(model).__name__} has no method stream, since it pays while it "
+                "decides. Use skroute.routing.BudgetStream(certified, budget_total, "
+                "max_costs=...), without n_expected."
             )
         if "costs" in self._selection.evidence.call_keywords:
             warn(

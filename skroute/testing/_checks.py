@@ -410,7 +410,7 @@ def check_failed_fit_leaves_nothing_fitted(estimator):
 def check_requests_are_decided_as_rows(estimator):
     """Check that what decides requests is valid, and decides as `route` does.
 
-    Only an estimator with a method ``request_policy`` can be streamed.
+    An estimator without a method ``request_policy`` decides requests by `plan`.
     """
     fitted = fit_on_rows(estimator)
     if not hasattr(fitted, "request_policy"):

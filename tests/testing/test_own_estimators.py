@@ -392,7 +392,26 @@ def test_a_router_of_the_page_leaves_out_what_a_stream_excludes():
         stream.route(X_new[:1])
 
 
-def test_a_stream_refuses_what_has_no_request_policy():
-    X, y, _, _ = make_data()
-    with pytest.raises(TypeError, match="has no method request_policy"):
-        BudgetStream(clone(ESTIMATORS[1]).fit(X, y), budget_total=5.0)
+@pytest.mark.parametrize("position", [1, 2], ids=["cascade", "gate"])
+def test_estimators_of_the_page_that_pay_while_they_decide_are_streamed(position):
+    X, y, X_new, _ = make_data()
+    model = clone(ESTIMATORS[position]).fit(X, y)
+    dear = float(model.predict_cost(X_new, budget=np.inf).max())
+    stream = BudgetStream(model, 40 * dear, n_expected=40, max_costs=dear)
+    answers = [stream.predict(X_new[row : row + 1]) for row in range(40)]
+    # The money is enough for the dearest answer of each request.
+    assert_array_equal(answers, model.predict(X_new[:40], budget=np.inf))
+    costs = model.predict_cost(X_new[:40], budget=np.inf)
+    assert stream.status().spent == pytest.approx(costs.sum())
+
+
+@pytest.mark.parametrize("position", [1, 2], ids=["cascade", "gate"])
+def test_certified_estimators_that_pay_while_they_decide_are_streamed(position):
+    X, y, X_new, _ = make_data()
+    certified = CertifiedRouter(ESTIMATORS[position], max_loss=0.3, random_state=0)
+    certified.fit(X, y)
+    with pytest.raises(ValueError, match="BudgetStream"):
+        certified.stream(1000.0)
+    stream = BudgetStream(certified, 1000.0, max_costs=10.0)
+    answers = [stream.predict(X_new[row : row + 1]) for row in range(20)]
+    assert_array_equal(answers, certified.predict(X_new[:20]))

@@ -12,6 +12,7 @@ from skroute.base import Plan, Routed, check_affordable
 from skroute.distributed import solve_assignment
 from skroute.distributed._blocks import is_collection, row_blocks
 from skroute.ledgers._books import check_amount
+from skroute.routing.parts._requests import PricedRequests
 from skroute.utils._compat import num_samples
 from skroute.utils._optional import import_optional
 
@@ -466,14 +467,16 @@ def _policy_for_cap(router):
 
     It must decide by estimates alone, and have one list of costs for all rows.
     """
-    decides_by_price = hasattr(router, "request_policy")
-    if not decides_by_price or router.request_policy(np.inf).asked_first:
+    requests = None
+    if hasattr(router, "request_policy"):
+        requests = router.request_policy(np.inf)
+    if not isinstance(requests, PricedRequests) or requests.asked_first:
         raise TypeError(
             'policy="batch" is for a BudgetRouter or an OccamRouterClassifier without '
             f"embedding, got {router!r}: others ask a model before they decide. Use "
             'policy="online".'
         )
-    policy = router._policy()
+    policy = requests.policy
     if policy.per_row:
         raise ValueError(
             'policy="batch" over blocks needs fixed costs: the router has some per row.'

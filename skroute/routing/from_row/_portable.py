@@ -54,12 +54,15 @@ def export_policy(router, path=None):
     >>> [policy.choices[k] for k in policy.decide(quality, budget=3)]
     ['small', 'large']
     """
-    if not hasattr(router, "choices_") or not hasattr(router, "_policy"):
+    requests = None
+    if hasattr(router, "choices_") and hasattr(router, "request_policy"):
+        requests = router.request_policy(np.inf)
+    if not hasattr(requests, "policy"):
         raise TypeError(
             "router must be a fitted BudgetRouter or OCCAM router, which decides by "
             f"estimates of each choice, got {type(router).__name__}."
         )
-    policy = router._policy()
+    policy = requests.policy
     if policy.per_row or policy.planned.shape != (len(router.choices_),):
         raise ValueError(
             f"This router ({type(router).__name__}) has no price list of its choices "

@@ -32,8 +32,13 @@ from skroute.ledgers import (
 )
 from skroute.ledgers._books import check_amount, check_terms
 from skroute.routing.over_time._limit_pacer import LimitPacer, LimitUse
+from skroute.routing.over_time._planned_requests import (
+    PlannedRequests,
+    money_per_request,
+)
 from skroute.routing.parts._log import check_names
 from skroute.routing.parts._policy import choose_one
+from skroute.routing.parts._requests import PricedRequests
 from skroute.utils._compat import num_samples
 from skroute.utils._tolerances import ROUNDING
 from skroute.utils._typing import ArrayLike
@@ -147,9 +152,9 @@ class Offers:
             self.floor = min(self.reserved_amounts)
         self._own_price = self.price_at(mean)
         self.pacer = None
-        limited_policy = self.requests.limited_policy
-        if limited_policy is not None:
-            self.pacer = LimitPacer(limited_policy, mean, self.names)
+        has_policy = isinstance(self.requests, PricedRequests)
+        if has_policy and self.requests.policy.limits is not None:
+            self.pacer = LimitPacer(self.requests.policy, mean, self.names)
         self.all_positions = list(range(len(self.kept)))
 
     def check_below_max(self, costs):
@@ -213,9 +218,7 @@ class Offers:
         if books.n_expected is None:
             return self._own_price
         # `n_started` counts this request, too.
-        n_left = max(books.n_expected - books.n_started + 1, 1)
-        money_left = books.total - books.spent - books.pending
-        return self.price_at(money_left / n_left)
+        return self.price_at(money_per_request(books))
 
     def choose(
         self,
@@ -296,6 +299,11 @@ class Offers:
             # All choices of the router.
             return self.router.choices_
         return self.requests.excludable
+
+    @property
+    def asked_first(self):
+        """Names that deciding itself calls, so that they cannot be excluded."""
+        return self.requests.asked_first
 
 
 class Ticket(NamedTuple):
@@ -435,11 +443,19 @@ class BudgetStream:
     **Unknown number.** The price is that of the router's `budget` per request, and the
     total is a cap.
 
+    **Routers that pay while they decide**, such as cascades, gates and feature buyers.
+    What a request costs is known after its decision. `route` therefore reserves
+    `max_costs`, decides and answers the request at the mean budget that is left, and
+    returns a ticket with the answer, whose cost is that of deciding. A request is
+    rejected if less than `max_costs` is left. If a model fails, nothing is booked.
+    These streams have no `windows`, `reserve`, `rank` and `set_costs`.
+
     Parameters
     ----------
-    router : decision estimator with a method ``request_policy``
-        Fitted, such as BudgetRouter, OccamRouterClassifier or FrugalMCTClassifier. It
-        is not changed; one router can serve several streams.
+    router : decision estimator
+        Fitted. Those with a method ``request_policy``, such as BudgetRouter,
+        OccamRouterClassifier or FrugalMCTClassifier, decide by a price, and all others
+        pay while they decide. It is not changed; one router can serve several streams.
 
     budget_total : float
         The cap on the sum of all costs, in the unit of the router's costs.
@@ -452,7 +468,8 @@ class BudgetStream:
         Maximal cost of a call of each choice. This amount is reserved. None reserves
         the router's costs. It is required if a `cost_estimator` of the router estimates
         the costs. Raising them makes the cap safer and leaves more money unused while
-        calls are open.
+        calls are open. If the router pays while it decides, it is required, and is one
+        number: the largest cost of a request.
 
     ledger : Ledger, default=None
         Store of the bookings, one of :mod:`skroute.ledgers`. None stores them in this
@@ -550,10 +567,17 @@ class BudgetStream:
         windows: Mapping[str, Sequence[Window]] | None = None,
     ):
         check_is_fitted(router)
-        if not hasattr(router, "request_policy"):
+        if not hasattr(router, "make_call"):
             raise TypeError(
-                f"{type(router).__name__} has no method request_policy, by which a "
-                "stream decides. Give a router that has it, or write the method."
+                f"router must be a decision estimator, got {type(router).__name__}. "
+                "Derive its class from skroute.base.CostAwareMixin."
+            )
+        # Without it, the router asks models or buys features while it decides.
+        self._decides_by_price = hasattr(router, "request_policy")
+        if windows is not None and not self._decides_by_price:
+            raise ValueError(
+                "windows must be None: this router calls models while it decides, "
+                "before a window is known to have room."
             )
         terms = check_terms(budget_total, n_expected, period, name="budget_total")
         total = terms.total
@@ -578,7 +602,8 @@ class BudgetStream:
             mean = total / n_expected
         self._max_costs = self._check_max_costs(max_costs)
         self._limit_use = LimitUse()
-        self._offers = Offers(self.router, mean, self._max_costs, frozenset())
+        # Nothing is excluded yet.
+        self._offers = self._make_offers(mean, frozenset())
         check_affordable(total, self._offers.floor * n_paid, name="budget_total")
         self._warned: set[str] = set()
         self.ledger = MemoryLedger() if ledger is None else ledger
@@ -592,8 +617,29 @@ class BudgetStream:
                     _window_name(choice, window), window.limit, window=window.seconds
                 )
 
+    def _make_offers(self, mean, excluded):
+        """Return what decides requests, without excluded choices.
+
+        `mean` is the mean budget per request.
+        """
+        if self._decides_by_price:
+            return Offers(self.router, mean, self._max_costs, excluded)
+        return PlannedRequests(self.router, mean, self._max_costs, excluded)
+
     def _check_max_costs(self, max_costs):
-        """Return maximal costs by name, or None if the router's costs are exact."""
+        """Return maximal costs by name, or None if the router's costs are exact.
+
+        They are one number, the largest cost of a request, if the router does not
+        decide by a price.
+        """
+        if not self._decides_by_price:
+            if max_costs is None:
+                raise ValueError(
+                    "max_costs must be given, got None: this router calls models or "
+                    "buys features while it decides. Give the largest amount that a "
+                    "request can cost, a number."
+                )
+            return check_amount(max_costs, "max_costs")
         names = self.router.choices_
         if max_costs is None:
             return None
@@ -625,6 +671,7 @@ class BudgetStream:
             also if the cheapest choice now costs more than the router's `budget`.
             Nothing is changed.
         """
+        self._check_decides_by_price("set_costs")
         with self._changing:
             router = copy.copy(self.router).set_params(costs=costs)
             if self.n_expected is None:
@@ -658,10 +705,19 @@ class BudgetStream:
             names = self._check_exclusions(self._offers, names)
             self._exclude(self._offers.excluded | names)
 
+    def _check_decides_by_price(self, method):
+        """Raise a TypeError in a method of routers that decide by a price."""
+        if not self._decides_by_price:
+            raise TypeError(
+                f"{method} is for routers that decide by estimates and a price. "
+                f"{type(self.router).__name__} calls models or buys features while it "
+                "decides: use route or predict."
+            )
+
     def _check_exclusions(self, offers, names):
         """Return names that can be excluded as a set, or raise a ValueError."""
         names = check_names(names, offers.excludable())
-        needed = sorted(set(names) & set(offers.requests.asked_first))
+        needed = sorted(set(names) & set(offers.asked_first))
         if needed:
             raise ValueError(
                 f"{needed[0]!r} cannot be excluded: deciding asks it for every "
@@ -715,9 +771,7 @@ class BudgetStream:
 
     def _exclude(self, names):
         """Offer all choices but these. The caller has the lock of changes."""
-        self._offers = Offers(
-            self.router, self._offers.mean, self._max_costs, frozenset(names)
-        )
+        self._offers = self._make_offers(self._offers.mean, frozenset(names))
 
     def top_up(self, amount: float, *, n_more: int = 0) -> None:
         """Add money to the total (of the current period, if there are periods).
@@ -799,12 +853,16 @@ class BudgetStream:
 
     def _route(self, x, costs, *, key=None, exclude=(), uses=None):
         """Decide on one request and reserve (`Reservation`)."""
+        if not self._decides_by_price:
+            if costs is not None or uses is not None:
+                raise ValueError(
+                    "costs and uses must be None: this router calls models or buys "
+                    "features while it decides, and says what this costs."
+                )
+            return self._plan_request(x, key=key, exclude=exclude)
         offers = self._offers
         x = check_rows(self.router, x, reset=False)
-        if num_samples(x) != 1:
-            raise ValueError(
-                f"x must be one row, shape (1, n_features), got {num_samples(x)}."
-            )
+        _check_one_request(x)
         row_costs = self._check_request_costs(offers, costs, may_estimate=True)
         positions = self._positions_without(offers, exclude)
         window_uses = self._window_uses(uses)
@@ -833,6 +891,44 @@ class BudgetStream:
             answers=estimates.answers,
         )
         return Reservation(ticket, x, estimates.state)
+
+    def _plan_request(self, x, *, key, exclude):
+        """Decide and answer one request, which spends money (`Reservation`).
+
+        Parameters
+        ----------
+        x : indexable of one row
+        key : str or None
+            Identity of the request.
+        exclude : sequence of str
+            Names that this request must not get.
+        """
+        _check_one_request(x)
+        planned = self._offers
+        held = self.ledger.hold(self._purses, planned.largest_cost, _check_key(key))
+        if held.state == "open":
+            return Reservation(_ticket(held), x, None)
+        try:
+            plan = planned.plan(x, self.books(), exclude)
+            answer = self.router.answer(plan)[0]
+        except BaseException:
+            self.ledger.release(held)
+            raise
+        offer = planned.offer_of(plan)
+        made = self.ledger.reserve(
+            self._purses,
+            partial(_take, offer),
+            least=offer.reserved,
+            held=held,
+            key=key,
+        )
+        if not affords(planned.largest_cost, offer.deciding):
+            warn(
+                f"A request cost {offer.deciding:.6g}, above the max_costs of "
+                f"{planned.largest_cost:.6g}. The cost is recorded. Give the stream "
+                "the largest cost of a request: its total is not safe otherwise."
+            )
+        return Reservation(_ticket(made, answer), x, plan.state)
 
     def _estimate_costs(self, offers, x):
         """Return estimated costs of a request, each at most the maximal cost."""
@@ -899,6 +995,7 @@ class BudgetStream:
         AlreadyCommittedError
             If the request of this key is already paid.
         """
+        self._check_decides_by_price("reserve")
         offers = self._offers
         row_costs = self._check_request_costs(offers, costs, may_estimate=False)
         return self._issue(
@@ -947,6 +1044,7 @@ class BudgetStream:
         ValueError
             As in `reserve`.
         """
+        self._check_decides_by_price("rank")
         offers = self._offers
         estimates = self._offered_estimates(offers, quality)
         row_costs = self._check_request_costs(offers, costs, may_estimate=False)
@@ -1160,6 +1258,10 @@ class BudgetStream:
         Exception
             The exception of a model that failed. Its call is refunded.
         """
+        if not self._decides_by_price:
+            ticket = self._route(x, None).ticket
+            self.commit(ticket)
+            return ticket.answer
         if not hasattr(self.router, "estimators_"):
             raise TypeError(
                 f"{type(self.router).__name__} has no models to answer with. Use "
@@ -1432,6 +1534,22 @@ def _check_windows(windows, choices):
             )
         checked[choice] = list(windows_of_choice)
     return checked
+
+
+def _check_one_request(x):
+    """Raise an error unless there is one row."""
+    if num_samples(x) != 1:
+        raise ValueError(
+            f"x must be one row, shape (1, n_features), got {num_samples(x)}."
+        )
+
+
+def _take(offer, books, room, spare):
+    """Return an offer that is paid already. What the books have left is not asked.
+
+    A ledger calls it as `Offers.choose`.
+    """
+    return offer
 
 
 def _check_key(key):

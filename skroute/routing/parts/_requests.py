@@ -53,18 +53,16 @@ class PricedRequests(RequestPolicy):
             estimates_costs=cost_estimator is not None,
             quotes_costs=quotes_costs,
         )
-        if policy.limits is not None:
-            self.limited_policy = policy
-        self._policy = policy
+        self.policy = policy
         self._look = look
         self._cost_estimator = cost_estimator
 
     def price_at(self, budget):
-        return self._policy.rule(budget).price
+        return self.policy.rule(budget).price
 
     def estimate(self, X):
         look = self._look(X, self.positions)
-        quality = self._policy.estimates(look.features)
+        quality = self.policy.estimates(look.features)
         return RequestEstimates(quality, look.state, look.answers)
 
     def estimate_costs(self, X):

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import check_rows
-from skroute.ledgers import BudgetExhaustedError
+from skroute.ledgers import BudgetExhaustedError, WindowFullError
 from skroute.metrics._tradeoff import costs_by_name
 from skroute.utils._compat import (
     Integral,
@@ -143,9 +143,9 @@ def replay(
     -------
     Replay
         Named tuple: ``route``, the column of the choice made for each request, -1 if a
-        stream had no money left; ``quality`` of the answer, NaN if it is unknown or
-        there is no answer; ``cost`` of the answer; and ``choices``, the names of the
-        columns.
+        stream had no money left, or no room in its windows; ``quality`` of the answer,
+        NaN if it is unknown or there is no answer; ``cost`` of the answer; and
+        ``choices``, the names of the columns.
 
     Raises
     ------
@@ -276,7 +276,7 @@ def _decide_one_by_one(router, X, *, quality, costs, names, delay):
     Returns
     -------
     ndarray of shape (n_requests,), dtype=int64
-        Columns. -1 if a stream has no money left.
+        Columns. -1 if a stream has no money left, or no room in its windows.
     """
     learns = hasattr(router, "decide")
     if not learns:
@@ -288,7 +288,8 @@ def _decide_one_by_one(router, X, *, quality, costs, names, delay):
         request = _safe_indexing(X, [row])
         try:
             decision = router.decide(request) if learns else router.route(request)
-        except BudgetExhaustedError:
+        except (BudgetExhaustedError, WindowFullError):
+            # The request has no answer.
             continue
         column = names.index(decision.name)
         route[row] = column
@@ -306,5 +307,8 @@ def _commit(router, outcome, *, learns):
     """Let a router see the outcome of a decision; a stream sees the cost alone."""
     if learns:
         router.commit(outcome.decision, cost=outcome.cost, quality=outcome.quality)
+    elif outcome.decision.answer is not None:
+        # Deciding has computed the answer, and has paid for it.
+        router.commit(outcome.decision, cost=0.0)
     else:
         router.commit(outcome.decision, cost=outcome.cost)

@@ -4,11 +4,19 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.compose import make_column_transformer
-from sklearn.linear_model import Ridge
+from sklearn.datasets import make_classification
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 
+from skroute.ledgers import Window
 from skroute.metrics import replay
-from skroute.routing import BudgetRouter, OnlineBudgetRouter
+from skroute.routing import (
+    BudgetRouter,
+    BudgetStream,
+    OnlineBudgetRouter,
+    SequentialRouterClassifier,
+)
 from tests.routing.test_online import COSTS, world
 
 LOG = world(700)[:2]
@@ -93,6 +101,32 @@ def test_an_exhausted_stream_makes_no_choice():
     assert np.isnan(happened.quality[none]).all()
     assert not happened.cost[none].any()
     assert happened.cost.sum() <= 60
+
+
+def test_a_request_without_room_in_a_window_has_no_answer():
+    X, Q = LOG[0][300:340], LOG[1][300:340]
+    windows = {name: [Window("requests", 4, seconds=3600)] for name in COSTS}
+    stream = fitted("fitted").stream(1e6, windows=windows)
+    happened = replay(stream, X, Q, COSTS)
+    counts = [(happened.route == position).sum() for position in range(len(COSTS))]
+    assert max(counts) == 4
+    assert (happened.route == -1).sum() == 40 - sum(counts)
+
+
+def test_a_stream_that_pays_while_it_decides_is_charged_once():
+    X, y = make_classification(
+        600, n_features=6, n_informative=4, flip_y=0.1, random_state=0
+    )
+    forest = RandomForestClassifier(20, max_depth=6, random_state=0)
+    models = [("small", LogisticRegression()), ("large", forest)]
+    router = SequentialRouterClassifier(models, costs={"small": 1.0, "large": 4.0})
+    router.fit(X[:300], y[:300])
+    stream = BudgetStream(router, 150.0, n_expected=100, max_costs=5.0)
+    # Of each choice: its costs, and a quality that does not matter here.
+    quality = np.ones((100, len(router.choices_)))
+    costs = router.choice_costs_
+    happened = replay(stream, X[300:400], quality, costs, choices=router.choices_)
+    assert 140 <= happened.cost.sum() <= 150
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,8 @@
 """Results print as short tables, and go to data frames."""
 
+import copy
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,6 +11,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from skroute.assignment import PlanLimit
 from skroute.certified import CertifiedRouter, PromiseMonitor
 from skroute.datasets import make_routing_problem
 from skroute.early_exit._calibration import Tradeoff
@@ -23,7 +27,7 @@ from skroute.metrics import (
     risk_coverage_curve,
 )
 from skroute.routing import BudgetRouter, OccamRouterClassifier
-from skroute.utils._tables import Column, Table, format_value
+from skroute.utils._tables import Column, RecordList, Table, format_value
 
 N_CHOICES = 11
 # Names whose alphabetical order is not that of the choices.
@@ -197,3 +201,24 @@ class TestReprOfEstimators:
         router = BudgetRouter(costs=COSTS)
         repr(router)
         assert router.costs is COSTS and list(COSTS) == NAMES
+
+
+def test_records_print_as_a_table_and_go_to_a_frame():
+    limits = RecordList(
+        [PlanLimit("seconds", 0.8, 0.7, 0.0, False)],
+        "Limits",
+        labels={"most": "limit"},
+        hidden=["is_floor"],
+    )
+    for records in (limits, pickle.loads(pickle.dumps(limits)), copy.copy(limits)):
+        assert records == [PlanLimit("seconds", 0.8, 0.7, 0.0, False)]
+        text = repr(records)
+        assert text.startswith("Limits\n")
+        assert "limit" in text and "is_floor" not in text
+        frame = records.to_frame()
+        assert list(frame) == ["name", "most", "spent", "price", "is_floor"]
+        assert frame["spent"].tolist() == [0.7]
+    nothing = RecordList([], "Limits")
+    assert nothing == []
+    assert repr(nothing) == "Limits: none"
+    assert len(nothing.to_frame()) == 0

@@ -14,6 +14,7 @@ from skroute.assignment._problem import (
 )
 from skroute.utils._frames import column_keys
 from skroute.utils._named import by_label, check_rows_match
+from skroute.utils._tables import RecordList
 from skroute.utils._tolerances import ROUNDING
 from skroute.utils._validation import is_amount
 
@@ -288,7 +289,13 @@ def solve_within_limits(values, costs, problem_limits, *, solver, tol, options):
                 is_floor=is_floor,
             )
         )
-    return SeveralPlan(plan.choices, plan.value, plan.bound, states)
+    limits = RecordList(
+        states,
+        "Limits of a plan (means per row)",
+        labels={"most": "limit"},
+        hidden=["is_floor"],
+    )
+    return SeveralPlan(plan.choices, plan.value, plan.bound, limits)
 
 
 def conflict_message(error, names, *, first_floor=None):

@@ -127,6 +127,54 @@ class Table(NamedTuple):
         return pandas.DataFrame(values)
 
 
+class RecordList(list):
+    """List of named tuples of one type that prints as a table.
+
+    Parameters
+    ----------
+    records : sequence of NamedTuple
+    title : str
+        First line of the text.
+    labels : dict from str to str, default={}
+        Names of fields in the text. Others have the names of the fields.
+    hidden : sequence of str, default=()
+        Fields that are in the frame, but not in the text.
+    """
+
+    def __init__(self, records, title, *, labels=None, hidden=()):
+        super().__init__(records)
+        self.title = title
+        self.labels = labels or {}
+        self.hidden = hidden
+
+    def _table(self):
+        columns = []
+        for field in self[0]._fields:
+            values = [getattr(record, field) for record in self]
+            columns.append(
+                Column(
+                    field,
+                    values,
+                    label=self.labels.get(field),
+                    in_text=field not in self.hidden,
+                )
+            )
+        return Table(self.title, columns)
+
+    def __repr__(self):
+        """Return the table as text."""
+        return str(self._table()) if self else f"{self.title}: none"
+
+    def to_frame(self):
+        """Return the records as a pandas data frame, one row for each.
+
+        An empty list gives a frame without rows and columns.
+        """
+        if not self:
+            return import_optional("pandas", "to_frame").DataFrame()
+        return self._table().to_frame()
+
+
 def frame_of_record(fields):
     """Return a data frame of one row, with the fields of a record as columns.
 

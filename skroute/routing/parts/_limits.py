@@ -22,6 +22,7 @@ from skroute.base import CallParameter
 from skroute.routing.parts._log import check_matrix
 from skroute.utils._frames import column_keys
 from skroute.utils._named import by_label, in_order
+from skroute.utils._tables import RecordList
 from skroute.utils._validation import is_amount
 
 LIMITS = CallParameter(
@@ -257,12 +258,15 @@ class LimitsMixin:
     def limits_(self):
         """State of the budget and of each further limit, a list of `LimitState`.
 
-        It is empty without further limits.
+        It is empty without further limits. It prints as a table, and has a method
+        ``to_frame``.
         """
         policy = self._policy()
-        if policy.limits is None:
-            return []
-        return policy.limit_states(self._effective_budget(None))
+        states = []
+        if policy.limits is not None:
+            states = policy.limit_states(self._effective_budget(None))
+        title = "Limits of a router (means per row)"
+        return RecordList(states, title, labels={"most": "limit"})
 
     def _limits_of(self, choices, call=None):
         """Return the limits of a call, or else of the constructor (`Limits` or None).

@@ -66,6 +66,11 @@ def cascades(name):
     return load(f"cascades/{name}.npz")
 
 
+def anytime():
+    """Four steps of one model on GSM8K, three splits (adaptive-anytime-llm-routing)."""
+    return load("anytime/gsm8k.npz")
+
+
 def carrot():
     """18 language models on 21,065 items of 38 tasks (Somerstep et al., arXiv 2502.03261)."""
     return load("carrot/leaderboard.npz")

@@ -7,6 +7,10 @@ calls costs, points are joined by straight lines, and 1 - accuracy is averaged o
 published range of costs. Beside each number: the published ones, and the models alone
 mixed at random.
 
+GSM8K: one model thinks for 96 tokens, and then 160, 224 and 320 more (../shared/data/
+anytime). Fitted on the rows of each split's first part, measured on the other ones,
+beside the published rules and oracle.
+
     python benchmarks/bench_cascades.py [--short]
 """
 
@@ -158,12 +162,63 @@ def bench_curves(data):
     )
 
 
+# The steps of one model on GSM8K, and budgets in tokens.
+STEPS = ("step 1", "step 2", "step 3", "step 4")
+TOKEN_BUDGETS = (96, 130, 177, 260)
+
+
+def step_signals(log, part, seed):
+    """Return the signals of each step: confidence, and how the answers so far agree."""
+    confidence = log[f"conf_{part}_{seed}"]
+    answer = log[f"same_answer_{part}_{seed}"]
+    signals = {}
+    for position, step in enumerate(STEPS):
+        so_far = answer[:, : position + 1]
+        # Unknown for the first step.
+        agrees = np.full(len(answer), np.nan)
+        if position > 0:
+            agrees = (answer[:, position] == answer[:, position - 1]).astype(float)
+        count = (so_far == answer[:, [position]]).sum(axis=1).astype(float)
+        signals[step] = np.column_stack([confidence[:, position], agrees, count])
+    return signals
+
+
+def bench_anytime():
+    """Accuracy and mean tokens of stopping between the steps, mean of three splits."""
+    log = _data.anytime()
+    costs = dict(zip(STEPS, log.tokens.astype(float)))
+    points = np.empty((3, len(TOKEN_BUDGETS), 2))
+    for seed in range(3):
+        router = CascadeRouter(costs=costs, order=list(STEPS), budget=800.0)
+        fitting = log[f"correct_dev_{seed}"].astype(float)
+        router.fit(None, fitting, signals=step_signals(log, "dev", seed))
+        quality = log[f"correct_test_{seed}"].astype(float)
+        rows = np.arange(len(quality))
+        signals = step_signals(log, "test", seed)
+        for position, budget in enumerate(TOKEN_BUDGETS):
+            _, route, cost = router.predict_routed(
+                None, budget=budget, signals=signals, request_id=rows
+            )
+            points[seed, position] = quality[rows, route].mean(), cost.mean()
+    lines = []
+    for budget, (accuracy, tokens) in zip(TOKEN_BUDGETS, points.mean(axis=0)):
+        lines.append([f"skroute, budget {budget}", f"{accuracy:.4f}", f"{tokens:.0f}"])
+    published = json.loads((_data.FOLDER / "anytime/published.json").read_text())
+    for name in ("fixed", "confidence", "stability"):
+        for accuracy, tokens in published[name]:
+            lines.append([f"published: {name}", f"{accuracy:.4f}", f"{tokens:.0f}"])
+    accuracy, tokens = published["oracle"]
+    lines.append(["oracle", f"{accuracy:.4f}", f"{tokens:.0f}"])
+    table("GSM8K: accuracy over tokens", ["rule", "accuracy", "tokens"], lines)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--short", action="store_true", help="TriviaQA alone")
     short = parser.parse_args().short
     for name in ("triviaqa",) if short else ("mmlu", "triviaqa"):
         bench_curves(load(name))
+    bench_anytime()
     if not short:
         record("cascades")
 

@@ -794,18 +794,26 @@ default=None
             )
 
     def _plan_single(self, X, name, call):
-        """Return the plan that makes one choice, of this name, for all rows."""
+        """Return the plan that makes one choice, of this name, for all rows.
+
+        If the bills are not known before the call, `Plan.cost` is the expected bill.
+        `Plan.quoted_cost` is then the cost by which rows are decided.
+        """
         plan = super()._plan_single(X, name, call)
         policy = self._policy()
         position = self.choices_.index(name)
+        # Cost by which rows are decided: of the price list, a quote or an estimate.
         quoted_cost = plan.cost
         if policy.per_row:
-            quoted_cost = self._row_costs(X, call.costs, call.option("quoted_costs"))
-            quoted_cost = quoted_cost[:, position]
-        if policy.realised is None or call.costs is not None:
+            row_costs = self._row_costs(X, call.costs, call.option("quoted_costs"))
+            quoted_cost = row_costs[:, position]
+        # These costs are the bills if bills are known before calls, or in this call.
+        are_bills = policy.realised is None or call.costs is not None
+        if are_bills:
             return plan._replace(cost=quoted_cost)
-        cost = quoted_cost * policy.cost_factor[position]
-        return plan._replace(cost=cost, quoted_cost=quoted_cost)
+        # In the log, bills of the choice were this factor of the costs that decide.
+        expected_bill = quoted_cost * policy.cost_factor[position]
+        return plan._replace(cost=expected_bill, quoted_cost=quoted_cost)
 
     @property
     def needs_costs_(self):

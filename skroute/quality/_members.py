@@ -481,8 +481,8 @@ def fit_boosted(rows, deviations, seed, weight=None):
             max_depth=_BOOSTED_DEPTH,
         )
         trees.append(tree)
-        # The numbers of `SummedTrees.predict`. Its layout of a tree takes as long as
-        # the tree.
+        # The numbers that `SummedTrees.predict` returns for the tree. A forest of the
+        # tree alone would take as long to build as the tree takes to grow.
         residual -= _values_of_nodes(tree, _RATE)[tree.tree_.apply(rows)]
     return SummedTrees.from_trees(trees, weight=_RATE)
 
@@ -601,7 +601,7 @@ def _typical_distance(rows):
     squared_distances = cdist(first, second, "sqeuclidean")
     positive = squared_distances[squared_distances > 0]
     if not len(positive):
-        return 1.0
+        return 1.0  # the rows are equal, and have no distance
     return float(np.median(positive) / 2) ** 0.5
 
 
@@ -634,7 +634,7 @@ def shared_ridge(X, Y, weight=None):
         total_weight = weight.sum()
         x_mean = np.average(X, axis=0, weights=weight)
         y_mean = np.average(Y, axis=0, weights=weight)
-        # Weighted least squares are those of rows times the root of their weights.
+        # Least squares of these rows are the weighted least squares of the rows.
         root = np.sqrt(weight)[:, None]
         x_centred = root * (X - x_mean)
         y_centred = root * (Y - y_mean)

@@ -385,7 +385,7 @@ class QualityRegressor(
         X : array-like of shape (n_samples, n_features)
             As in `fit`.
 
-        y : array-like of shape (n_samples,) or (n_samples, n_columns)
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             As in `fit`.
 
         folds : list of (ndarray of int, ndarray of int), default=None

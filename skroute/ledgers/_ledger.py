@@ -514,7 +514,7 @@ class Ledger(Store):
         if reservation.key is None:
             self._delete_reservation(reservation)
         else:
-            # Of a failed call, the key is remembered: the request may come again.
+            # The key of a failed call is remembered, too: the request may come again.
             state = "failed" if cost is None else "committed"
             deadline = _after(self.remember, now)
             self._replace_reservation(

@@ -273,7 +273,7 @@ class CellForest:
 def _known_cells(table):
     """Return the rows and the choices of known cells of a table.
 
-    Of more than `_MOST_CELLS` known cells, this number is drawn at random.
+    If more than `_MOST_CELLS` cells are known, this number of them is drawn at random.
 
     Parameters
     ----------

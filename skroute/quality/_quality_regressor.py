@@ -518,7 +518,7 @@ class QualityRegressor(
         Returns
         -------
         CrossEstimates
-            Of all rows.
+            Estimates for all rows, also those of weight 0.
         """
         weight = problem.weight
         fitted_rows = np.flatnonzero(weight)

@@ -95,7 +95,7 @@ class SignalScales:
     Parameters
     ----------
     signals : RowSignals
-        Of the training rows.
+        Signals of the training rows.
     """
 
     def __init__(self, signals):

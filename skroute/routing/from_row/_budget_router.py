@@ -474,7 +474,7 @@ default=None
         # False if answers are column numbers.
         self._named = log.named
         self._has_quotes = quoted_costs is not None
-        self._cost_summary = None
+        self._cost_summary = None  # calls are not given known costs
         if self.cost_estimator is None and log.planned is None and log.paid.ndim == 2:
             # Later calls must be given costs, too. They are compared with these.
             self._cost_summary = summarize_costs(X, log.paid)
@@ -482,7 +482,7 @@ default=None
         check_affordable(budget, self._cheapest_plan(log, weight))
 
         folds = folds_of(self.cv, X, log.quality, **metadata["splitter"]["split"])
-        self.cost_estimator_ = None
+        self.cost_estimator_ = None  # costs are not estimated
         if self.cost_estimator is not None:
             # The price must be learned from costs as they will be known: estimated.
             fit_params = metadata["cost_estimator"]["fit"]
@@ -652,7 +652,7 @@ default=None
                 "costs was changed between fixed and per row (None) after fit: fit "
                 "again, or set it back."
             )
-        costs = None
+        costs = None  # those of the rows of `fit`
         if not learned.per_row:
             names = models_of(self)
             n_fitted = min(len(names), len(self._log.names))

@@ -514,7 +514,7 @@ def _assign(sent_router, blocks, sizes, *, policy, mean_room, least_price):
     sizes : sequence of int or float
         Number of rows of each block. NaN if it is not known.
     policy : Policy
-        Of the router, with fixed costs.
+        Policy of the router, with fixed costs.
     mean_room : float or callable
         The cap on the mean planned cost of all rows, without deciding, or a function of
         the number of rows that returns it.

@@ -900,7 +900,7 @@ def kept_choices(names, n_samples, exclude, allowed):
     positions : ndarray of int
         Choices that are not excluded.
     allowed : ndarray of bool of shape (n_samples, n_positions) or None
-        Of these choices, those that each row may make.
+        The columns of `allowed` for these choices. None allows all.
     """
     if isinstance(exclude, str):
         raise ValueError(f"exclude must be a list of names, got {exclude!r}.")
@@ -942,7 +942,7 @@ def overlap_of(log, choices):
     Parameters
     ----------
     log : Log
-        Of one answer per request.
+        A log of one answer per request.
     choices : Choices
         Those of the policy on the rows of the log.
 

@@ -100,7 +100,7 @@ def best_mixture(cost, quality):
     Returns
     -------
     mixture : Mixture
-        Of the rules on the hull.
+        Mixture of the rules on the hull.
     positions : ndarray of int
         Positions of these rules among all.
     """
@@ -319,7 +319,7 @@ class HeldOutRules(NamedTuple):
     mixture : Mixture
         Mixture of the rules, chosen by the rows of the other folds.
     cost, quality : ndarray of shape (n_rules, n_rows)
-        Of each row of the fold under each rule.
+        Cost and quality of each row of the fold under each rule.
     weight : ndarray of shape (n_rows,), default=None
         Weight of each row of the fold. None weights all rows alike.
     """

@@ -699,10 +699,10 @@ class Policy:
         # A group that has all rows cannot be left out.
         if group is not None and (group_of_row != group).any():
             is_judge = group_of_row != group
-        weight = None
+        weight = None  # all rows weigh the same
         if self.weight is not None:
             weight = self.weight[decisions.rows][is_judge]
-        expected = None
+        expected = None  # larger budgets are always tested
         if self.trusts_estimates:
             expected = decisions.expected[:, is_judge]
 
@@ -1088,7 +1088,7 @@ class Policy:
         n_kinds = self.kind.max() + 1
         # The last row stays NaN. It is that of rows without a kind (-1).
         value_of_kind = np.full((n_kinds + 1, table.shape[1]), np.nan)
-        # Of several copies among `rows`, the last one counts.
+        # If there are several copies among `rows`, the last one counts.
         value_of_kind[self.kind[frequent]] = table[frequent]
         copies = value_of_kind[self.kind]
         return np.where(np.isnan(copies), table, copies)

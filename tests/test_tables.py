@@ -154,6 +154,13 @@ def test_wide_and_long_tables_are_shortened():
     assert len(lines) == 1 + 3 * (2 + 20 + 1)
 
 
+def test_a_table_of_one_column_prints_its_heading_and_rows():
+    column = Column("cost", [1.0, 2.5], unit="USD")
+    assert str(Table("title", [column])) == "title\n  cost\n  USD\n  1\n  2.5"
+    empty = Column("cost", [])
+    assert str(Table("title", [empty])) == "title\n  cost\n  (no rows)"
+
+
 @pytest.mark.parametrize(
     "value, text",
     [

@@ -29,15 +29,15 @@ _PANDAS_MISSING_CODE = -1
 
 
 class Purchase(NamedTuple):
-    """Request to a source of features that was answered.
+    """Answered request for features of some rows, in a receipt.
 
     Attributes
     ----------
     columns : list of str or int
-        The requested columns.
+        Names or positions of the columns that the source returned.
 
     rows : ndarray of shape (n_rows,), dtype=int
-        Positions of the rows for which they were requested.
+        Positions of the rows for which it returned them.
     """
 
     columns: list
@@ -198,6 +198,7 @@ class LazyFeatures:
         Parameters
         ----------
         columns : list of str or int
+            Names or positions of the requested columns.
 
         rows : ndarray of int of shape (n_rows,)
             Positions among these rows.
@@ -229,6 +230,7 @@ class LazyFeatures:
         Parameters
         ----------
         columns : sequence of str or int
+            Names or positions of the columns that the source has returned.
 
         rows : ndarray of int of shape (n_rows,)
             Positions among these rows. The log has positions in the source.
@@ -286,6 +288,7 @@ def _ask_mapping(source, columns, rows):
     source : mapping from column to array-like or callable
 
     columns : list of str or int
+        Keys of the mapping.
 
     rows : ndarray of int of shape (n_rows,)
         Positions in the source.
@@ -363,6 +366,7 @@ def _columns_of_frame(frame, columns):
     frame : data frame
 
     columns : list of str or int
+        The requested columns.
 
     Returns
     -------

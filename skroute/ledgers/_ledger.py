@@ -136,6 +136,7 @@ class Ledger(Store):
         Parameters
         ----------
         name : str
+            Name of the purse.
 
         terms : Terms
             Terms of a new purse.
@@ -193,6 +194,7 @@ class Ledger(Store):
             Names of the purses. The first counts the request.
 
         amount : float
+            The amount to reserve in each purse.
 
         key : str or None
             Identity of the request. None: it has none.
@@ -265,20 +267,52 @@ class Ledger(Store):
     ) -> Reservation:
         """Decide about a request, and reserve the money for its choice, in one booking.
 
-        ``choose(books, room, spare)`` is called with the books of the first purse, in
-        which the request is counted, with the money that is free in all purses, and
-        with this money minus `keep` for each request that is still expected. It returns
-        an offer that takes at most `least` if `room` has it, or a larger one if `spare`
-        has it, or None if nothing fits. It may be called again with newer books, and
-        from another thread. It must not take locks. The amount of `held` is released
-        first, also if `choose` raises an error. Returns and raises as `hold` does.
+        Parameters
+        ----------
+        purses : tuple of str
+            Names of the purses, the request's own first.
 
-        `uses` has, for each choice with windows, the amounts that its call uses of
-        them. With `uses`, `choose` is also called with the keyword `full`, the
-        frozenset of the choices of which a window has no room. It must offer none of
-        these. The windows of the offered choice are used in the same transaction.
-        Raises :class:`WindowFullError` if `choose` returns None although `least` has
-        room.
+        choose : callable
+            Called as ``choose(books, room, spare)``: with the books of the first purse,
+            in which the request is counted, with the money that is free in all purses,
+            and with this money minus `keep` for each request that is still expected. It
+            returns an offer that takes at most `least` if `room` has it, or a larger
+            one if `spare` has it, or None if nothing fits. It may be called again with
+            newer books, and from another thread. It must not take locks.
+
+        least : float
+            The smallest amount that a choice takes.
+
+        keep : float, default=0.0
+            Money that is kept for each request that is still expected.
+
+        held : Reservation, default=None
+            From `hold`. Its amount is released first, also if `choose` raises an error.
+            None: no amount is held for the request.
+
+        key : str, default=None
+            Identity of the request. None: it has none.
+
+        uses : mapping from int to tuple of WindowUse, default=None
+            For each choice with windows, the amounts that its call uses of them. The
+            windows of the offered choice are used in the same booking. With `uses`,
+            `choose` is also called with the keyword `full`, the frozenset of the
+            choices of which a window has no room. It must offer none of these. None: no
+            choice has windows.
+
+        Returns
+        -------
+        Reservation
+            A new one, or the open one of the same `key`.
+
+        Raises
+        ------
+        BudgetExhaustedError
+            If `choose` returns None.
+        WindowFullError
+            If `choose` returns None, a window is full, and `room` has `least`.
+        AlreadyCommittedError
+            If the request of the key is committed.
         """
         return _raise_if_error(
             self._transact(self._reserve, purses, choose, least, keep, held, key, uses)
@@ -352,29 +386,45 @@ class Ledger(Store):
         uses : dict from int to tuple of WindowUse
             Amounts that a call of each choice uses of its windows.
         now : float
+            Seconds since 1970.
 
         Returns
         -------
         frozenset of int
+            Positions of the choices.
         """
         full = set()
         for choice, uses_of_choice in uses.items():
             for use in uses_of_choice:
+                # A window is stored as a purse.
                 (window,) = self._purses_now((use.window,), now)
                 if use.amount > window.room():
                     full.add(choice)
         return frozenset(full)
 
     def _use_windows(self, uses_of_choice, now):
-        """Use the windows of a choice: each amount is held until its time is over.
+        """Take the amounts that a call uses from the windows of its choice.
 
-        The amount is not returned if the call fails, since its provider has counted it.
-        The time begins at the latest moment that now can be. It ends, by `_clock`, at
-        the earliest: so no interval is too short, also between hosts.
+        A window is stored as a purse. A used amount is stored as a held reservation,
+        and is free again after the deadline of the reservation. A failed call does not
+        return its amounts, since its provider has counted them.
+
+        `_clock` may be late, and is never ahead. The deadline is therefore counted from
+        the latest time that it can be now. So the amount is used for at least the
+        length of the window, also if another host releases it.
+
+        Parameters
+        ----------
+        uses_of_choice : tuple of WindowUse
+            Empty for a choice without windows.
+
+        now : float
+            Seconds since 1970, by which the purses are read.
         """
         # Not `now`: a store may have corrected its clock, and its lag, since then.
-        latest = self._clock() + self._clock_lag()
+        latest_now = self._clock() + self._clock_lag()
         for use in uses_of_choice:
+            # The window as a purse: `total` is the most that may be used at a time.
             (window,) = self._purses_now((use.window,), now)
             window.n_started += 1
             window.hold(use.amount)
@@ -383,17 +433,31 @@ class Ledger(Store):
                 "held",
                 use.amount,
                 offer=None,  # no money is reserved
-                deadline=latest + window.terms.window,
+                deadline=latest_now + window.terms.window,
                 key=None,  # it is not a request
             )
 
     def settle(
         self, ledger: str, number: int, purse: str, offer: Offer, cost: float | None
     ) -> tuple[float, bool]:
-        """Record the cost of a call. None refunds all but the cost of deciding.
+        """Record the cost of a call.
 
-        Raises a ValueError, and books nothing, unless the reservation is open or
-        expired in this ledger and purse with this offer.
+        Parameters
+        ----------
+        ledger : str
+            Identity of the ledger that issued the reservation.
+
+        number : int
+            Number of the reservation.
+
+        purse : str
+            Its first purse.
+
+        offer : Offer
+            The offer that it was made for.
+
+        cost : float or None
+            Cost of the call. None refunds all but the cost of deciding.
 
         Returns
         -------
@@ -403,6 +467,12 @@ class Ledger(Store):
 
         expired : bool
             True if the reservation had passed its deadline.
+
+        Raises
+        ------
+        ValueError
+            Unless the reservation is open or expired in this ledger and purse with this
+            offer. Nothing is booked.
         """
         settled = self._transact(self._settle, ledger, number, purse, offer, cost)
         if settled is None:
@@ -444,7 +514,7 @@ class Ledger(Store):
         if reservation.key is None:
             self._delete_reservation(reservation)
         else:
-            # Of a failed call, the key is remembered: the request may come again.
+            # The key of a failed call is remembered, too: the request may come again.
             state = "failed" if cost is None else "committed"
             deadline = _after(self.remember, now)
             self._replace_reservation(
@@ -475,9 +545,30 @@ class Ledger(Store):
     ) -> None:
         """Keep the money of a call reserved until its bill is settled.
 
-        Its key is free for the same request, which counts once. After `seconds`, the
-        reservation expires. None is never. Raises a ValueError, and changes nothing,
-        unless the reservation is open in this ledger and purse with this offer.
+        The key of the reservation is free for the same request, which counts once.
+
+        Parameters
+        ----------
+        ledger : str
+            Identity of the ledger that issued the reservation.
+
+        number : int
+            Number of the reservation.
+
+        purse : str
+            Its first purse.
+
+        offer : Offer
+            The offer that it was made for.
+
+        seconds : float or None
+            Time after which the reservation expires. None is never.
+
+        Raises
+        ------
+        ValueError
+            Unless the reservation is open in this ledger and purse with this offer.
+            Nothing is changed.
         """
         seconds = check_seconds(seconds, "timeout")
         is_open = self._transact(
@@ -633,17 +724,21 @@ class Ledger(Store):
                     purse.expire(due.offer)
                 self._replace_reservation(due._replace(state="expired", deadline=None))
             else:
-                # It is committed, since an expired one has no deadline. Its key is
-                # forgotten.
+                # The request is committed, or its call failed: only these have a
+                # deadline, too. Its key is forgotten.
                 self._delete_reservation(due)
         return now, purses
 
     def _purses_now(self, names, now):
-        """Return purses in the period of a time. Refuse unknown names.
+        """Return purses by name, in their present periods. Refuse unknown names.
+
+        If a new period of a purse has begun, the purse is changed in place: nothing is
+        spent in the new period. The change is stored with the transaction.
 
         Parameters
         ----------
         names : tuple of str
+            Names of purses of money, or of windows, which are stored as purses.
 
         now : float
             Seconds since 1970.
@@ -651,6 +746,7 @@ class Ledger(Store):
         Returns
         -------
         list of Purse
+            In the order of `names`. Changes of them are stored with the transaction.
         """
         purses = [self._find_purse(name) for name in names]
         if None in purses:
@@ -660,27 +756,27 @@ class Ledger(Store):
             )
         for purse in purses:
             if purse.period is not None:  # the purse has periods
-                purse.roll(now)
+                purse.roll(now)  # begins the present period, if it is a new one
         return purses
 
     def _find_earlier(self, purse, key):
         """Return the open reservation of a key, or the error if it is committed.
 
-        If the call of an earlier reservation failed or its deadline has passed, there
-        is none: the key belongs to the reservation that is made now, and the request is
-        counted again in place of the first time. The error does not quote the key,
-        which may be private.
+        If the earlier call failed, or its deadline has passed, the result is None. The
+        key is then free for the reservation that is made now. The count of the earlier
+        request is taken back, since the request is counted again.
 
         Parameters
         ----------
         purse : Purse
-            The request's own.
+            The first purse of the request, which counts it. It is changed in place.
         key : str or None
-            None is a request that nobody sends again.
+            None: the request is not sent again.
 
         Returns
         -------
         Reservation, AlreadyCommittedError or None
+            None: the request is new, or is decided again.
         """
         if key is None:
             return None
@@ -742,6 +838,7 @@ def _exhausted(purse, amount):
     purse : Purse
 
     amount : float
+        The smallest amount that a choice takes.
 
     Returns
     -------

@@ -262,7 +262,7 @@ class MultiExitClassifier(
                 trained=self.max_epochs == 0,
             )
             exits = torch_exits.find_exits(module, self.stages, self.heads)
-            torch_exits.look_at(exits, rows, classes)
+            torch_exits.check_and_size(exits, rows, classes)
             n_exits = len(exits.stages)
             weights = self._check_exit_weights(n_exits)
             self.history_ = []

@@ -158,6 +158,7 @@ def take_rows(state, rows):
     state : tensor, or tensors and None in tuples, lists and mappings
 
     rows : ndarray of int
+        Positions of the rows.
 
     Returns
     -------
@@ -289,6 +290,8 @@ def _find_parts(module, names, attribute):
         children of the attribute.
 
     attribute : {"stages", "heads"}
+        Name of the parameter of `MultiExitClassifier`, and of the attribute of the net
+        that None takes the children of.
 
     Returns
     -------
@@ -321,17 +324,27 @@ def _find_parts(module, names, attribute):
     return parts
 
 
-def look_at(exits, X, classes):
-    """Check stages and heads on two rows and on one. This also sizes lazy layers.
+def check_and_size(exits, X, classes):
+    """Check the shapes that stages and heads return, on the first rows.
+
+    The call of lazy layers also sizes them, in place.
 
     Parameters
     ----------
     exits : AllExits
+        The net, which is set to evaluation.
 
     X : ndarray or tensor of shape (n_rows, ...)
-        Training rows, of which the first are used.
+        Training rows, of which the first two are used.
 
     classes : ndarray of shape (n_classes,)
+        The labels. A head returns one score for each.
+
+    Raises
+    ------
+    ValueError
+        If the net is on several devices, or a stage or head returns another shape than
+        one entry for each row.
     """
     devices = {str(parameter.device) for parameter in exits.parameters()}
     if len(devices) > 1:
@@ -343,7 +356,8 @@ def look_at(exits, X, classes):
     exits.eval()
     # Not inference_mode, since parameters that are created in it cannot be trained.
     with torch.no_grad():
-        # Two row numbers, so that a fixed length is not mistaken for that of rows.
+        # Two calls with different numbers of rows: the length of a tensor that does not
+        # depend on the rows cannot equal both.
         for n_rows in (2, 1):
             state = exits.first_state(X, np.arange(n_rows))
             for exit, stage in enumerate(exits.stages):
@@ -358,11 +372,14 @@ def look_at(exits, X, classes):
                         "it."
                     )
                 scores = exits.scores(exit, state)
-                if scores.shape != (n_rows, len(classes)):
+                expected_shape = (n_rows, len(classes))
+                if scores.shape != expected_shape:
+                    # A single score has become two columns, see `AllExits.scores`.
                     raise ValueError(
-                        f"Head {exit} gives {scores.shape[1]} scores for each of "
-                        f"{len(scores)} rows, but there are {n_rows} rows and "
-                        f"{len(classes)} classes: {classes.tolist()!r}."
+                        f"Head {exit} gives scores of shape {tuple(scores.shape)} for "
+                        f"{n_rows} rows, but the shape must be {expected_shape}: one "
+                        f"score for each of the classes {classes.tolist()!r}. A single "
+                        "score of a row counts as the scores of two classes."
                     )
 
 

@@ -94,9 +94,10 @@ def decision_report(
         The file to write. An existing file is replaced.
 
     budgets : array-like of shape (n_budgets,), default=None
-        Stops of the slider. None takes `n_budgets` even steps from the smallest
-        feasible budget to the mean cost without a budget, or to the cost of the best
-        single choice if this is larger, and the estimator's own budget.
+        Stops of the slider. None takes `n_budgets` evenly spaced budgets, and the
+        estimator's own budget. The first is the smallest feasible budget. The last is
+        the mean cost without a budget, or the mean cost of the best single choice if
+        this is larger.
 
     title : str, default=None
         Heading. None takes the name of the estimator's class.
@@ -108,7 +109,7 @@ def decision_report(
         Name of the quality. None takes the estimator's own name for it, or "Quality".
 
     n_budgets : int, default=41
-        Number of even steps of the slider if `budgets` is None.
+        Number of evenly spaced budgets if `budgets` is None.
 
     confidence_level, n_resamples, random_state
         As in :func:`bootstrap_interval`.
@@ -128,6 +129,8 @@ def decision_report(
     ------
     ImportError
         If ``vl-convert-python``, which contains Vega-Lite, is not installed.
+    FileNotFoundError
+        If the folder of `path` does not exist.
     ValueError
         For a budget below the cheapest plan, or unknown outcomes.
     TypeError
@@ -239,18 +242,23 @@ def _fill_page(spec, *, title, about, library):
 
 
 def _default_budgets(sweep, own_budget, n_budgets):
-    """Return even budgets that change a decision, and the estimator's own budget.
+    """Return evenly spaced budgets, and the estimator's own budget.
+
+    The range is that of the parameter `budgets` of `decision_report`. Larger budgets
+    change no decision.
 
     Parameters
     ----------
     sweep : BudgetSweep
     own_budget : float
+        Infinity, which is no budget, becomes the largest budget of the range.
     n_budgets : int
-        Number of even budgets.
+        Number of evenly spaced budgets.
 
     Returns
     -------
     ndarray of shape (n_budgets + 1,)
+        The estimator's own budget is last. It may be one of the others, too.
     """
     smallest = sweep.router.min_budget_
     call = sweep.router.make_call(np.inf, **sweep.params)
@@ -452,6 +460,7 @@ def _best_singles(singles, limits):
     ----------
     singles : SingleChoices
     limits : ndarray of shape (n_limits,)
+        The mean costs.
 
     Returns
     -------
@@ -472,7 +481,24 @@ def _best_singles(singles, limits):
 
 
 def _row(stop, name, *, cost, value):
-    """Return a number of one line of the page's table, as in `ReportTables`."""
+    """Return a number of one line of the page's table.
+
+    Parameters
+    ----------
+    stop : int
+        Position of the budget.
+    name : str
+        Name of the line.
+    cost : float
+        Mean cost of the router at this budget.
+    value : float
+        The number. NaN is not known, and infinity is unlimited.
+
+    Returns
+    -------
+    dict
+        As an entry of `numbers` of `ReportTables`, without an interval.
+    """
     return {
         "stop": stop,
         "what": name,

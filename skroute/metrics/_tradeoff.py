@@ -305,7 +305,7 @@ def average_performance_gap_recovered(
 
     with :math:`r` the quality; APGR is its mean over the costs from the weak to the
     strong model [1]_. With two models of fixed cost this is RouteLLM's number (by
-    trapezoids, as in the authors' code). A random mix of the two models has 0.5.
+    trapezoids, as in the authors' code). It is 0.5 for a random mix of the two models.
 
     If the curve does not reach down to the cost of the weak model, or up to that of the
     strong model, then this model is the end of the curve: it can always be used alone.
@@ -322,7 +322,8 @@ def average_performance_gap_recovered(
     Returns
     -------
     float
-        1 is the strong model's quality at every cost; 0 is the weak one's.
+        1 if the quality is that of the strong model at every cost, and 0 if it is that
+        of the weak model.
 
     Raises
     ------
@@ -360,13 +361,13 @@ def call_performance_threshold(
 ) -> float:
     """Compute CPT(x), the smallest cost that recovers a share x of a gap.
 
-    The gap is that between the quality of two models.
+    The gap is the difference in quality between a weak and a strong model. The cost is
+    returned on a scale: 0 is the cost of the weak model, and 1 the cost of the strong
+    model. Between its points, the curve is straight.
 
-    The scale has 0 at the cost of the weak model, and 1 at that of the strong model.
-    The curve is straight between its points. With two models of fixed cost it is
-    RouteLLM's share of calls to the strong model (the source is that of
-    :func:`average_performance_gap_recovered`). A random mix of the two models has
-    ``share``.
+    With two models of fixed cost, CPT is RouteLLM's share of calls to the strong model.
+    The reference is in :func:`average_performance_gap_recovered`. For a random mix of
+    the two models, CPT(x) is x.
 
     Parameters
     ----------
@@ -388,8 +389,8 @@ def call_performance_threshold(
     Returns
     -------
     float
-        Usually between 0 and 1; lower is better. NaN if the curve goes beyond the cost
-        of the strong model and never recovers this share.
+        The cost on this scale: usually between 0 and 1, lower is better. NaN if the
+        curve goes beyond the cost of the strong model and never recovers this share.
 
     Raises
     ------
@@ -1013,8 +1014,11 @@ def _numbers_of_contenders(
     Parameters
     ----------
     router_cost, router_quality : ndarray of shape (n_budgets,)
+        Means of the router at each budget.
     oracle_cost, oracle_quality : ndarray of shape (n_budgets,)
+        Means of the oracle at each budget.
     single_cost, single_quality : ndarray of shape (n_choices,)
+        Means of each choice if it is made on all rows.
     weak, strong : int
         The choices between which the gap is measured.
 

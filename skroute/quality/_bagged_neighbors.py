@@ -217,7 +217,8 @@ class BaggedNeighborsRegressor(
             rows = rows[has_weight]
             outcomes = outcomes[has_weight]
             self._row_weight = none_if_equal(weight[has_weight])
-            # A row of weight 2 counts as two rows.
+            # `relative_weights` returns counts of rows, or weights of mean 1. Their sum
+            # is the number of rows.
             n_rows = round(weight.sum())
         size = self.subset_size
         if size is not None and size > n_rows:
@@ -412,6 +413,7 @@ def _nearest_rows(distances, n_neighbors):
     ----------
     distances : ndarray of shape (n_queries, n_rows)
     n_neighbors : int
+        Number of nearest rows of each query.
 
     Returns
     -------

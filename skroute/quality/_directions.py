@@ -18,6 +18,7 @@ def fit_directions(rows, n_directions, seed):
     ----------
     rows : {ndarray, sparse array} of shape (n_rows, n_columns)
     n_directions : int
+        Number of singular vectors.
     seed : int
         Seed of the randomised decomposition.
 
@@ -90,13 +91,14 @@ def along_directions_of_others(rows, directions, rows_as_new=None):
     rests_as_new -= (coordinates * coordinates_as_new).sum(axis=1)
     squares = (coordinates**2).sum(axis=0)  # diagonal of L
     gaps = squares - _squares_along_rests(rows, coordinates, rests)  # L - w
-    # D @ z of each row.
-    shares = np.divide(
+    # D @ z of each row: D is diagonal, with the inverse gaps. A direction without a
+    # positive gap is as weak as the rest: its coordinate is not corrected.
+    scaled_coordinates = np.divide(
         coordinates, gaps, out=np.zeros_like(coordinates), where=gaps > 0
     )
-    leverage = (coordinates * shares).sum(axis=1)  # z @ D @ z
+    leverage = (coordinates * scaled_coordinates).sum(axis=1)  # z @ D @ z
     scaled_rests = rests_as_new / np.maximum(1 - leverage, _LEAST_REST)
-    due_to_row = shares * scaled_rests[:, np.newaxis]
+    due_to_row = scaled_coordinates * scaled_rests[:, np.newaxis]
     # The first order may overshoot. A coordinate shrinks to 0 at most.
     lowest = np.minimum(coordinates_as_new, 0)
     highest = np.maximum(coordinates_as_new, 0)
@@ -127,8 +129,9 @@ def _squares_along_rests(rows, coordinates, rests):
     products = rows @ rows[::step].T
     if issparse(products):
         products = products.toarray()
-    # Sums of squares of all rows along a sampled row, which has two parts. That along
-    # its directions is taken off, and so is that of the row itself along its rest.
+    # A sampled row has two parts: one along the directions, and its rest. From the
+    # squares of all rows along the sampled row, those along its first part are
+    # subtracted. So is the square of the sampled row itself along its rest.
     squares = (coordinates**2).sum(axis=0)
     along_rows = (products**2).sum(axis=0)
     along_directions = (coordinates[::step] ** 2) @ squares

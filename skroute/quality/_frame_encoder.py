@@ -743,6 +743,7 @@ def _weighted_rows(counts, rarity):
     ----------
     counts : csr matrix of shape (n_texts, n_words)
     rarity : ndarray of shape (n_words,)
+        Weights of the columns, from `_rarity`.
 
     Returns
     -------
@@ -762,6 +763,7 @@ def _rarity(texts_with, n_texts):
     texts_with : ndarray of int of shape (n_words,)
         Number of texts that have each word.
     n_texts : int
+        Number of all texts.
 
     Returns
     -------
@@ -776,6 +778,7 @@ class _EmbeddedTexts:
     Parameters
     ----------
     encoder : callable or transformer
+        The parameter `text` of `FrameEncoder`. A transformer is cloned and fitted.
     name : str or int
         Name or position of the column, for messages.
     n_components : int
@@ -834,7 +837,19 @@ class _EmbeddedTexts:
         return vectors[position_of_text]
 
     def fit_transform(self, column):
-        """Learn the directions, and return the numbers of each text as a new one."""
+        """Learn the directions, and return the numbers of each text.
+
+        The numbers of a text are computed as if it were not among the texts that the
+        directions are fitted on. So they are as those of a new text.
+
+        Parameters
+        ----------
+        column : ndarray of shape (n_texts, 1), dtype=object
+
+        Returns
+        -------
+        ndarray of shape (n_texts, width or n_components)
+        """
         texts = column[:, 0]
         if hasattr(self.encoder, "transform"):
             self.encoder = clone(self.encoder).fit(texts)
@@ -847,7 +862,7 @@ class _EmbeddedTexts:
         return along_directions_of_others(vectors, self.directions)
 
     def transform(self, column):
-        """Return other texts along the directions."""
+        """Return the numbers of other texts, along the directions if there are any."""
         vectors = self._vectors(column[:, 0])
         if self.directions is None:
             return _dense(vectors)

@@ -97,6 +97,7 @@ def estimate_propensities(rows, choice, n_choices, folds):
     ----------
     rows : {ndarray, csr matrix} of shape (n_rows, n_features)
     choice : ndarray of shape (n_rows,), dtype=int64
+        Position of the choice that was made on each row.
     n_choices : int
     folds : list of (ndarray of int, ndarray of int)
         For each fold the rows outside of it and its rows.
@@ -154,6 +155,7 @@ def _modelled_propensities(model, rows, choice, *, train, test, fallback):
     model : classifier
     rows : {ndarray, csr matrix} of shape (n_rows, n_features)
     choice : ndarray of shape (n_rows,), dtype=int64
+        Position of the choice that was made on each row.
     train, test : ndarray of int
         Rows that the model is fitted on, and rows of the result.
     fallback : ndarray of shape (n_test_rows,)
@@ -193,8 +195,8 @@ class CellForest:
     Parameters
     ----------
     ratio : bool, default=False
-        Whether the forest estimates the ratio of values to the mean of their choice, as
-        suits costs. If False, it estimates the difference from this mean.
+        Whether differences from the mean of a choice are divided by this mean, as suits
+        costs. Estimates are then at least 0. If False, differences stay as they are.
 
     Attributes
     ----------
@@ -232,10 +234,11 @@ class CellForest:
         self.mean_ = _means_of_choices(values, choice_of_cell, n_choices, weight=weight)
         self.unit_ = np.ones(n_choices)
         if self.ratio:
-            # A mean of 0 or less has no ratios.
+            # A mean of 0 or less is no divisor. Its differences stay as they are.
             self.unit_ = np.where(self.mean_ > 0, self.mean_, 1.0)
         cells = _cells(rows[row_of_cell], np.eye(n_choices)[choice_of_cell])
-        target = (values - self.mean_[choice_of_cell]) / self.unit_[choice_of_cell]
+        deviations = values - self.mean_[choice_of_cell]
+        scaled_deviations = deviations / self.unit_[choice_of_cell]
         self.forest_ = ExtraTreesRegressor(
             _N_TREES,
             # Leaves of half a percent of the cells, within bounds.
@@ -243,7 +246,7 @@ class CellForest:
             max_features=_SPLIT_FEATURES,
             random_state=0,
         )
-        self.forest_.fit(cells, target, sample_weight=weight)
+        self.forest_.fit(cells, scaled_deviations, sample_weight=weight)
         return self
 
     def predict(self, rows):
@@ -256,17 +259,21 @@ class CellForest:
         n_rows = rows.shape[0]
         n_choices = len(self.mean_)
         row_of_cell = np.repeat(np.arange(n_rows), n_choices)
-        choices = np.tile(np.eye(n_choices), (n_rows, 1))
-        target = self.forest_.predict(_cells(rows[row_of_cell], choices))
-        estimates = self.mean_ + self.unit_ * target.reshape(n_rows, n_choices)
+        choices = np.tile(np.eye(n_choices), (n_rows, 1))  # indicators, one row a cell
+        # All cells of the first row, then those of the second row, ...
+        scaled_deviations = self.forest_.predict(_cells(rows[row_of_cell], choices))
+        scaled_deviations = scaled_deviations.reshape(n_rows, n_choices)
+        estimates = self.mean_ + self.unit_ * scaled_deviations
         if self.ratio:
-            # Costs are not negative.
+            # Ratios are for costs, which are at least 0.
             estimates = np.maximum(estimates, 0.0)
         return estimates
 
 
 def _known_cells(table):
-    """Return the rows and the choices of known cells of a table, not too many.
+    """Return the rows and the choices of known cells of a table.
+
+    If more than `_MOST_CELLS` cells are known, this number of them is drawn at random.
 
     Parameters
     ----------
@@ -288,14 +295,18 @@ def _known_cells(table):
 
 
 def _means_of_choices(values, choice_of_cell, n_choices, *, weight):
-    """Return the mean value of each choice; for one without values, that of all.
+    """Return the mean value of each choice.
+
+    A choice without values gets the mean of all values.
 
     Parameters
     ----------
     values : ndarray of shape (n_cells,)
     choice_of_cell : ndarray of shape (n_cells,), dtype=intp
+        Position of the choice of each cell.
     n_choices : int
     weight : ndarray of shape (n_cells,), or None
+        Weights of the cells. None weights all alike.
 
     Returns
     -------
@@ -339,8 +350,8 @@ def estimate_cells(rows, table, folds, *, ratio=False, row_weight=None):
     folds : list of (ndarray of int, ndarray of int)
         For each fold the rows outside of it and its rows.
     ratio : bool, default=False
-        Whether the forest estimates the ratio of values to the mean of their choice, as
-        suits costs. If False, it estimates the difference from this mean.
+        Whether differences from the mean of a choice are divided by this mean, as suits
+        costs. Estimates are then at least 0. If False, differences stay as they are.
     row_weight : ndarray of shape (n_rows,), default=None
         Weights of the rows. None weights all alike.
 

@@ -66,6 +66,7 @@ def weigh_outputs(values, level, difference, sizes=1.0):
     Parameters
     ----------
     values : ndarray of shape (..., n_outputs)
+        Outputs, or coefficients that outputs are linear in.
     level : float or ndarray
         Weight of the mean over outputs.
     difference : float or ndarray
@@ -96,7 +97,10 @@ class Member(ABC):
 
     @abstractmethod
     def weighted(self, level, difference, sizes=1.0) -> Self:
-        """Return the member whose outputs are weighted by :func:`weigh_outputs`."""
+        """Return the member whose outputs are weighted by :func:`weigh_outputs`.
+
+        The parameters are those of that function.
+        """
 
     @abstractmethod
     def to_arrays(self) -> dict:
@@ -129,12 +133,15 @@ class SummedTrees(Member):
     def from_trees(cls, regressors, weight):
         """Return the sum of fitted trees of scikit-learn, with leaves times `weight`.
 
-        All trees are laid out at once: one by one this takes as long as to grow them.
+        All trees are built into one forest at once. A forest of each tree would take as
+        long to build as the tree takes to grow.
 
         Parameters
         ----------
         regressors : list of ExtraTreeRegressor
+            Fitted to the same features and outputs.
         weight : float
+            Factor of the leaves: 1 / n_trees for a mean, the learning rate of boosting.
 
         Returns
         -------
@@ -155,7 +162,7 @@ class SummedTrees(Member):
                 output=_ALL_OUTPUTS,
             )
             builder.end_member()
-        offset = np.zeros(value.shape[1])
+        offset = np.zeros(regressors[0].n_outputs_)  # the sum starts at 0
         n_features = regressors[0].n_features_in_
         forest = builder.build(offset, n_features, read_rule=_READ_RULE)
         return cls(forest)
@@ -176,6 +183,7 @@ class SummedTrees(Member):
         Parameters
         ----------
         n_folds : int
+            Number of folds that the forest for new rows takes trees from.
 
         Returns
         -------
@@ -295,6 +303,7 @@ class Similarities:
     half_squares : ndarray of shape (n_centres,)
         Half the squared length of each column of `centres`.
     width : float
+        Distance that is one unit. The similarity at it is exp(-1/2).
     """
 
     centres: np.ndarray
@@ -318,7 +327,9 @@ class Landmarks(Member):
     ----------
     similarities : Similarities
     coef : ndarray of shape (n_centres, n_outputs)
+        Coefficients of the similarities to the centres.
     offset : ndarray of shape (n_outputs,)
+        Output of a row that is far from all centres.
     """
 
     similarities: Similarities
@@ -366,11 +377,14 @@ def _random_tree(rows, outcomes, rng, n_used, *, weight, min_samples_leaf, max_d
     ----------
     rows : ndarray of shape (n_rows, n_features), dtype=float32
     outcomes : ndarray of shape (n_rows, n_outputs)
+        Target of the tree.
     rng : RandomState
     n_used : int
         Number of rows that are drawn, at most `_MOST_ROWS`.
     weight : ndarray of shape (n_rows,), or None
+        Weights of the rows. None weights all alike.
     min_samples_leaf : int
+        Least number of rows of a leaf.
     max_depth : int or None
         None: the depth has no bound.
 
@@ -467,8 +481,8 @@ def fit_boosted(rows, deviations, seed, weight=None):
             max_depth=_BOOSTED_DEPTH,
         )
         trees.append(tree)
-        # The numbers of `SummedTrees.predict`. Its layout of a tree takes as long as
-        # the tree.
+        # The numbers that `SummedTrees.predict` returns for the tree. A forest of the
+        # tree alone would take as long to build as the tree takes to grow.
         residual -= _values_of_nodes(tree, _RATE)[tree.tree_.apply(rows)]
     return SummedTrees.from_trees(trees, weight=_RATE)
 
@@ -587,7 +601,7 @@ def _typical_distance(rows):
     squared_distances = cdist(first, second, "sqeuclidean")
     positive = squared_distances[squared_distances > 0]
     if not len(positive):
-        return 1.0
+        return 1.0  # the rows are equal, and have no distance
     return float(np.median(positive) / 2) ** 0.5
 
 
@@ -620,7 +634,7 @@ def shared_ridge(X, Y, weight=None):
         total_weight = weight.sum()
         x_mean = np.average(X, axis=0, weights=weight)
         y_mean = np.average(Y, axis=0, weights=weight)
-        # Weighted least squares are those of rows times the root of their weights.
+        # Least squares of these rows are the weighted least squares of the rows.
         root = np.sqrt(weight)[:, None]
         x_centred = root * (X - x_mean)
         y_centred = root * (Y - y_mean)

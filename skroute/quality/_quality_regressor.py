@@ -385,7 +385,7 @@ class QualityRegressor(
         X : array-like of shape (n_samples, n_features)
             As in `fit`.
 
-        y : array-like of shape (n_samples,) or (n_samples, n_columns)
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             As in `fit`.
 
         folds : list of (ndarray of int, ndarray of int), default=None
@@ -518,7 +518,7 @@ class QualityRegressor(
         Returns
         -------
         CrossEstimates
-            Of all rows.
+            Estimates for all rows, also those of weight 0.
         """
         weight = problem.weight
         fitted_rows = np.flatnonzero(weight)
@@ -744,19 +744,21 @@ class QualityRegressor(
         return Parallel(n_jobs=self._threads, require="sharedmem")(jobs)
 
     def _fit_terms(self, fold_fits, *, weights, table, deviations, sizes):
-        """Fit the members that have weight for new rows, and return them weighted.
+        """Fit the members with weight, and return them with weighted outputs.
 
-        The estimate is the mean plus the sum of their predictions.
+        They are fitted for new rows. The estimate of a new row is the mean of each
+        choice plus the sum of their predictions. A member without weight is left out.
 
         Parameters
         ----------
         fold_fits : _FoldFits
         weights : MemberWeights
+            Weights of the family, in the order of the members of `fold_fits`.
         table : _TrainingTable
         deviations : ndarray of shape (n_rows, n_choices)
-            Outcomes less their mean over all rows.
+            Outcomes divided by `sizes`, less their mean over all rows.
         sizes : ndarray of shape (n_choices,)
-            Divisors of the outcomes.
+            Divisors of the outcomes. The weighted outputs are multiplied by them.
 
         Returns
         -------
@@ -779,10 +781,11 @@ class QualityRegressor(
         terms = []
         forests = []
         for position, members in zip(used_members, self._in_threads(jobs)):
-            level = weights.level[position] / len(members)
-            difference = weights.difference[position] / len(members)
+            # A member is one or, if forests of the folds are kept, the mean of several.
+            level_weight = weights.level[position] / len(members)
+            difference_weight = weights.difference[position] / len(members)
             for member in members:
-                term = member.weighted(level, difference, sizes=sizes)
+                term = member.weighted(level_weight, difference_weight, sizes=sizes)
                 if isinstance(term, SummedTrees):
                     forests.append(term)
                 else:

@@ -117,7 +117,9 @@ def _non_negative_ridge(columns, target):
     Parameters
     ----------
     columns : ndarray of shape (n_columns, n_entries)
+        Estimates of each member.
     target : ndarray of shape (n_entries,)
+        Outcomes that they are fitted to.
 
     Returns
     -------
@@ -151,10 +153,11 @@ class Compared(NamedTuple):
     gain_se : float
         Standard error of `gain`.
     difference : float
-        Weight of the member in what tells the choices of a row apart. For ``"stack"``
-        the sum.
+        Weight of the member's differences between the choices of a row. For ``"stack"``
+        the sum over all members.
     level : float
-        Weight of the member in the mean over choices. For ``"stack"`` the sum.
+        Weight of the member's mean over the choices of a row. For ``"stack"`` the sum
+        over all members.
     """
 
     name: str
@@ -165,7 +168,7 @@ class Compared(NamedTuple):
 
 
 class Combination(NamedTuple):
-    """Weights and corrections that make one estimate of all members.
+    """Weights and corrections that turn the members' estimates into one estimate.
 
     Attributes
     ----------
@@ -196,7 +199,7 @@ class Combination(NamedTuple):
         ndarray of shape (n_rows, n_choices)
         """
         if not len(self.weights.used_members()):
-            # No member has weight: all rows get the means.
+            # No member has weight: each row gets the mean of each choice.
             return np.tile(self.mean, (deviations.shape[1], 1))
         estimate = self.mean + self.weights.weigh(deviations)
         if self.curves is not None:
@@ -267,7 +270,16 @@ class Candidate(NamedTuple):
         return mean_of(self.gain[rows], weight)
 
     def squared_error(self, quality, rows, weight):
-        """Return the mean squared error on some rows, weighted by `weight`."""
+        """Return the mean squared error on some rows.
+
+        Parameters
+        ----------
+        quality : ndarray of shape (n_all_rows, n_choices)
+            The outcomes.
+        rows : ndarray of int or slice
+        weight : ndarray of shape (n_rows,), or None
+            Weights of these rows. None weights all alike.
+        """
         squares = (self.estimate - quality)[rows] ** 2
         if weight is None:
             return float(squares.mean())
@@ -297,7 +309,7 @@ class _Table(NamedTuple):
     deviations : ndarray of shape (n_members, n_rows, n_choices)
         Deviations that the members estimate.
     outcome_deviations : ndarray of shape (n_rows, n_choices)
-        Deviations of the outcomes.
+        Outcomes less the mean of each choice over the rows outside the row's fold.
     quality : ndarray of shape (n_rows, n_choices)
         The outcomes.
     weight : ndarray of shape (n_rows,), or None
@@ -366,18 +378,20 @@ def choose_weights(
     names : list of str
         Names of the members.
     deviations : ndarray of shape (n_members, n_rows, n_choices)
-        Out-of-fold deviations that the members estimate.
+        Out-of-fold estimates of `outcome_deviations` by the members.
     outcome_deviations : ndarray of shape (n_rows, n_choices)
-        Outcomes less the means that the deviations are from.
+        `quality` less the mean of each choice over the rows outside the row's fold.
     quality : ndarray of shape (n_rows, n_choices)
-        The outcomes.
+        The outcomes, already divided by `sizes`.
     folds : list of ndarray of int
         The rows of each fold.
     costs : ndarray of shape (n_choices,)
+        Costs by which the decisions are made that the candidates are compared by.
     sizes : ndarray of shape (n_choices,), default=1.0
-        Divisors of the outcomes (:func:`~skroute.quality._corrections.sizes_of`).
-        Squared errors are those of the divided outcomes. Decisions are those of the
-        outcomes times `sizes`.
+        The numbers that the user's outcomes were divided by to get `quality`, see
+        :func:`~skroute.quality._corrections.sizes_of`. Decisions are compared in the
+        user's unit: estimates and `quality` are multiplied by `sizes`. Squared errors
+        are compared without. 1.0: the outcomes were not divided.
     row_weight : ndarray of shape (n_rows,), default=None
         Weights of the rows. None weights all alike.
 
@@ -394,7 +408,7 @@ def choose_weights(
     )
     splits = _splits_of(folds, len(quality))
     all_members = list(range(len(names)))
-    # For each name the candidate as it is, and the corrected one.
+    # By name: the candidate without calibration, then the one with it.
     candidates = {
         _STACK: _candidates(all_members, table, splits, costs=costs, sizes=sizes)
     }
@@ -405,9 +419,9 @@ def choose_weights(
     by_fold = []
     estimate = np.empty(quality.shape)
     for split in splits:
-        combination = _select(candidates, table, split.rest)
-        estimate[split.rows] = combination.estimate(deviations[:, split.rows])
-        by_fold.append(combination)
+        combination_of_fold = _select(candidates, table, split.rest)
+        estimate[split.rows] = combination_of_fold.estimate(deviations[:, split.rows])
+        by_fold.append(combination_of_fold)
     combination = _select(candidates, table, slice(None))
     compared = _compare(candidates, table, combination.weights)
     return Selection(combination, by_fold=by_fold, estimate=estimate, compared=compared)
@@ -427,11 +441,13 @@ def _candidates(members, table, splits, costs, sizes):
     Parameters
     ----------
     members : list of int
+        Positions of the members of the set.
     table : _Table
     splits : list of _Split
     costs : ndarray of shape (n_choices,)
+        As in `choose_weights`.
     sizes : ndarray of shape (n_choices,) or float
-        Divisors of the outcomes. Decisions are those of the outcomes times `sizes`.
+        As in `choose_weights`.
 
     Returns
     -------
@@ -505,6 +521,7 @@ def _best_candidate(candidates, table, rows):
         By the name of the stack and of each member: without and with calibration.
     table : _Table
     rows : ndarray of int or slice
+        The rows that select.
 
     Returns
     -------
@@ -534,6 +551,7 @@ def _most_accurate(candidates, table, rows):
     candidates : list of Candidate
     table : _Table
     rows : ndarray of int or slice
+        The rows that the error is computed on.
 
     Returns
     -------

@@ -418,13 +418,16 @@ def check_requests_are_decided_as_rows(estimator):
     X_new = make_rows()[2]
     least = fitted.min_budget_
     n_choices = len(fitted.choices_)
-    requests = fitted.request_policy(2 * middle_budget(fitted) - least)
+    # The mean cost without a budget: `middle_budget` is halfway between it and `least`.
+    most = 2 * middle_budget(fitted) - least
+    requests = fitted.request_policy(most)
     assert isinstance(requests, RequestPolicy)
     assert (np.diff(requests.positions) > 0).all()
     assert requests.positions.min() >= 0
     assert requests.positions.max() < n_choices
     assert len(requests.penalty) == len(requests.positions)
     prices = []
+    # The last of the five budgets is above the mean cost without a budget.
     for budget in np.linspace(requests.smallest_budget, 2 * middle_budget(fitted), 5):
         prices.append(requests.price_at(budget))
     # Where both prices are infinite, their difference is NaN, which is no rise.
@@ -467,6 +470,7 @@ def check_exclusions_of_requests(fitted, requests, X_new):
         )
     names = fitted.choices_ if requests.excludable is None else requests.excludable
     for name in names:
+        # What is called to decide cannot be excluded. Nor can the only choice.
         if name in requests.asked_first or len(requests.positions) < 2:
             continue
         others = fitted.request_policy(np.inf, exclude=[name])

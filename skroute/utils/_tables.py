@@ -235,6 +235,7 @@ def format_interval(estimate, low, high, *, missing="unknown"):
     Parameters
     ----------
     estimate, low, high : float
+        The estimate, and the ends of its interval. NaN ends are not known.
     missing : str
         Word for an estimate that is NaN.
 
@@ -254,6 +255,7 @@ def share_column(name, shares, *, label=None, whole="rows", missing="unknown"):
     Parameters
     ----------
     name : str
+        Name in the frame.
     shares : sequence of float
         NaN is unknown.
     label : str or None
@@ -279,6 +281,7 @@ def choice_columns(choices, route_share):
     choices : sequence of str
         Names of the choices.
     route_share : ndarray of shape (n_budgets, n_choices)
+        Share of the rows that make each choice, at each budget.
 
     Returns
     -------
@@ -373,6 +376,15 @@ def _lines_of_rows(columns):
     """Return a heading of names and units, and a line for each row.
 
     Columns that do not fit stand in a further block, next to the first column.
+
+    Parameters
+    ----------
+    columns : list of Column
+        At least one.
+
+    Returns
+    -------
+    list of str
     """
     has_units = any(column.unit for column in columns)
     cells = []  # one list of str for each column, all of the same length
@@ -381,6 +393,9 @@ def _lines_of_rows(columns):
         cells.append([*heading, *_shortened(column.entries())])
     lines = []
     first_column, *further = cells
+    if not further:
+        # There is no column next to the first one.
+        lines.extend(_lines_of_block([first_column]))
     while further:
         n_fitting = _number_that_fits(first_column, further)
         lines.extend(_lines_of_block([first_column, *further[:n_fitting]]))

@@ -294,6 +294,7 @@ def none_if_equal(weight):
     Parameters
     ----------
     weight : ndarray of shape (n_rows,)
+        Weights of the rows.
 
     Returns
     -------
@@ -584,6 +585,7 @@ def with_sum_one(proba):
     Parameters
     ----------
     proba : ndarray of shape (n_rows, n_classes)
+        Probabilities, or other scores.
 
     Returns
     -------
@@ -643,13 +645,29 @@ def check_known_labels(y, classes, name="y"):
 
 
 def check_some_known(y, classes):
-    """Refuse labels of another type than `classes`: all answers would be wrong."""
-    # numpy reads True and False as 1 and 0, which are among many classes by chance.
+    """Refuse true labels if none of them is among `classes`.
+
+    All answers would be wrong. The type of the labels is then probably another, such as
+    numbers for texts.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n_rows,)
+        True labels.
+    classes : ndarray of shape (n_classes,)
+        Labels that the estimator can answer with.
+
+    Raises
+    ------
+    ValueError
+    """
+    # numpy reads False and True as 0 and 1, which are among the classes if these are
+    # numbers. Only of two classes, truth values can be the labels.
     is_foreign = y.dtype.kind == "b" and len(classes) > 2
     if is_foreign or not np.isin(y.astype(object), classes.astype(object)).any():
         raise ValueError(
             f"No label in y, of dtype {y.dtype}, is one of classes_, of dtype "
-            f"{classes.dtype}: no answer could be right."
+            f"{classes.dtype}: no answer could be right. Give y the labels of fit."
         )
 
 

@@ -43,6 +43,17 @@ class Named(nn.Module):
         self.late = nn.Sequential(nn.Flatten(), nn.Linear(8 * 36, 3))
 
 
+class OneVectorOfScores(nn.Module):
+    """A net whose head gives one vector of scores for all rows together."""
+
+    def __init__(self, n_features, n_classes):
+        super().__init__()
+        head = nn.Linear(n_features, n_classes)
+        head.register_forward_hook(lambda module, args, scores: scores.mean(dim=0))
+        self.stages = nn.ModuleList([nn.Identity()])
+        self.heads = nn.ModuleList([head])
+
+
 NAMED = {"stages": [("conv", "relu"), "blocks.a"], "heads": ["early", "late"]}
 
 
@@ -261,7 +272,17 @@ def test_qwyc_fits_the_net():
         (
             {"module": lambda n, c: build(n, c + 1)},
             ValueError,
-            "gives 4 scores .* 3 classes",
+            r"scores of shape \(2, 4\) for 2 rows, .* must be \(2, 3\)",
+        ),
+        (
+            {"module": lambda n, c: build(n, 1)},
+            ValueError,
+            r"scores of shape \(2, 2\) for 2 rows, .* A single score",
+        ),
+        (
+            {"module": lambda n, c: OneVectorOfScores(n, c)},
+            ValueError,
+            r"scores of shape \(3, 2\) for 2 rows, .* must be \(2, 3\)",
         ),
         (
             {"exit_weights": [1, 2]},

@@ -269,10 +269,17 @@ def test_wrong_limits_are_refused(router, call, message):
         router.predict(np.zeros((2, 2)), **call)
 
 
+def frame_of_amount(name):
+    """An amount of 50 rows as a frame with two levels of columns."""
+    columns = pd.MultiIndex.from_product([[name], NAMES])
+    return pd.DataFrame(np.ones((50, 3)), columns=columns)
+
+
 @pytest.mark.parametrize(
     ("amounts", "message"),
     [
         ({"budget": np.ones((50, 3))}, "must not have the name 'budget'"),
+        (frame_of_amount("budget"), "must not have the name 'budget'"),
         ({"seconds": np.ones((50, 2))}, "one column for each"),
         ({"seconds": -np.ones((50, 3))}, "finite numbers that are not negative"),
         ({"seconds": np.full((50, 3), np.nan)}, "NaN, not known, on every row"),

@@ -75,10 +75,9 @@ def addon_options(answers, base, weights, thresholds):
     """Return the options after a base, a list of `AddonOption`.
 
     The first is the base alone. Each add-on is combined with the w that is best for all
-    rows, as in the paper. That
-    w is best on average, which is where the base is sure. Rows that buy are those where
-    the base is not sure. If 0 is a candidate for w, the add-on alone is therefore an
-    option as well.
+    rows, as in the paper. On most rows the base is sure, so that this w fits them. Rows
+    that buy an add-on are those where the base is not sure. If 0 is a candidate for w,
+    the add-on alone is therefore an option as well.
 
     Parameters
     ----------
@@ -121,7 +120,8 @@ class BaseOptions(NamedTuple):
     base : int
         Position of the base.
     first : int
-        Position of its first choice among all. The policy counts from there.
+        Position of the first choice of this base among the choices of all bases. The
+        policy counts its choices from 0.
     policy : Policy
         Its costs are those of the add-ons; the base is the cost of deciding.
     """
@@ -427,9 +427,9 @@ class FrugalMCTClassifier(CombiningRouter):
 
         estimator, fit_params = self._estimator_on_answers(answers, _MAX_ROWS_PER_TREE)
         self._options = []
-        choices = []
+        choices = []  # of all bases, one base after the other
         for base, options in options_by_base.items():
-            policy = learn_policy(
+            policy_after_base = learn_policy(
                 estimator,
                 self._features(judged.scores[base]),
                 self._log_of(base, options),
@@ -439,8 +439,9 @@ class FrugalMCTClassifier(CombiningRouter):
                 n_jobs=self.n_jobs,
                 fit_params=fit_params,
             )
-            policy = self._with_margin(policy, base, budget)
-            self._options.append(BaseOptions(base, len(choices), policy))
+            policy = self._paying_for_base(policy_after_base, base, budget)
+            base_options = BaseOptions(base, first=len(choices), policy=policy)
+            self._options.append(base_options)
             choices.extend(self._choices_of(base, options))
         self._set_choices(choices)
         self.choices_ = [choice.name for choice in choices]
@@ -463,13 +464,31 @@ class FrugalMCTClassifier(CombiningRouter):
             return log
         return log.with_abstaining(float(quality.max()) - self.abstain_quality_)
 
-    def _with_margin(self, policy, base, budget):
-        """Return a policy that pays for its base and has delta as its margin."""
+    def _paying_for_base(self, policy, base, budget):
+        """Return a policy that pays for its base, with `delta` as its margin.
+
+        The margin is the share of a budget that is left unspent.
+
+        Parameters
+        ----------
+        policy : Policy
+            The policy of the options after the base, at the costs of the add-ons.
+        base : int
+            Position of the base among the members.
+        budget : float
+            Mean cost per row, the base included, at which ``delta="auto"`` is searched.
+
+        Returns
+        -------
+        Policy
+            The cost of the base is its cost of deciding.
+        """
         base_cost = float(self._members.costs_of_fit[base])
         # Combinations were chosen on the rows that judge, so that gains need a proof.
         policy = policy.at(deciding=base_cost, trusts_estimates=False)
         delta = self.delta
         if delta == "auto":
+            # Below the cost of the base, no budget is left for which to search.
             delta = search_delta(policy, budget) if budget >= base_cost else 0.0
         return policy.at(margin=float(delta))
 
@@ -500,7 +519,13 @@ class FrugalMCTClassifier(CombiningRouter):
     def _warn_if_behind(self, judged, alone, budget):
         """Warn if one service alone is better than routing on the rows of `fit`.
 
-        `alone` has the quality of each row for each service, by its position.
+        Parameters
+        ----------
+        judged : JudgedAnswers
+        alone : dict from int to ndarray of shape (n_rows,)
+            Quality of each row if one service answers all rows, by its position.
+        budget : float
+            Mean cost per row.
         """
         costs = self._members.costs_of_fit
         affordable = [service for service in alone if affords(budget, costs[service])]

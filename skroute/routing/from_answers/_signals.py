@@ -95,7 +95,7 @@ class SignalScales:
     Parameters
     ----------
     signals : RowSignals
-        Of the training rows.
+        Signals of the training rows.
     """
 
     def __init__(self, signals):
@@ -220,7 +220,10 @@ class _Expansion(NamedTuple):
 
 
 def _expand(features, coef, ridge):
-    """Return the loss around `coef` for Newton's method (`_Expansion`)."""
+    """Return the loss around `coef` for Newton's method (`_Expansion`).
+
+    The parameters are those of `fit_logistic`, and `coef` the present coefficients.
+    """
     mean = _probability(features @ coef)
     variance = np.maximum(mean * (1 - mean), _MIN_VARIANCE)
     hessian = (features * variance[:, np.newaxis]).T @ features + np.diag(ridge)
@@ -290,11 +293,16 @@ class StateModel(NamedTuple):
         return np.column_stack([answers, np.clip(values, self.low, self.high)])
 
 
+# Columns of `_value_terms`: the intercept, then the terms of the best answer's quality.
+_INTERCEPT_TERM = 0
+_BEST_QUALITY_TERMS = slice(1, 4)
+
+
 def _value_terms(answers, features):
     """Return the terms that values of asking on are linear in.
 
     They are an intercept, three terms of the estimated quality of the best answer, and
-    the features.
+    the features, in this order.
 
     Parameters
     ----------
@@ -316,16 +324,18 @@ def _value_terms(answers, features):
 
 
 class StateBasis:
-    """Regressions on what is known in one state, ready for any values of asking on.
+    """Regressions on the signals that one state has, for any values of asking on.
 
-    The answers' quality is fitted here, once. `fit` then takes the values.
+    The quality of the answers is fitted once, by the constructor. `fit` then takes the
+    values of asking on.
 
     Parameters
     ----------
     features : ndarray of shape (n_rows, n_features)
-        Normal scores of what is known in the state.
+        Normal scores of the signals of the models that were asked.
     own_signals : ndarray of shape (n_answers, n_features), dtype=bool
-        Features that are signals of the answer itself.
+        True where a feature is a signal of the model that gave the answer. It is
+        penalised less than the signals of other models.
     quality : ndarray of shape (n_rows, n_answers)
         Quality of each answer, from 0 to 1.
     """
@@ -335,24 +345,26 @@ class StateBasis:
         n_answers = len(own_signals)
         with_intercept = np.column_stack([np.ones(n_rows), features])
         self._answer_coefs = np.zeros((1 + n_features, n_answers))
-        # Leave-one-out estimates.
-        self._answers = np.empty((n_rows, n_answers))
+        # Leave-one-out estimates of `quality`.
+        self._answer_estimates = np.empty((n_rows, n_answers))
         for k, is_own_signal in enumerate(own_signals):
             signals_ridge = np.where(
                 is_own_signal, _OWN_SIGNALS_RIDGE, _OTHER_SIGNALS_RIDGE
             )
-            self._answer_coefs[:, k], self._answers[:, k] = fit_logistic(
+            coef, estimate = fit_logistic(
                 with_intercept,
                 quality[:, k],
                 ridge=np.r_[_LOGISTIC_INTERCEPT_RIDGE, signals_ridge],
             )
+            self._answer_coefs[:, k] = coef
+            self._answer_estimates[:, k] = estimate
 
-        self._terms = _value_terms(self._answers, features)
+        self._terms = _value_terms(self._answer_estimates, features)
         ridge = np.full(self._terms.shape[1], _VALUE_RIDGE)
-        ridge[0] = _VALUE_INTERCEPT_RIDGE
-        ridge[1:4] = _BEST_QUALITY_RIDGE
+        ridge[_INTERCEPT_TERM] = _VALUE_INTERCEPT_RIDGE
+        ridge[_BEST_QUALITY_TERMS] = _BEST_QUALITY_RIDGE
         gram = self._terms.T @ self._terms + np.diag(ridge)
-        # Coefficients are this matrix times the values.
+        # (n_terms, n_rows). Coefficients are this matrix times the values.
         self._solution = np.linalg.solve(gram, self._terms.T)
         leverage = np.einsum("ij,ji->i", self._terms, self._solution)
         self._leverage = np.minimum(leverage, _MAX_LEVERAGE)[:, np.newaxis]
@@ -363,6 +375,7 @@ class StateBasis:
         Parameters
         ----------
         values : ndarray of shape (n_rows, n_values)
+            Value of each way to ask on, on each row.
 
         Returns
         -------
@@ -376,7 +389,8 @@ class StateBasis:
         high = values.max(axis=0)
         model = StateModel(self._answer_coefs, coefs, low, high)
         value_estimates = np.clip(without_row, low, high)
-        return StateFit(model, np.column_stack([self._answers, value_estimates]))
+        estimates = np.column_stack([self._answer_estimates, value_estimates])
+        return StateFit(model, estimates)
 
 
 # Signals as a user gives them ---------------------------------------------------------

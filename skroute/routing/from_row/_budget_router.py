@@ -474,7 +474,7 @@ default=None
         # False if answers are column numbers.
         self._named = log.named
         self._has_quotes = quoted_costs is not None
-        self._cost_summary = None
+        self._cost_summary = None  # calls are not given known costs
         if self.cost_estimator is None and log.planned is None and log.paid.ndim == 2:
             # Later calls must be given costs, too. They are compared with these.
             self._cost_summary = summarize_costs(X, log.paid)
@@ -482,7 +482,7 @@ default=None
         check_affordable(budget, self._cheapest_plan(log, weight))
 
         folds = folds_of(self.cv, X, log.quality, **metadata["splitter"]["split"])
-        self.cost_estimator_ = None
+        self.cost_estimator_ = None  # costs are not estimated
         if self.cost_estimator is not None:
             # The price must be learned from costs as they will be known: estimated.
             fit_params = metadata["cost_estimator"]["fit"]
@@ -652,7 +652,7 @@ default=None
                 "costs was changed between fixed and per row (None) after fit: fit "
                 "again, or set it back."
             )
-        costs = None
+        costs = None  # those of the rows of `fit`
         if not learned.per_row:
             names = models_of(self)
             n_fitted = min(len(names), len(self._log.names))
@@ -794,18 +794,26 @@ default=None
             )
 
     def _plan_single(self, X, name, call):
-        """Return the plan that makes one choice, of this name, for all rows."""
+        """Return the plan that makes one choice, of this name, for all rows.
+
+        If the bills are not known before the call, `Plan.cost` is the expected bill.
+        `Plan.quoted_cost` is then the cost by which rows are decided.
+        """
         plan = super()._plan_single(X, name, call)
         policy = self._policy()
         position = self.choices_.index(name)
+        # Cost by which rows are decided: of the price list, a quote or an estimate.
         quoted_cost = plan.cost
         if policy.per_row:
-            quoted_cost = self._row_costs(X, call.costs, call.option("quoted_costs"))
-            quoted_cost = quoted_cost[:, position]
-        if policy.realised is None or call.costs is not None:
+            row_costs = self._row_costs(X, call.costs, call.option("quoted_costs"))
+            quoted_cost = row_costs[:, position]
+        # These costs are the bills if bills are known before calls, or in this call.
+        are_bills = policy.realised is None or call.costs is not None
+        if are_bills:
             return plan._replace(cost=quoted_cost)
-        cost = quoted_cost * policy.cost_factor[position]
-        return plan._replace(cost=cost, quoted_cost=quoted_cost)
+        # In the log, bills of the choice were this factor of the costs that decide.
+        expected_bill = quoted_cost * policy.cost_factor[position]
+        return plan._replace(cost=expected_bill, quoted_cost=quoted_cost)
 
     @property
     def needs_costs_(self):

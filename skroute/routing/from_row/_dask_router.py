@@ -414,21 +414,23 @@ class DaskRouter:
                 "is one over all rows by the same costs."
             )
         policy = _policy_for_cap(self.estimator)
+        # `mean_room` is a number, or a function that returns it for a number of rows.
         if budget_total is None:
             budget = self.estimator.make_call(budget).budget
             check_affordable(budget, policy.least)
-            room = _room_of_mean(policy, budget)
+            mean_room = _room_of_mean(policy, budget)
         else:
-            # The mean is known after the first pass.
-            room = partial(_room_of_total, policy, budget_total)
+            # The number of rows is known only after the first pass over the blocks.
+            mean_room = partial(_room_of_total, policy, budget_total)
         floor_with_budget, floor_without_budget = policy.price_floors
         least_price = floor_with_budget
+        # Infinity is no budget. A total is a budget: `budget` is then None.
         if budget == np.inf:
             least_price = floor_without_budget
         blocks, sizes, _ = row_blocks(X)
+        # At least one block must stay. A size of NaN is not known, and is true here.
         if any(sizes):
-            # As Dask's concatenate does, leave out blocks that are known to be empty. A
-            # size of NaN is not known.
+            # As Dask's concatenate does, leave out blocks that are known to be empty.
             nonempty = [position for position, size in enumerate(sizes) if size != 0]
             blocks = [blocks[position] for position in nonempty]
             sizes = [sizes[position] for position in nonempty]
@@ -439,13 +441,15 @@ class DaskRouter:
             blocks,
             sizes,
             policy=policy,
-            room=room,
+            mean_room=mean_room,
             least_price=least_price,
         )
-        passes = assignment.plan
-        if passes.n_rows:
+        plan = assignment.plan
+        # Without any rows, one empty block stays.
+        if plan.n_rows:
             # The assignment also leaves out blocks that turned out to be empty.
-            nonempty = np.flatnonzero(np.diff(passes.starts))
+            # `plan.starts` is the first row of each block, then the number of rows.
+            nonempty = np.flatnonzero(np.diff(plan.starts))
             blocks = [blocks[position] for position in nonempty]
 
         answer_type = self._answer_type(response)
@@ -470,6 +474,7 @@ def _policy_for_cap(router):
     requests = None
     if hasattr(router, "request_policy"):
         requests = router.request_policy(np.inf)
+    # `asked_first` has the names of models that are called to decide.
     if not isinstance(requests, PricedRequests) or requests.asked_first:
         raise TypeError(
             'policy="batch" is for a BudgetRouter or an OccamRouterClassifier without '
@@ -500,18 +505,20 @@ def _room_of_total(policy, budget_total, n_rows):
     return _room_of_mean(policy, budget_total / n_rows)
 
 
-def _assign(sent_router, blocks, sizes, *, policy, room, least_price):
+def _assign(sent_router, blocks, sizes, *, policy, mean_room, least_price):
     """Return the best choices of all rows within a cap.
 
     Parameters
     ----------
     sent_router : Delayed
+        The router as one node of the graph.
     blocks : list of Delayed
+        The rows of each block.
     sizes : sequence of int or float
         Number of rows of each block. NaN if it is not known.
     policy : Policy
-        Of the router, with fixed costs.
-    room : float or callable
+        Policy of the router, with fixed costs.
+    mean_room : float or callable
         The cap on the mean planned cost of all rows, without deciding, or a function of
         the number of rows that returns it.
     least_price : float
@@ -531,7 +538,7 @@ def _assign(sent_router, blocks, sizes, *, policy, room, least_price):
             dtype=float,
         )
         values.append(block_values)
-    return solve_assignment(array.concatenate(values), policy.planned, room)
+    return solve_assignment(array.concatenate(values), policy.planned, mean_room)
 
 
 # Functions that run on the workers ----------------------------------------------------
@@ -546,7 +553,9 @@ def _route_block(estimator, X, response, budget, call, answer_type):
     X : indexable of n_rows rows
         The block.
     response : {"predict", "predict_proba"} or None
+        Method of the models that answer. None does not answer.
     budget : float or None
+        Mean cost of a row. None takes that of the estimator.
     call : dict
         Further keyword arguments of `predict_routed`, of this block.
     answer_type : EntryType
@@ -583,6 +592,7 @@ def _answer_block(router, X, route, costs, response, answer_type):
     costs : ndarray of shape (n_choices,)
         Cost of each choice, deciding included.
     response : {"predict", "predict_proba"} or None
+        Method of the models that answer. None does not answer.
     answer_type : EntryType
     """
     if num_samples(X) == 0:

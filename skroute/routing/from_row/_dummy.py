@@ -208,10 +208,10 @@ class DummyRouter(MemberRouter):
 
 
 class DummyRouterClassifier(DummyRouter, ClassifierMixin, BaseEstimator):
-    """Baselines that do not use the features: single best, random and oracle.
+    """Baselines for routers of classifiers: single best, random and oracle.
 
-    They are those of the paper on OCCAM, which chooses one of several models for each
-    row.
+    They choose one of several classifiers for each row. The features are not used to
+    choose. They are the baselines of the paper on OCCAM.
 
     Parameters
     ----------
@@ -334,7 +334,10 @@ class DummyRouterClassifier(DummyRouter, ClassifierMixin, BaseEstimator):
 
 
 class DummyRouterRegressor(DummyRouter, RegressorMixin, BaseEstimator):
-    """Baselines for regressors that do not use the features.
+    """Baselines for routers of regressors: single best, random and oracle.
+
+    They choose one of several regressors for each row. The features are not used to
+    choose.
 
     Parameters
     ----------

@@ -143,7 +143,8 @@ class Occam(LimitsMixin, MemberRouter):
         names : list of str
             The members.
         embedder_answers : bool
-            As `_embedder_answers`.
+            True if the call that embeds a row is also the member's answer, so that
+            choosing this member costs nothing more.
 
         Returns
         -------
@@ -214,13 +215,15 @@ class Occam(LimitsMixin, MemberRouter):
         """
         self.embedding_ = None
         self._embedder = None
-        self._embedder_answers = True
+        self._embedder_answers = True  # has no effect if no member embeds
         if self.embedding is None:
             return X
         if isinstance(self.embedding, str):
+            # The name of a member, whose probabilities are the embedding.
             self._embedder = answers.names.index(self.embedding)
             responses = answers.by_method[self._embedder]
-            # It is asked once, unless its answers are not its most probable labels.
+            # If its answers are its most probable labels, the call that embeds a row
+            # has answered it, too. Otherwise a row that chooses it pays a second call.
             self._embedder_answers = names_best_score(
                 self._members.models[self._embedder],
                 responses["predict_proba"],

@@ -32,7 +32,15 @@ class LimitUse:
         self._open = {}
 
     def start(self, number, amounts):
-        """Count a decision. A number that is open already is the same decision."""
+        """Count a decision. A number that is open already is the same decision.
+
+        Parameters
+        ----------
+        number : int
+            Number of the ticket.
+        amounts : dict from str to float
+            Mean amounts of the choice by limit.
+        """
         if number in self._open:
             return
         self._open[number] = amounts
@@ -77,11 +85,11 @@ class LimitPacer:
     Parameters
     ----------
     policy : Policy
-        With limits.
+        Its `limits` are not None.
     mean : float
-        Mean budget per request, deciding included.
+        Mean budget per request, deciding included. Infinity is no budget.
     names : list of str
-        The choices of the policy.
+        Names of the choices of the policy.
 
     Attributes
     ----------
@@ -93,21 +101,23 @@ class LimitPacer:
         rule = policy.limit_rule(mean)
         order = rule.order
         self._rule = rule
-        self._deciding = policy.deciding
-        self._first = int(order.has_budget)
-        self.names = order.names[self._first :]
-        self._most = order.most
-        # Amounts of each limit and choice: (n_limits, n_choices)
+        self._deciding = policy.deciding  # cost of deciding on a request
+        # The budget, if there is one, is the limit at position 0.
+        self._position_after_budget = int(order.has_budget)
+        self.names = order.names[self._position_after_budget :]
+        # Largest mean per request of each limit, the budget without deciding.
+        self._largest_means = order.most
+        # What a call of each choice takes of each limit but the budget: its amounts,
+        # then 1 of the choice's own capacity. (n_other_limits, n_choices)
         is_choice = np.arange(len(names)) == order.capacity_choice[:, np.newaxis]
         planned = policy.amounts_or_none.planned[order.amount_positions]
         self._amounts = np.vstack([planned, is_choice.astype(np.float64)])
-        # Prices are learned from planned means. This is what they are beyond the
-        # realised means, which the limits are about.
-        plans = [rule.dual.plan_at(point) for point in rule.prices.points]
-        means = np.array([rule.dual.means_of(plan)[1] for plan in plans])
-        planned_means = rule.prices.shares @ means
-        self._ahead = planned_means - rule.dual.realised_means(rule.prices)
-        self._prices = rule.prices.prices
+        # Limits are on realised amounts. `prices_left` takes limits on planned amounts.
+        # The planned means exceed the realised means by this: (n_limits,)
+        planned_means = _planned_means(rule)
+        realised_means = rule.dual.realised_means(rule.prices)
+        self._planned_excess = planned_means - realised_means
+        self._prices = rule.prices.prices  # of all limits, the budget included
 
     def amounts_of(self, position):
         """Return the mean amounts of a choice, by its position: a dict by limit."""
@@ -116,13 +126,13 @@ class LimitPacer:
     @property
     def charges(self):
         """Value that each choice is charged for the limits, a list of float."""
-        return (self._prices[self._first :] @ self._amounts).tolist()
+        return (self._prices[self._position_after_budget :] @ self._amounts).tolist()
 
     @property
     def budget_price(self):
-        """Price of the cost."""
+        """Price of the cost: the floor, and the price of the budget if there is one."""
         price = self._rule.price_floor
-        if self._first:
+        if self._rule.order.has_budget:
             price += float(self._prices[0])
         return price
 
@@ -136,22 +146,48 @@ class LimitPacer:
         Parameters
         ----------
         books : Books
-            Money and counts of the stream. Without `n_expected` nothing is known of
-            what is left, and the prices stay those of the means.
+            Money and counts of the stream. If `n_expected` is None, it is not known
+            what is left for a request, and the prices stay as they are.
         use : LimitUse
+            Amounts that the requests so far have used.
         """
         if books.n_expected is None or not use.n_requests:
             return
+        # More requests than expected have come: the present one is the last.
         n_left = max(books.n_expected - books.n_started, 1)
         n_before = books.n_expected - n_left
-        left = np.empty(len(self._most))
-        if self._first:
+        # Mean that is left of each limit for the requests to come.
+        left = np.empty(len(self._largest_means))
+        if self._rule.order.has_budget:
             money_left = books.total - books.spent - books.pending
             left[0] = money_left / n_left - self._deciding
-        for position, name in enumerate(self.names, start=self._first):
+        for position, name in enumerate(self.names, start=self._position_after_budget):
             # Requests of other processes are like those of this one.
             mean_so_far = use.totals.get(name, 0.0) / use.n_requests
-            total = self._most[position] * books.n_expected
+            total = self._largest_means[position] * books.n_expected
             left[position] = (total - mean_so_far * n_before) / n_left
-        left = np.clip(left, _LEAST_LEFT * self._most, _MOST_LEFT * self._most)
-        self._prices = self._rule.dual.prices_left(left + self._ahead).prices
+        smallest_left = _LEAST_LEFT * self._largest_means
+        largest_left = _MOST_LEFT * self._largest_means
+        left = np.clip(left, smallest_left, largest_left)
+        planned_left = left + self._planned_excess
+        self._prices = self._rule.dual.prices_left(planned_left).prices
+
+
+def _planned_means(rule):
+    """Return the means of all limits in the log, by the amounts that decide.
+
+    Parameters
+    ----------
+    rule : LimitRule
+
+    Returns
+    -------
+    ndarray of shape (n_limits,)
+        Means under the mixture of plans at the prices of the rule.
+    """
+    means_of_plans = []
+    for prices_of_plan in rule.prices.points:
+        plan = rule.dual.plan_at(prices_of_plan)
+        _, means_of_limits = rule.dual.means_of(plan)
+        means_of_plans.append(means_of_limits)
+    return rule.prices.shares @ np.array(means_of_plans)

@@ -134,16 +134,17 @@ class Offers:
         self.kept = self.requests.positions.tolist()
         self.names = [router.choices_[k] for k in self.kept]
         self.penalty = self.requests.penalty.tolist()
-        self.costs = None
+        self.costs = None  # each request has costs of its own
         if self.requests.costs is not None:
             self.costs = self.requests.costs.tolist()
-        self.max_costs = None
+        self.max_costs = None  # the costs are exact
         if max_costs is not None:
             self.max_costs = [max_costs[name] for name in self.names]
             if self.costs is not None:
                 self.check_below_max(self.costs)
         bounds = self.costs if self.max_costs is None else self.max_costs
         if bounds is None:
+            # The exact costs come with each request.
             self.reserved_amounts = None
             self.floor = self.requests.smallest_budget
         else:
@@ -151,7 +152,7 @@ class Offers:
             self.reserved_amounts = [deciding_cost + cost for cost in bounds]
             self.floor = min(self.reserved_amounts)
         self._own_price = self.price_at(mean)
-        self.pacer = None
+        self.pacer = None  # the budget is the only limit
         has_policy = isinstance(self.requests, PricedRequests)
         if has_policy and self.requests.policy.limits is not None:
             self.pacer = LimitPacer(self.requests.policy, mean, self.names)
@@ -168,9 +169,20 @@ class Offers:
                 )
 
     def amounts_to_reserve(self, costs):
-        """Return the amount to reserve for each choice of a request."""
+        """Return the amount to reserve for each choice of a request.
+
+        Parameters
+        ----------
+        costs : list of float or None
+            Costs of the request. None if the router estimates them, for which the
+            amounts do not depend on the request.
+
+        Returns
+        -------
+        list of float
+        """
         if self.reserved_amounts is not None:
-            # They are the same for all requests, whose `costs` may be None.
+            # They are the same for all requests.
             return self.reserved_amounts
         return [self.requests.deciding_cost + cost for cost in costs]
 
@@ -294,7 +306,7 @@ class Offers:
         )
 
     def excludable(self):
-        """Return the names that can be excluded, those of now included."""
+        """Return the names that can be excluded, or are excluded already."""
         if self.requests.excludable is None:
             # All choices of the router.
             return self.router.choices_
@@ -584,7 +596,6 @@ class BudgetStream:
         n_expected = terms.n_expected
         self._purses = _check_purses(purse, within)
         self._changing = threading.Lock()
-        _STREAMS.add(self)
         if ledger is not None and not isinstance(ledger, Ledger):
             raise TypeError(
                 "ledger must be one of skroute.ledgers, or None for one in memory, got "
@@ -593,20 +604,24 @@ class BudgetStream:
         # A copy, which a new fit or new parameters of the original do not change.
         self.router = copy.copy(router)
         self.n_expected = n_expected
+        # Mean budget of a request, and requests that the total must pay for.
         if n_expected is None:
-            n_paid = 1
+            # The router's own budget. The total is a cap, which pays for one request.
             mean = router.make_call().budget
             check_affordable(mean, router.min_budget_)
+            n_to_pay = 1
         else:
-            n_paid = n_expected
             mean = total / n_expected
+            n_to_pay = n_expected
         self._max_costs = self._check_max_costs(max_costs)
         self._limit_use = LimitUse()
-        # Nothing is excluded yet.
-        self._offers = self._make_offers(mean, frozenset())
-        check_affordable(total, self._offers.floor * n_paid, name="budget_total")
+        # No choice is excluded yet.
+        self._offers = self._make_offers(mean, excluded=frozenset())
+        check_affordable(total, self._offers.floor * n_to_pay, name="budget_total")
         self._warned: set[str] = set()
         self.ledger = MemoryLedger() if ledger is None else ledger
+        # The first purse is the stream's own, which is opened here. The others must be
+        # open: `books` raises an error for an unknown one. Its result is not needed.
         for name in self._purses[1:]:
             self.ledger.books(name)
         self.ledger.open(purse, total, n_expected, period=period)
@@ -616,6 +631,8 @@ class BudgetStream:
                 self.ledger.open(
                     _window_name(choice, window), window.limit, window=window.seconds
                 )
+        # From here on, a forked child gives the stream a new lock.
+        _STREAMS.add(self)
 
     def _make_offers(self, mean, excluded):
         """Return what decides requests, without excluded choices.
@@ -852,7 +869,10 @@ class BudgetStream:
         return self._route(x, costs, key=key, exclude=exclude, uses=uses).ticket
 
     def _route(self, x, costs, *, key=None, exclude=(), uses=None):
-        """Decide on one request and reserve (`Reservation`)."""
+        """Decide on one request and reserve (`Reservation`).
+
+        The parameters are those of `route`.
+        """
         if not self._decides_by_price:
             if costs is not None or uses is not None:
                 raise ValueError(
@@ -871,7 +891,8 @@ class BudgetStream:
         least = min([amounts[k] for k in positions])
         held = self.ledger.hold(self._purses, least, _check_key(key))
         if held.state == "open":
-            return Reservation(_ticket(held), x, None)
+            # The request of this key has its ticket. The state of its plan is lost.
+            return Reservation(_ticket(held), x, state=None)
         try:
             estimates = offers.estimate(x)
             quality = estimates.quality[0].tolist()
@@ -1050,7 +1071,7 @@ class BudgetStream:
         row_costs = self._check_request_costs(offers, costs, may_estimate=False)
         left = list(self._positions_without(offers, exclude))
         books = self.books()
-        # As if the request was counted already.
+        # As if the request was counted already, as in `choose`.
         books = books._replace(n_started=books.n_started + 1)
         price = offers.price_of_next(books)
         values = offers.values(estimates)
@@ -1179,19 +1200,19 @@ class BudgetStream:
         window_uses : dict from int to tuple of WindowUse, or None
             What a call of each choice uses of its windows. None is no windows.
 
-        held : Reserved or None
-            The amount that is already held for the request.
+        held : skroute.ledgers.Reservation or None
+            The amount that is already held for the request. None: nothing is held.
 
         key : str or None
             Identity of the request.
 
         answers : dict
-            Answers that deciding has paid for, by choice.
+            Answers that deciding has paid for, by index of the choice in ``choices_``.
         """
         values = offers.values(quality)
         amounts = offers.amounts_to_reserve(costs)
         least = min([amounts[k] for k in positions])
-        price = None
+        price = None  # that of the money that is left, which `choose` computes
         if offers.pacer is not None:
             values, price = self._charge_limits(offers.pacer, values)
         try:
@@ -1224,7 +1245,19 @@ class BudgetStream:
         return _ticket(made, answers.get(made.offer.choice))
 
     def _charge_limits(self, pacer, values):
-        """Return values less the charges of the limits, and the price of the cost."""
+        """Return values less the charges of the limits, and the price of the cost.
+
+        Parameters
+        ----------
+        pacer : LimitPacer
+            Its prices are looked up again if it is time.
+        values : list of float
+            Estimated quality of each offered choice, minus the penalty.
+
+        Returns
+        -------
+        (values, price) : (list of float, float)
+        """
         with self._changing:
             if pacer.needs_look(self._limit_use):
                 pacer.look(self.books(), self._limit_use)
@@ -1312,17 +1345,19 @@ class BudgetStream:
         """
         cost = ticket.cost if cost is None else check_amount(cost, "cost")
         amounts = self._check_amounts(amounts)
-        over, late = self._settle(ticket, cost)
+        excess, is_expired = self._settle(ticket, cost)
         with self._changing:
             self._limit_use.settle(ticket.id, amounts)
         reserved = ticket.reserved - ticket.deciding
-        breaks_its_reservation = late or cost > reserved
-        if over <= 0 or not breaks_its_reservation:
+        # Only such a call can break a cap: all others were within their reservation.
+        is_beyond_reservation = is_expired or cost > reserved
+        if excess <= 0 or not is_beyond_reservation:
             return
+        # An excess up to the rounding of sums is none.
         for books in map(self.ledger.books, self._purses):
             if books.spent > books.total * (1 + ROUNDING):
                 raise BudgetExhaustedError(
-                    f"The cap of {books.total:.6g} is broken by {over:.6g}: the call "
+                    f"The cap of {books.total:.6g} is broken by {excess:.6g}: the call "
                     f"of {ticket.name!r} cost {cost:.6g} where {reserved:.6g} was "
                     "reserved, or was committed after its deadline. The cost is "
                     "recorded. Give the stream max_costs that are upper bounds, and "
@@ -1418,7 +1453,13 @@ class BudgetStream:
         )
 
     def _settle(self, ticket, cost):
-        """Book the cost of a ticket, or its refund if `cost` is None."""
+        """Book the cost of a ticket, or its refund if `cost` is None.
+
+        Returns
+        -------
+        (excess, expired) : (float, bool)
+            As `settle` of the ledger.
+        """
         return self.ledger.settle(
             ticket.stream, ticket.id, self._purses[0], _offer_of(ticket), cost
         )
@@ -1581,7 +1622,21 @@ def _check_purses(purse, within):
 
 
 def _one_row(row, n_choices, name, low=-np.inf):
-    """Return a row as a list of finite numbers, one for each choice."""
+    """Return a row as a list of finite numbers, one for each choice.
+
+    Parameters
+    ----------
+    row : array-like of shape (n_choices,) or (1, n_choices)
+    n_choices : int
+    name : str
+        The parameter that error messages name.
+    low : float, default=-inf
+        The smallest number that is allowed.
+
+    Returns
+    -------
+    list of float
+    """
     is_plain = type(row) is np.ndarray and row.dtype == np.float64
     if is_plain and row.shape == (n_choices,):
         # For a few numbers, this takes a fifth of the time of numpy's checks.

@@ -56,6 +56,7 @@ class FrequentRows(NamedTuple):
         Parameters
         ----------
         table : ndarray of shape (n_rows, n_choices)
+            Estimates of all rows. It is copied.
         estimates : ndarray of shape (n_kinds, n_estimated)
             New entries of the first columns. Further columns stay as they are.
 
@@ -87,6 +88,25 @@ class NewRowEstimates(NamedTuple):
     kind: np.ndarray | None
 
 
+class Outcomes(NamedTuple):
+    """Quality of the choices on the rows of a log, and the errors of its estimates.
+
+    Attributes
+    ----------
+    quality : ndarray of shape (n_rows, n_choices)
+        Logged quality. In an incomplete log, doubly robust estimates of it.
+    sigma : ndarray of shape (n_choices,)
+        Standard deviation of the error of the estimates of each choice.
+    noise : float
+        Variance of means of `quality`, relative to that of a complete log: 1 for a
+        complete log.
+    """
+
+    quality: np.ndarray
+    sigma: np.ndarray
+    noise: float
+
+
 def learn_policy(
     estimator,
     X,
@@ -102,6 +122,11 @@ def learn_policy(
 ):
     """Estimate quality out of fold on a log, and return the policy.
 
+    Tables have the names that they have in `Log` and `Policy`. Paid costs are the bills
+    of the log. Planned costs are those by which rows are decided, if they are not the
+    bills. Realised costs are the bills of a log that has planned costs. Estimates "as
+    new" have the distribution of the estimates of new rows.
+
     Parameters
     ----------
     estimator : regressor
@@ -111,14 +136,17 @@ def learn_policy(
     folds : list of (ndarray, ndarray)
         Training and test rows of each fold.
     task : FitTask, default=None
-        The fit is a step of it.
+        The fit of the router, whose callbacks get a report of this step. None: there is
+        no report.
     cost_estimator : fitted regressor, default=None
         It has estimated `log.planned`, `log.planned_as_new` and `log.planned_by_fold`.
+        None: costs are not estimated.
     weight : ndarray of shape (n_rows,), default=None
         Weights of the rows. None weights all alike.
     memory : str or joblib.Memory, default=None
         Cache of the fitted estimator and its estimates. None fits always.
     n_jobs : int, default=None
+        Folds that are fitted in parallel. None is one.
     fit_params : dict, default=None
         Parameters of the `fit` of `estimator`.
 
@@ -126,6 +154,7 @@ def learn_policy(
     -------
     Policy
     """
+    # Costs by which rows are decided. Without planned costs, they are the bills.
     planned = log.paid if log.planned is None else log.planned
     n_estimated = len(log.names)
     if log.abstain_quality is not None:
@@ -144,19 +173,15 @@ def learn_policy(
         fit_params=fit_params,
     )
     fitted = _with_abstaining(fitted, log.abstain_quality)
-    if log.known_quality is None:
-        quality = log.quality
-        noise = 1.0
-        sigma = error_deviation(fitted.estimate, quality, weight)
-    else:
-        quality = log.known_quality.doubly_robust(fitted.estimate)
-        noise = log.known_quality.noise
-        sigma = log.known_quality.error_deviation(fitted.estimate, weight)
+    outcomes = _outcomes_of_log(log, fitted.estimate, weight)
 
-    fold_of_row = fold_of_rows(folds, len(quality))
+    fold_of_row = fold_of_rows(folds, len(outcomes.quality))
+    # `kind` is None as long as no row is known to occur often.
     new_rows = NewRowEstimates(fitted.as_new, log.planned_as_new, kind=None)
-    # Rows with known costs of their own do not repeat, even if X does.
-    if planned.ndim == 1 or cost_estimator is not None:
+    # Copies of a row are decided alike if their costs are equal, too: fixed costs, or
+    # estimates. Known costs of each row may differ between the copies.
+    copies_have_equal_costs = planned.ndim == 1 or cost_estimator is not None
+    if copies_have_equal_costs:
         new_rows = _estimate_frequent_rows(
             X,
             frequent_rows(X, fold_of_row, weight),
@@ -164,7 +189,7 @@ def learn_policy(
             quality_estimator=fitted.estimator,
             cost_estimator=cost_estimator,
         )
-    realised = None
+    realised = None  # the planned costs are the bills
     if log.planned is not None:
         realised = log.realised_costs(X)
     return Policy(
@@ -172,17 +197,44 @@ def learn_policy(
         estimate=fitted.estimate,
         as_new=new_rows.quality,
         by_fold=fitted.by_fold,
-        quality=quality,
+        quality=outcomes.quality,
         planned=planned,
         realised=realised,
         fold=fold_of_row,
-        sigma=sigma,
+        sigma=outcomes.sigma,
         weight=weight,
-        noise=noise,
+        noise=outcomes.noise,
         planned_as_new=new_rows.costs,
         planned_by_fold=log.planned_by_fold,
         kind=new_rows.kind,
         abstain_quality=log.abstain_quality,
+    )
+
+
+def _outcomes_of_log(log, estimate, weight):
+    """Return the quality in a log, imputed where the log does not know it.
+
+    Parameters
+    ----------
+    log : Log
+    estimate : ndarray of shape (n_rows, n_choices)
+        Out-of-fold estimates of quality.
+    weight : ndarray of shape (n_rows,), or None
+        Weights of the rows. None weights all alike.
+
+    Returns
+    -------
+    Outcomes
+    """
+    if log.known_quality is None:
+        # All cells of the log are known.
+        sigma = error_deviation(estimate, log.quality, weight)
+        return Outcomes(log.quality, sigma, noise=1.0)
+    known = log.known_quality
+    return Outcomes(
+        quality=known.doubly_robust(estimate),
+        sigma=known.error_deviation(estimate, weight),
+        noise=known.noise,
     )
 
 
@@ -256,8 +308,9 @@ def learn_costs(estimator, X, log, folds, *, task, n_jobs, fit_params):
     folds : list of (ndarray, ndarray)
         Training and test rows of each fold.
     task : FitTask
-        The fit is a step of it.
+        The fit of the router, whose callbacks get a report of this step.
     n_jobs : int or None
+        Folds that are fitted in parallel. None is one.
     fit_params : dict
         Parameters of the `fit` of `estimator`.
 
@@ -301,6 +354,7 @@ def frequent_rows(X, fold_of_row, weight=None):
     ----------
     X : indexable of n_rows rows
     fold_of_row : ndarray of shape (n_rows,), dtype=int64
+        Number of the fold of each row.
     weight : ndarray of shape (n_rows,), default=None
         How often each row counts. None counts each once.
 
@@ -335,6 +389,7 @@ def warn_of_fit(policy, names, budget, has_overlap=None):
     names : list of str
         The choices.
     budget : float
+        Mean cost per row, deciding included. Infinity is no budget.
     has_overlap : ndarray of shape (n_choices,), dtype=bool, default=None
         Choices whose means over all rows the log can estimate. None: all.
     """
@@ -373,8 +428,12 @@ def _budget_without_effect(policy, budget):
 
 
 def _contradicted_costs(policy, names, has_overlap):
-    """Return a message if listed costs are far from the logged costs, or None."""
+    """Return a message if listed costs are far from the logged costs, or None.
+
+    The parameters are those of `warn_of_fit`.
+    """
     if policy.realised is None or policy.per_row:
+        # Listed costs are the bills, or there is no price list.
         return None
     listed = policy.planned
     logged = np.average(policy.paid, axis=0, weights=policy.weight)
@@ -396,17 +455,22 @@ def _contradicted_costs(policy, names, has_overlap):
 
 
 def _better_choice(policy, names, budget, has_overlap):
-    """Return a message if a single choice is better than routing, or None."""
+    """Return a message if a single choice is better than routing, or None.
+
+    The parameters are those of `warn_of_fit`.
+    """
     mean_costs = policy.paid
     if policy.paid.ndim == 2:
         mean_costs = np.average(policy.paid, axis=0, weights=policy.weight)
     is_affordable = affords(budget - policy.deciding, mean_costs)
     candidates = np.flatnonzero(has_overlap & is_affordable)
+    # With a single row, nothing is beyond noise.
     if len(candidates) == 0 or len(policy.quality) < 2:
         return None
     validation = policy.validate(budget)
     # Worth of one unit of cost, which is not 0 if quality is money, too.
-    least_price = policy.least_prices[int(budget == np.inf)]
+    price_with_budget, price_without_budget = policy.least_prices
+    least_price = price_without_budget if budget == np.inf else price_with_budget
     net = policy.quality - least_price * policy.paid
     mean_net = np.average(net, axis=0, weights=policy.weight)
     best = candidates[np.argmax(mean_net[candidates])]

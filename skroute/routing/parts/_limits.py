@@ -109,12 +109,24 @@ def read_amounts(amounts, names, *, n_rows, named, weight=None):
 
 
 def _tables_by_name(amounts):
-    """Return the table of each amount by its name, as the user gave them."""
+    """Return the table of each amount by its name, as the user gave them.
+
+    Parameters
+    ----------
+    amounts : mapping or dataframe
+        As in `read_amounts`. Others are refused.
+
+    Returns
+    -------
+    dict from str to table
+    """
     columns = getattr(amounts, "columns", None)
-    if columns is not None and getattr(columns, "nlevels", 1) == 2:
+    # A frame of pandas with two levels of columns: the amount, then the choice.
+    if getattr(columns, "nlevels", 1) == 2:
         by_name = {}
         for name in columns.get_level_values(0).unique():
             by_name[str(name)] = amounts[name]
+        _check_amount_names(by_name)
         return by_name
     if not isinstance(amounts, Mapping) or not amounts:
         raise ValueError(
@@ -123,18 +135,38 @@ def _tables_by_name(amounts):
             f"choice), got {type(amounts).__name__}."
         )
     by_name = {str(name): table for name, table in amounts.items()}
-    if BUDGET_NAME in by_name:
-        raise ValueError(
-            f"amounts must not have the name {BUDGET_NAME!r}, which is the limit on "
-            "the cost."
-        )
+    _check_amount_names(by_name)
     return by_name
 
 
-def _read_table(name, table, names, *, n_rows, named):
-    """Return one amount of all rows and choices, (n_rows, n_choices); NaN is unknown.
+def _check_amount_names(names):
+    """Raise an error if an amount has the name that the limit on the cost has."""
+    if BUDGET_NAME in names:
+        raise ValueError(
+            f"amounts must not have the name {BUDGET_NAME!r}, which is the limit on "
+            "the cost. Give the amount another name."
+        )
 
-    The parameters are those of `read_amounts`.
+
+def _read_table(name, table, names, *, n_rows, named):
+    """Return one amount of all rows and choices.
+
+    Parameters
+    ----------
+    name : str
+        Name of the amount, for messages.
+    table : {array-like, dataframe} of shape (n_rows, n_choices), mapping or array-like
+        The amount on each row and of each choice, or one number for each choice.
+    names : list of str
+        The choices.
+    n_rows : int
+    named : bool
+        As in `read_amounts`.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_choices)
+        NaN where an amount is not known. Each choice has at least one that is known.
     """
     label = f"amounts of {name!r}"
     numbers = by_label(table)
@@ -168,7 +200,10 @@ def _read_table(name, table, names, *, n_rows, named):
 
 
 def _check_names(label, mapping, names):
-    """Raise an error unless a mapping has an entry for each of some names."""
+    """Raise an error unless a mapping has an entry for each name, and no other.
+
+    `label` is the name of the mapping in the message.
+    """
     entries = [str(name) for name in mapping]
     if sorted(entries) != sorted(names):
         raise ValueError(
@@ -209,6 +244,7 @@ def check_limits(limits, capacities, *, amounts, choices):
     amounts : AmountTables or None
         Those of the log.
     choices : list of str
+        Names of all choices of the log.
 
     Returns
     -------
@@ -274,6 +310,7 @@ class LimitsMixin:
         Parameters
         ----------
         choices : list of str
+            Names of all choices of the log.
         call : Call, default=None
             None: there is no call.
         """
@@ -521,6 +558,7 @@ def learn_limit_rule(dual, order, price_floor, *, must_hold=True):
         From `dual_of_log`.
     order : LimitOrder
     price_floor : float
+        Smallest price of the cost.
     must_hold : bool, default=True
         If False, limits that exclude each other get prices at a cap, so that the most
         exceeded limits count most.
@@ -573,7 +611,9 @@ def plan_within_limits(values, costs, planned_amounts, order):
     values : ndarray of shape (n_rows, n_choices)
         NaN where a row may not get a choice.
     costs : ndarray of shape (n_choices,) or (n_rows, n_choices)
+        Costs by which rows are decided.
     planned_amounts : ndarray of shape (n_amounts, n_choices)
+        Mean amounts of each choice, by which rows are decided.
     order : LimitOrder
 
     Returns

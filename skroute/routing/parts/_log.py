@@ -337,11 +337,22 @@ class Log:
     def realised_costs(self, X):
         """Return real costs without NaN, which validation uses.
 
-        Unknown cells are estimated from the rows X.
+        If only some are known, they are doubly robust: estimates of all cells, which
+        the known cells correct.
+
+        Parameters
+        ----------
+        X : indexable of n_rows rows
+            The rows. Costs are estimated from them if the log has no estimates.
+
+        Returns
+        -------
+        ndarray of shape (n_choices,) or (n_rows, n_choices)
         """
         if self.known_costs is None:
             return self.paid
         estimated = self.planned
+        # A price list is the same for all rows, and no estimate of the cells.
         if estimated is None or estimated.ndim < 2:
             folds = folds_of_log(len(self.paid))
             estimated = estimate_cells(as_numbers(X), self.paid, folds, ratio=True)
@@ -386,7 +397,7 @@ class LogCosts(NamedTuple):
     ----------
     paid : ndarray of shape (n_choices,) or (n_rows, n_choices)
         As in `Log`.
-    planned : ndarray of shape (n_choices,) or None
+    planned : ndarray of shape (n_choices,) or (n_rows, n_choices), or None
         As in `Log`.
     known : KnownCells, default=None
         The known cells of `paid`. None if all are known.
@@ -460,7 +471,18 @@ def _read_costs(costs, listed, names, *, quoted, named, shape):
 
 
 def _known_cells_of_table(quality, names):
-    """Return the known cells of a table with NaN, or None if all are known."""
+    """Return the known cells of a table with NaN, or None if all are known.
+
+    Parameters
+    ----------
+    quality : ndarray of shape (n_rows, n_choices)
+    names : list of str
+        The choices, for messages.
+
+    Returns
+    -------
+    KnownCells or None
+    """
     is_known = ~np.isnan(quality)
     if is_known.all():
         return None
@@ -471,7 +493,8 @@ def _known_cells_of_table(quality, names):
             f"y has fewer than two rows on which the quality of {names[too_few[0]]!r} "
             "is known (is not NaN). Leave the choice out."
         )
-    # Within a choice, cells are missing at random.
+    # Within a choice, cells are missing at random: each known cell of it stands for
+    # equally many rows.
     weight = is_known * (len(quality) / n_known)
     return KnownCells(quality, weight, noise=float(weight[is_known].mean()))
 
@@ -566,7 +589,21 @@ def read_answers(
 
 
 def _read_logged_choices(choice, listed, n_rows):
-    """Return the choices of a log, which a price list may name (`LoggedChoices`)."""
+    """Return the choices that a log of one answer per request has made.
+
+    Parameters
+    ----------
+    choice : array-like of shape (n_rows,)
+        Name or number of the choice of each row, as the user gave it.
+    listed : mapping or array-like of shape (n_choices,), or None
+        Price list, whose choices come first and in its order. Others are then refused.
+        None: there is none, and the choices are those that the log has made.
+    n_rows : int
+
+    Returns
+    -------
+    LoggedChoices
+    """
     listed_names = []
     named = False
     if listed is not None:
@@ -581,12 +618,20 @@ def _read_logged_choices(choice, listed, n_rows):
         if not named:
             message += " Give costs as a mapping from name to number."
         raise ValueError(message)
+    # Integers (kinds "i" and "u" of dtypes) are positions. Others are names.
     has_text = np.asarray(choice).dtype.kind not in "iu"
     return LoggedChoices(positions, names, named=named or has_text)
 
 
 def _check_answers_of_all(logged, quality):
-    """Raise an error if a choice has too few answers of known quality."""
+    """Raise an error if a choice has too few answers of known quality.
+
+    Parameters
+    ----------
+    logged : LoggedChoices
+    quality : ndarray of shape (n_rows,)
+        Quality of the answers, NaN where it is not known.
+    """
     positions = logged.positions[~np.isnan(quality)]
     n_answers = np.bincount(positions, minlength=len(logged.names))
     too_few = np.flatnonzero(n_answers < _FEWEST_ROWS)
@@ -619,7 +664,8 @@ def _known_cells_of_answers(values, logged, chance):
     table = np.full((n_rows, len(logged.names)), np.nan)
     table[rows, choices] = values[rows]
     weight = np.zeros((n_rows, len(logged.names)))
-    # Among the answers, values are missing at random.
+    # An answer stands for 1 / propensity rows. Among the answers, values are missing at
+    # random, so that known values stand for those that are missing, too.
     weight[rows, choices] = n_rows / len(rows) / chance[rows]
     return KnownCells(table, weight, noise=float(weight[weight > 0].mean()))
 
@@ -754,11 +800,13 @@ def check_matrix(matrix, name, columns=None, allow_nan=False):
     Parameters
     ----------
     matrix : {array-like, dataframe} of shape (n_rows, n_choices) or (n_rows,)
+        A single column is a single choice.
     name : str
         The parameter that error messages name.
     columns : list of str, default=None
         Columns of a data frame, in the order that they get. None keeps their order.
     allow_nan : bool, default=False
+        True if NaN is allowed.
 
     Returns
     -------
@@ -776,9 +824,22 @@ def check_matrix(matrix, name, columns=None, allow_nan=False):
 
 
 def check_row_costs(costs, columns, shape, name="costs"):
-    """Return costs as an array of this shape (n_rows, n_choices), at least 0.
+    """Return costs of rows as an array, or raise an error if they are not valid.
 
-    `name` is the parameter that error messages name.
+    Parameters
+    ----------
+    costs : {array-like, dataframe} of shape (n_rows, n_choices)
+        At least 0.
+    columns : list of str or None
+        Columns of a data frame, in the order that they get. None keeps their order.
+    shape : tuple of two ints
+        The shape that the costs must have.
+    name : str, default="costs"
+        The parameter that error messages name.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_choices)
     """
     costs = check_matrix(costs, name, columns)
     if costs.shape != shape:
@@ -790,7 +851,21 @@ def check_row_costs(costs, columns, shape, name="costs"):
 
 
 def check_new_choice(name, cost, names):
-    """Return the cost of a new choice. Its name must not be among `names`."""
+    """Return the cost of a new choice, or raise an error.
+
+    Parameters
+    ----------
+    name : str
+        Name of the new choice, not among `names`.
+    cost : float
+        Cost of its call.
+    names : list of str
+        The choices so far.
+
+    Returns
+    -------
+    float
+    """
     if not isinstance(name, str) or name in names:
         raise ValueError(f"name must be a new one beside {names!r}, got {name!r}.")
     return float(check_costs({name: cost}, [name], name="cost")[0])
@@ -814,6 +889,7 @@ def kept_choices(names, n_samples, exclude, allowed):
     names : list of str
         All choices.
     n_samples : int
+        Number of rows of the call.
     exclude : list of str or None
         Choices that no row may make.
     allowed : array-like of bool of shape (n_samples, n_choices) or None
@@ -824,7 +900,7 @@ def kept_choices(names, n_samples, exclude, allowed):
     positions : ndarray of int
         Choices that are not excluded.
     allowed : ndarray of bool of shape (n_samples, n_positions) or None
-        Of these choices, those that each row may make.
+        The columns of `allowed` for these choices. None allows all.
     """
     if isinstance(exclude, str):
         raise ValueError(f"exclude must be a list of names, got {exclude!r}.")
@@ -866,7 +942,7 @@ def overlap_of(log, choices):
     Parameters
     ----------
     log : Log
-        Of one answer per request.
+        A log of one answer per request.
     choices : Choices
         Those of the policy on the rows of the log.
 

@@ -100,7 +100,7 @@ def best_mixture(cost, quality):
     Returns
     -------
     mixture : Mixture
-        Of the rules on the hull.
+        Mixture of the rules on the hull.
     positions : ndarray of int
         Positions of these rules among all.
     """
@@ -182,14 +182,15 @@ def useful_rules(quality, fold_of_row=None):
 def quality_less_luck(cost, quality, is_simple, n_errors, weight=None):
     """Return the mean quality of rules, with a penalty for rules that are not simple.
 
-    Of many rules the best by held-out rows is partly lucky. Simple rules are fewer and
-    are not penalised.
+    If many rules are compared, the best on held-out rows is partly lucky. Simple rules
+    are few, and are not penalised.
 
     Parameters
     ----------
     cost, quality : ndarray of shape (n_rules, n_rows)
-        Of rows that did not fit the rules.
+        Cost and quality of held-out rows under each rule: no rule was fitted on them.
     is_simple : ndarray of shape (n_rules,), dtype=bool
+        True for the rules that are not penalised.
     n_errors : float
         Penalty, in standard errors of the rule's lead over the mixture of simple rules
         that costs as much.
@@ -207,16 +208,20 @@ def quality_less_luck(cost, quality, is_simple, n_errors, weight=None):
     penalised = mean_quality.copy()
     for rule in np.flatnonzero(~is_simple):
         mixed = mixture.share(mean_cost[rule])
-        # Quality that a unit of cost buys between the two simple rules.
+        # Quality that a unit of cost buys between the two simple rules. 0 if the rule
+        # costs as much as the most expensive simple rule, or more.
         price = 0.0
         if mixed.high > mixed.low:
             gain = np.diff(mixture.quality)[mixed.low]
             price = gain / np.diff(mixture.cost)[mixed.low]
         low_rule = simple_rules[mixed.low]
         high_rule = simple_rules[mixed.high]
-        lead = quality[rule] - price * cost[rule]
-        lead = lead - (1 - mixed.share) * (quality[low_rule] - price * cost[low_rule])
-        lead = lead - mixed.share * (quality[high_rule] - price * cost[high_rule])
+        # Lead of the rule over the mixture on each row, at this price: (n_rows,)
+        net_of_rule = quality[rule] - price * cost[rule]
+        net_of_low = quality[low_rule] - price * cost[low_rule]
+        net_of_high = quality[high_rule] - price * cost[high_rule]
+        lead_over_low = net_of_rule - (1 - mixed.share) * net_of_low
+        lead = lead_over_low - mixed.share * net_of_high
         if len(lead) > 1:
             penalised[rule] -= n_errors * standard_error(lead, weight)
     return penalised
@@ -265,7 +270,7 @@ class ValidatedPart(NamedTuple):
     Attributes
     ----------
     mixture : Mixture
-        Of the rules, by the rows of the other folds.
+        Mixture of the rules, chosen by the rows of the other folds.
     sums : ndarray of shape (n_rules, 2)
         Weighted sums of cost (first column) and quality (second column).
     squares : ndarray of shape (n_rules, 2)
@@ -281,7 +286,17 @@ class ValidatedPart(NamedTuple):
 
     @classmethod
     def from_rows(cls, mixture, cost, quality, weight=None):
-        """Return the sums of tables (n_rules, n_rows). None weights all rows alike."""
+        """Return the sums over the rows of one fold.
+
+        Parameters
+        ----------
+        mixture : Mixture
+            Mixture of the rules, chosen by the rows of the other folds.
+        cost, quality : ndarray of shape (n_rules, n_rows)
+            Cost and quality of the fold's rows under each rule.
+        weight : ndarray of shape (n_rows,), default=None
+            Weights of the rows. None weights all alike.
+        """
         if weight is None:
             weight = np.ones(cost.shape[1])
         sums = [(cost * weight).sum(axis=-1), (quality * weight).sum(axis=-1)]
@@ -302,9 +317,9 @@ class HeldOutRules(NamedTuple):
     rows : ndarray of int
         Positions of the rows of the fold.
     mixture : Mixture
-        Of the rules, by the rows of the other folds.
+        Mixture of the rules, chosen by the rows of the other folds.
     cost, quality : ndarray of shape (n_rules, n_rows)
-        Of each row of the fold under each rule.
+        Cost and quality of each row of the fold under each rule.
     weight : ndarray of shape (n_rows,), default=None
         Weight of each row of the fold. None weights all rows alike.
     """
@@ -368,6 +383,7 @@ def validated_mixture(validated_parts, budget):
     validated_parts : list of ValidatedPart
         One for each fold.
     budget : float
+        Mean cost per row that the rules are mixed to.
 
     Returns
     -------

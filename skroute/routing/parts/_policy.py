@@ -193,7 +193,18 @@ class Validated(NamedTuple):
 def choose_by_rule(values, costs, rule):
     """Return the choices of rows that are decided alone at a price, ties left open.
 
-    Values and costs are finite: estimators and price lists are checked before.
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows, n_choices)
+        Estimated quality less the penalty. Finite, since estimates are checked before.
+    costs : ndarray of shape (n_choices,) or (n_rows, n_choices)
+        Costs by which rows are decided. Finite, too.
+    rule : Rule
+        The price, and the share of tied rows that take the more expensive choice.
+
+    Returns
+    -------
+    Choices
     """
     low = choose_checked(values, costs, rule.price, tolerance=TIE)
     if not rule.share:
@@ -244,7 +255,11 @@ def last_useful(gains, fold=None, weight=None, *, priced=False, expected=None):
 
 
 def _falls_short(gains, expected, position, fold, weight):
-    """Return True if the lead of the last policy is smaller than is estimated."""
+    """Return True if the lead of the last policy is smaller than is estimated.
+
+    The lead is that over the policy at `position`. The difference must be beyond noise.
+    The other parameters are those of `last_useful`.
+    """
     expected_lead = expected[-1] - expected[position]
     lead = gains[-1] - gains[position]
     shortfall = expected_lead - lead
@@ -539,6 +554,7 @@ class Policy:
         ----------
         order : LimitOrder
         price_floor : float
+            Smallest price of the cost.
         group : GroupPath or None
             A group of rows that is left out. None takes all rows.
         """
@@ -584,10 +600,10 @@ class Policy:
         order = self._limit_order(spendable)
         dual = self._dual_function(order, price_floor, group)
         return learn_limit_rule(
-            # The other groups may need a little more than all rows do.
             dual,
             order,
             price_floor,
+            # A group's other rows may need a little more than all rows do.
             must_hold=group is None,
         )
 
@@ -601,6 +617,7 @@ class Policy:
         values : ndarray of shape (n_rows, n_choices)
             With several limits, NaN where a row may not get a choice.
         costs : ndarray of shape (n_choices,) or (n_rows, n_choices)
+            Costs by which rows are decided.
         group : GroupPath, default=None
             As in `limit_rule`.
         draw : callable, default=None
@@ -626,8 +643,9 @@ class Policy:
 
     def _cached_limit_rule(self, budget, group):
         """Return `limit_rule`. The rule of the last budget of each group is cached."""
-        position = None if group is None else int(group.rows[0])
-        key = ("limit rule", position)
+        # Groups share no rows: the first row identifies a group. None is no group.
+        first_row = None if group is None else int(group.rows[0])
+        key = ("limit rule", first_row)
         cached = self._cache.get(key)
         if cached is None or cached[0] != budget:
             cached = (budget, self.limit_rule(budget, group))
@@ -681,10 +699,10 @@ class Policy:
         # A group that has all rows cannot be left out.
         if group is not None and (group_of_row != group).any():
             is_judge = group_of_row != group
-        weight = None
+        weight = None  # all rows weigh the same
         if self.weight is not None:
             weight = self.weight[decisions.rows][is_judge]
-        expected = None
+        expected = None  # larger budgets are always tested
         if self.trusts_estimates:
             expected = decisions.expected[:, is_judge]
 
@@ -732,19 +750,34 @@ class Policy:
         floors = self.price_floors if floors is None else floors
         floor_with_budget, floor_without_budget = floors
         if budget == np.inf:
-            return Rule(floor_without_budget, 0.0)
+            # At a floor there is no budget to spend exactly: tied rows are not mixed.
+            return Rule(floor_without_budget, share=0.0)
         # The cheapest plan is always allowed, also for the rows of `path`.
         least = max(float(self.path.budgets[0]), float(path.budgets[0]))
         spendable = (1 - self.margin) * (budget - self.deciding)
         rule = path.rule(max(spendable, least))
         if rule.price < floor_with_budget:
-            return Rule(floor_with_budget, 0.0)
+            return Rule(floor_with_budget, share=0.0)
         return rule
 
     def room(self, budget):
-        """Return what a hard cap leaves for choices, in planned costs."""
-        room = budget - self.deciding
-        return room if self.realised is None else self.path.planned_at(room)
+        """Return what a hard cap leaves for choices, in planned costs.
+
+        Parameters
+        ----------
+        budget : float
+            Mean bill per row, deciding included.
+
+        Returns
+        -------
+        float
+            Mean per row, without deciding.
+        """
+        mean_bill = budget - self.deciding
+        if self.realised is None:
+            # The planned costs are the bills.
+            return mean_bill
+        return self.path.planned_at(mean_bill)
 
     # Decisions ------------------------------------------------------------------------
 
@@ -821,43 +854,54 @@ class Policy:
         -------
         Plan
         """
-        worth = estimates - self.penalty  # (n_rows, n_choices)
-        values = worth
-        stand_in = None
+        penalised = estimates - self.penalty  # (n_rows, n_choices)
+        values = penalised
+        stand_in = None  # no choice of a row is replaced
         if allowed is not None and self.limits is None:
+            # A choice that is not allowed has the value and the cost of `stand_in`, the
+            # row's cheapest allowed choice, and is replaced by it below.
             values, costs, stand_in = stand_ins(values, costs, allowed)
         elif allowed is not None:
             # A choice without a value is not made.
             values = np.where(allowed, values, np.nan)
+        # Rows are decided by planned costs, which are not the bills.
         are_costs_estimated = self.realised is not None and not costs_given
-        least = self.least
-        # The mean cost of one row alone is not a budget's mean.
+        # Mean bill per row of the cheapest plan, deciding included, in the log.
+        least_in_log = self.least
+        # The same for the rows of this call, in `costs`, if they are decided together
+        # or the user gave their costs. A budget is a mean over rows, which a single row
+        # may exceed: the log is then compared.
+        least_of_call = least_in_log
         if policy == "batch" or (costs_given and len(values) > 1):
-            least = float(np.min(costs, axis=-1).mean()) + self.deciding
+            least_of_call = float(np.min(costs, axis=-1).mean()) + self.deciding
+        # A budget is in bills, and so are `costs` unless they are estimated.
         check_affordable(
             budget,
-            self.least if are_costs_estimated else least,
+            least_in_log if are_costs_estimated else least_of_call,
             advice=self._advice_on_limits(),
         )
 
         if policy == "online":
             route = self._route_online(values, costs, budget, draw)
         else:
+            # What the cap leaves for choices, in the unit of `costs`.
             room = budget - self.deciding
             if are_costs_estimated:
                 room = self.room(budget)
                 if allowed is not None:
-                    self._check_room(room, budget, least)
-            route = self._route_batch(
-                values, costs, budget, room=max(room, least - self.deciding)
-            )
+                    self._check_room(room, budget, least_of_call)
+            # The cheapest plan of these rows is always allowed.
+            room = max(room, least_of_call - self.deciding)
+            route = self._route_batch(values, costs, budget, room=room)
         rows = np.arange(len(values))
         if stand_in is not None:
             route = np.where(allowed[rows, route], route, stand_in)
 
         quoted_cost = np.broadcast_to(costs, values.shape)[rows, route]
         correction = self.correction(budget)
-        quality = worth[rows, route] + (self.penalty + correction.quality)[route]
+        # The penalty is for deciding only. It is no part of the expected quality.
+        added_quality = (self.penalty + correction.quality)[route]
+        quality = penalised[rows, route] + added_quality
         cost = quoted_cost
         if are_costs_estimated:
             cost = quoted_cost * correction.cost_factor[route]
@@ -870,7 +914,11 @@ class Policy:
         )
 
     def _advice_on_limits(self):
-        """Return the end of a message about a budget that is too small."""
+        """Return the end of a message about a budget that is too small.
+
+        It says that the cheapest plan is one within the limits, and is empty without
+        limits.
+        """
         if self.limits is None:
             return ""
         limits = []
@@ -881,7 +929,19 @@ class Policy:
         return f"It is that within {', '.join(limits)}. Raise the budget or a limit."
 
     def _amounts_of(self, route):
-        """Return the mean further amounts of choices by name, or None without any."""
+        """Return the amounts that the choices of rows are expected to take.
+
+        Parameters
+        ----------
+        route : ndarray of shape (n_rows,)
+            Choice of each row, as its position in this policy.
+
+        Returns
+        -------
+        dict from str to ndarray of shape (n_rows,), or None
+            For each amount, such as seconds, the mean of the row's choice in the log.
+            None if the log has no amounts next to the cost.
+        """
         if self.amounts is None:
             return None
         amounts = {}
@@ -890,7 +950,10 @@ class Policy:
         return amounts
 
     def _route_online(self, values, costs, budget, draw):
-        """Return the choice of each row, decided alone at the price of the budget."""
+        """Return the choice of each row, decided alone at the price of the budget.
+
+        The parameters are those of `_choices_at`. Tied rows are drawn by `draw`.
+        """
         route, high, share = self._choices_at(budget, values, costs, draw=draw)
         tied = np.flatnonzero(share)
         if len(tied):
@@ -899,7 +962,21 @@ class Policy:
         return route
 
     def _route_batch(self, values, costs, budget, *, room):
-        """Return the choices of all rows, decided together within `room`."""
+        """Return the choices of all rows, decided together under a cap.
+
+        Parameters
+        ----------
+        values, costs
+            As in `_choices_at`.
+        budget : float
+            Mean cost per row, deciding included, which selects the price floor.
+        room : float
+            Mean of `costs` per row that the choices may have. Infinity is no cap.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,), dtype=int64
+        """
         floor_with_budget, floor_without_budget = self.price_floors
         floor = floor_without_budget if budget == np.inf else floor_with_budget
         if self.limits is None:
@@ -910,7 +987,17 @@ class Policy:
         )
 
     def _check_room(self, room, budget, least):
-        """Raise an error if a cap does not pay for the cheapest allowed choices."""
+        """Raise an error if a cap does not pay for the cheapest allowed choices.
+
+        Parameters
+        ----------
+        room : float
+            Mean planned cost per row that the cap leaves, without deciding.
+        budget : float
+            The cap as the user gave it, in bills, for the message.
+        least : float
+            Mean planned cost per row of the cheapest allowed choices, with deciding.
+        """
         if affords(room, least - self.deciding):
             return
         raise ValueError(
@@ -930,9 +1017,13 @@ class Policy:
 
     @cached_property
     def _group_paths(self):
-        """A `GroupPath` for each group of rows."""
+        """Prices for each group of rows, a list of `GroupPath`.
+
+        They are learned from the rows of the other groups.
+        """
         group_paths = []
         for rows, others in rows_and_others(self._group_of_row):
+            # Values and costs of all rows, as the group's rows are estimated.
             values = self._as_group(self.estimate, self.by_fold, rows) - self.penalty
             planned = self._as_group(self.planned, self.planned_by_fold, rows)
             weight = None if self.weight is None else self.weight[others]
@@ -942,7 +1033,8 @@ class Policy:
                 of_rows(self.realised, others),
                 weight,
             )
-            floors = self._floors_without(self._group_of_row[rows[0]])
+            number_of_group = self._group_of_row[rows[0]]  # all its rows have it
+            floors = self._floors_without(number_of_group)
             group_paths.append(
                 GroupPath(
                     rows=rows,
@@ -981,12 +1073,22 @@ class Policy:
 
         An estimator decides all copies of a row alike. The price for the copies in
         `rows` is therefore learned from copies that are decided as they are.
+
+        Parameters
+        ----------
+        table : ndarray of shape (n_rows, n_choices)
+        rows : ndarray of int
+            Positions of the rows of the group.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_choices)
         """
         frequent = rows[self.kind[rows] >= 0]
         n_kinds = self.kind.max() + 1
         # The last row stays NaN. It is that of rows without a kind (-1).
         value_of_kind = np.full((n_kinds + 1, table.shape[1]), np.nan)
-        # Of several copies among `rows`, the last one counts.
+        # If there are several copies among `rows`, the last one counts.
         value_of_kind[self.kind[frequent]] = table[frequent]
         copies = value_of_kind[self.kind]
         return np.where(np.isnan(copies), table, copies)
@@ -1014,10 +1116,11 @@ class Policy:
         return Validation(choices, choices.mean(self.quality), cost)
 
     def validated(self, budget):
-        """Return the mean quality and cost of these decisions, with standard errors.
+        """Return mean quality and cost of the cross-fitted decisions, with errors.
 
-        New rows are decided by the estimator of all rows. The distance between its
-        decisions on the rows of the log and those of the folds is a part of the error.
+        New rows are decided by the estimator of all rows. On the rows of the log, its
+        decisions have other means than the cross-fitted decisions. This distance is a
+        part of the standard errors.
         """
         validation = self.validate(budget)
         values, planned = self._decided_as_new
@@ -1037,9 +1140,14 @@ class Policy:
     def limit_states(self, budget):
         """Return the state of the budget and of each limit (list of `LimitState`).
 
-        What is spent is that of the rows of the log, decided as new rows are: by the
-        estimator of all rows. `validation` is that of the same rows, decided by the
-        estimators that were not fitted on them.
+        The rows of the log are decided twice. For `LimitState.spent`, they are decided
+        as new rows are, by the estimator of all rows. For `LimitState.validation`, each
+        row is decided by the estimator that was not fitted on it.
+
+        Parameters
+        ----------
+        budget : float
+            Mean cost per row, deciding included. Infinity is no budget.
         """
         rule = self._cached_limit_rule(budget, None)
         order = rule.order
@@ -1047,7 +1155,7 @@ class Policy:
         as_new = self._choices_at(budget, values, planned)
         validation = self.validate(budget)
         paid = np.broadcast_to(self.paid, self.quality.shape)
-        # What each limit counts, in the order of `order.names`.
+        # What each choice of each row takes of a limit, in the order of `order.names`.
         tables = [paid] if order.has_budget else []
         for position in order.amount_positions:
             tables.append(self.amounts_or_none.realised[position])
@@ -1058,26 +1166,45 @@ class Policy:
         states = []
         for position, table in enumerate(tables):
             is_budget = order.has_budget and position == 0
-            deciding = self.deciding if is_budget else 0.0
-            by_row = validation.choices.mean(table) + deciding
-            by_row_as_new = as_new.mean(table) + deciding
+            # The budget includes deciding. Its price includes the price floor.
+            deciding = 0.0
             price = float(rule.prices.prices[position])
+            if is_budget:
+                deciding = self.deciding
+                price = rule.budget_price
+            # What each row takes of the limit under the two decisions: (n_rows,)
+            spent_cross_fitted = validation.choices.mean(table) + deciding
+            spent_as_new = as_new.mean(table) + deciding
             states.append(
                 LimitState(
                     name=order.names[position],
                     most=float(order.most[position]) + deciding,
-                    spent=float(np.average(by_row_as_new, weights=self.weight)),
-                    price=rule.budget_price if is_budget else price,
-                    validation=float(np.average(by_row, weights=self.weight)),
-                    validation_se=self._error_of_mean(by_row, by_row_as_new),
+                    spent=float(np.average(spent_as_new, weights=self.weight)),
+                    price=price,
+                    validation=float(
+                        np.average(spent_cross_fitted, weights=self.weight)
+                    ),
+                    validation_se=self._error_of_mean(spent_cross_fitted, spent_as_new),
                 )
             )
         return states
 
-    def _error_of_mean(self, by_row, by_row_as_new):
-        """Return the standard error of a mean of cross-fitted decisions."""
-        distance = np.average(by_row_as_new - by_row, weights=self.weight)
-        noise = standard_error(by_row, self.weight, self.fold)
+    def _error_of_mean(self, cross_fitted, as_new):
+        """Return the standard error of a mean of cross-fitted decisions.
+
+        Parameters
+        ----------
+        cross_fitted : ndarray of shape (n_rows,)
+            Quality, cost or amount of each row under the cross-fitted decisions.
+        as_new : ndarray of shape (n_rows,)
+            The same under the decisions of the estimator of all rows.
+
+        Returns
+        -------
+        float
+        """
+        distance = np.average(as_new - cross_fitted, weights=self.weight)
+        noise = standard_error(cross_fitted, self.weight, self.fold)
         return float(np.hypot(distance, noise))
 
     @cached_property

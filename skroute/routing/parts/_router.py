@@ -250,7 +250,8 @@ class Router(CostAwareMixin):
         )
 
     def _look(self, X, positions):
-        return Look(X, None, {})
+        # Deciding reads the rows themselves, and no member is called for it.
+        return Look(X, state=None, answers={})
 
     def _estimated(self, X, policy):
         """Return estimates and the state of the plan. A sweep computes them once."""
@@ -264,12 +265,16 @@ class Router(CostAwareMixin):
 
     @available_if(_decides_by_price)
     def predict_quality(self, X, return_std=False):
-        """Estimate the quality of each choice for each row, before the penalty.
+        """Estimate the quality of each choice for each row.
+
+        These are the estimates themselves. Rows are decided by the estimates less a
+        penalty of `reg_lambda` standard deviations, if the router has this parameter.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-            The rows. A member that embeds is called on them.
+            The rows. If `embedding` is the name of a member, this member is called on
+            all rows.
 
         return_std : bool, default=False
             If True, the standard deviation of each estimate's error is returned, too.
@@ -277,10 +282,10 @@ class Router(CostAwareMixin):
         Returns
         -------
         quality : ndarray of shape (n_samples, n_choices)
-            In the unit of quality.
+            Expected quality, in the unit of the quality in `fit`.
 
         std : ndarray of shape (n_samples, n_choices)
-            Only if `return_std`.
+            Standard deviations of the errors of `quality`. Only if `return_std`.
         """
         policy = self._policy()
         X = self._check_rows(X)
@@ -444,9 +449,22 @@ default=None
 
 
 def _first_reaching(budgets, means, quality):
-    """Return the smallest budget whose mean quality is enough, or NaN.
+    """Return the smallest budget whose mean quality is enough, or NaN if none is.
 
     Between two budgets the mean quality is interpolated.
+
+    Parameters
+    ----------
+    budgets : ndarray of shape (n_budgets,)
+        Rising budgets.
+    means : ndarray of shape (n_budgets,)
+        Mean quality at each of them.
+    quality : float
+        The mean quality that is enough.
+
+    Returns
+    -------
+    float
     """
     # A mean that is lower by rounding is enough. The tolerance is relative to the
     # means.

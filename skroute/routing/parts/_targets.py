@@ -228,7 +228,10 @@ class MultiLabel(Target):
         return answers.astype(np.int64)
 
     def call(self, method, name, member, X, *, proven=False):
-        """Return predictions, probabilities or scores of each label, as float64."""
+        """Return predictions, probabilities or scores of each label, as float64.
+
+        `proven` has no effect: rows are not divided by their sums.
+        """
         if method == "scores":
             has_scores = hasattr(member, "predict_scores")
             method = "predict_scores" if has_scores else "predict_proba"
@@ -248,6 +251,7 @@ class MultiLabel(Target):
                     f"shape {scores.shape}."
                 )
             if method == "predict_proba":
+                # Labels do not exclude each other: the sum of a row may be any number.
                 check_probabilities(scores, name, total=None)
         return scores
 

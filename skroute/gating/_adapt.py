@@ -75,6 +75,7 @@ class HeldOutFigures(NamedTuple):
         Quality of the answers of the cheap and of the full model.
 
     weight : ndarray of shape (n_rows,)
+        Weights of the rows.
     """
 
     ranks: Any

@@ -156,7 +156,7 @@ def _find_plan(dual, most, limit_prices, *, solver, tol, options):
     Raises
     ------
     ConflictError
-        If HiGHS proves that no plan of whole rows meets the limits.
+        If neither the local search nor HiGHS finds a plan of whole rows.
     """
     losses = dual.losses_at(limit_prices.prices)  # (n_rows, n_choices), weighted
     bases = _base_plans(dual, limit_prices)
@@ -198,10 +198,10 @@ def _find_plan(dual, most, limit_prices, *, solver, tol, options):
         options=options,
     )
     if proven is None and best is None:
-        # All alternatives were in the core, and no plan of them fits.
+        # All alternatives were in the core, and HiGHS found no plan that fits.
         raise ConflictError(dual, most, in_whole_rows=True)
     if proven is None:
-        # No plan fits that could be better: the best plan so far is optimal.
+        # HiGHS found no plan that could be better: the best plan so far is optimal.
         return best, dual.means_of(best)[0]
     choices, core_bound = proven
     if best is not None and dual.means_of(best)[0] > dual.means_of(choices)[0]:
@@ -453,7 +453,7 @@ def _solve_core(dual, most, base, is_option, *, bound, closed_gap, options):
 
     Returns
     -------
-    None or a pair of the following. None if no plan of the core fits.
+    None if HiGHS finds no plan of the core that fits. Otherwise a pair:
 
     choices : ndarray of shape (n_rows,)
     core_bound : float

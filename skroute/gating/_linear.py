@@ -415,8 +415,10 @@ def prox_group_norm(W, group_of, thresholds):
     W : ndarray of shape (n_features, n_outputs)
 
     group_of : ndarray of int of shape (n_features,)
+        Group of each row of `W`.
 
     thresholds : ndarray of shape (n_groups,)
+        Amount by which the norm of each group is shrunk.
 
     Returns
     -------
@@ -436,8 +438,10 @@ def penalty(W, group_of, thresholds):
     W : ndarray of shape (n_features, n_outputs)
 
     group_of : ndarray of int of shape (n_features,)
+        Group of each row of `W`.
 
     thresholds : ndarray of shape (n_groups,)
+        Weight of the norm of each group in the penalty.
 
     Returns
     -------
@@ -461,8 +465,10 @@ def duality_gap(W, gradient, group_of, thresholds):
         Coefficients, and the gradient of the loss at them.
 
     group_of : ndarray of int of shape (n_features,)
+        Group of each row of `W`.
 
     thresholds : ndarray of shape (n_groups,)
+        Weight of the norm of each group in the penalty.
 
     Returns
     -------
@@ -757,7 +763,7 @@ def _fit_without_gate(linear, n_outputs):
 
 
 def squared_norm(X, weight):
-    """Return the squared spectral norm of rows times the root of their weights.
+    """Return the largest eigenvalue of ``X.T @ diag(weight) @ X``.
 
     Parameters
     ----------
@@ -788,6 +794,7 @@ def adapt_linear_multistart(X, rows, problem, *, max_iter, tol, progress=nullcon
     has_one_group = len(problem.group_costs) == 2
     if has_one_group or problem.p_full == 0:
         return default_fit
+    # The last column has the intercepts.
     intercept = len(problem.group_of) - 1
     single_fits = []
     for group in _most_promising_groups(X, rows, problem):

@@ -772,7 +772,8 @@ class BoostedGate(Gate):
         X = rows.values
         params = REPRODUCIBLE | {
             "min_data_in_bin": 1,
-            # Bins are made from all rows, and not from a sample of them.
+            # Bins are made from all rows, and not from a sample of them. The 2 only
+            # matters for a table of one row.
             "bin_construct_sample_cnt": max(len(X), 2),
             "num_threads": 1,
         }

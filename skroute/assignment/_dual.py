@@ -45,12 +45,14 @@ _NEAR_CAP = 0.99
 # move slowly.
 _TOWARDS_BEST = 0.5
 
-# The search ends at this distance of the dual function from the minimum of its cuts, in
-# units of the mean spread of a row's values. A hundredth of the gap that is asked of
-# 10,000 rows.
+# The search ends if the dual function at the best prices is this near to the minimum of
+# its cuts, in units of the mean spread of a row's values. It is a hundredth of the gap
+# that plans of 10,000 rows are asked for.
 _TOLERANCE = 1e-7
 
-# As `_TOLERANCE`, where the question is if a minimum of exact 0 is negative.
+# Distance at which the search for a conflict ends, in the unit of `_TOLERANCE`. Without
+# a conflict, the minimum is exactly 0. It may not seem negative by the distance that is
+# left.
 _CONFLICT_TOLERANCE = 1e-10
 
 # A minimum below this is a proof of a conflict, in mean spreads of the amounts of a
@@ -106,16 +108,16 @@ class LimitPrices(NamedTuple):
 
 
 class Search(NamedTuple):
-    """The question that a search of the minimum answers, in the units inside.
+    """The limits and the range of prices of one search, in the units inside.
 
     Attributes
     ----------
     value : float
-        The value price.
+        The value price. It is fixed.
     most : ndarray of shape (n_limits,)
         The limits.
     lower, upper : ndarray of shape (n_limits,)
-        Bounds of the prices.
+        Bounds of the prices. A price is fixed if its bounds are equal.
     """
 
     value: float
@@ -183,7 +185,18 @@ class CutModel:
         return len(self.gains)
 
     def add(self, gain, used, value, prices):
-        """Add the cut of a plan that is best at a value price and prices."""
+        """Add the cut of a plan that is best at a value price and prices.
+
+        Parameters
+        ----------
+        gain : float
+            Mean gain of the plan.
+        used : ndarray of shape (n_limits,)
+            Mean amounts of the plan.
+        value : float
+            The value price.
+        prices : ndarray of shape (n_limits,)
+        """
         self.gains.append(gain)
         self.used.append(used)
         self.points.append(np.append(value, prices))
@@ -191,33 +204,58 @@ class CutModel:
             self._add_row(gain, used)
 
     def lowest(self, search):
-        """Return the `Minimum` of the cuts. There must be a cut."""
+        """Find the prices at which the highest cut is lowest.
+
+        The program has the variables value price, prices and height, in this order. It
+        minimises ``prices @ search.most + height``. Its constraints are the cuts, as in
+        `_add_row`. There must be a cut: without one, the height has no bound.
+
+        Parameters
+        ----------
+        search : Search
+
+        Returns
+        -------
+        Minimum
+
+        Raises
+        ------
+        RuntimeError
+            If HiGHS finds no minimum.
+        """
         if self._program is None:
             self._start_program()
         program = self._program
+        # The value price and the prices. The height keeps its bounds and its cost of 1.
         columns = np.arange(self.n_limits + 1, dtype=np.int32)
+        # Equal bounds fix the value price.
         lower = np.append(search.value, search.lower)
         upper = np.append(search.value, search.upper)
         program.changeColsBounds(len(columns), columns, lower, upper)
+        # The value price is no part of the objective.
         objective = np.append(0.0, search.most)
         program.changeColsCost(len(columns), columns, objective)
         self._run()
         solution = program.getSolution()
+        # The duals of the cuts are the shares of their plans in the mixture: the height
+        # has the cost 1 and the coefficient 1 in each cut, so that they sum to 1.
         shares = np.array(solution.row_dual)
         cuts = np.flatnonzero(shares > _LEAST_SHARE)
+        # Without the first variable, the value price, and the last one, the height.
+        prices = np.array(solution.col_value)[1:-1]
         return Minimum(
-            prices=np.array(solution.col_value)[1:-1],
+            prices=prices,
             height=program.getInfo().objective_function_value,
             cuts=cuts,
             shares=shares[cuts] / shares[cuts].sum(),
+            # The cuts are known already: no plan is looked at.
             n_plans=0,
         )
 
     def _start_program(self):
         """Make the linear program, with all cuts.
 
-        Its columns are the value price, the prices and the height. The height is at
-        least that of each cut.
+        `lowest` has the order of its variables.
         """
         import highspy
 
@@ -230,11 +268,13 @@ class CutModel:
         program.setOptionValue("parallel", "off")
         program.setOptionValue("primal_feasibility_tolerance", _FEASIBILITY)
         program.setOptionValue("dual_feasibility_tolerance", _FEASIBILITY)
+        # The prices of the limits, the value price and the height.
         n_columns = self.n_limits + 2
         lower = np.zeros(n_columns)
         # The height may have any sign.
         lower[-1] = -highspy.kHighsInf
         program.addVars(n_columns, lower, np.full(n_columns, highspy.kHighsInf))
+        # The height is a part of the objective as it is.
         program.changeColCost(n_columns - 1, 1.0)
         self._program = program
         for gain, used in zip(self.gains, self.used):
@@ -389,7 +429,21 @@ class DualFunction:
         )
 
     def _decide(self, value, prices):
-        """Return the plan at prices, and the mean of the largest net values."""
+        """Return the plan at prices, and the mean of the largest net values.
+
+        Parameters
+        ----------
+        value : float
+            The value price.
+        prices : ndarray of shape (n_limits,)
+            In the units of values and amounts.
+
+        Returns
+        -------
+        choices : ndarray of shape (n_rows,), dtype=int64
+        mean_net_value : float
+            Mean gain times `value`, less the mean amounts times their prices.
+        """
         from skroute.assignment import _limit_kernels
 
         n_rows = len(self.tables.weight)
@@ -572,12 +626,13 @@ class DualFunction:
         """
         proof = self._conflict_prices(most, None)
         # Limits without a price are not needed for the proof.
-        core = [int(limit) for limit in np.flatnonzero(proof > 0)]
-        for limit in list(core):
-            rest = [other for other in core if other != limit]
-            if rest and self.are_in_conflict(most, rest):
-                core = rest
-        return core
+        needed = [int(limit) for limit in np.flatnonzero(proof > 0)]
+        for limit in list(needed):
+            others = [other for other in needed if other != limit]
+            if others and self.are_in_conflict(most, others):
+                # They exclude each other also without this limit.
+                needed = others
+        return needed
 
     def least(self, limit, most):
         """Return the least mean of one limit that the other limits leave possible.
@@ -620,11 +675,14 @@ class DualFunction:
         The result is empty if the limits can be met. `limits` is as in
         `are_in_conflict`.
         """
+        # Prices up to 1 are enough: twice the prices are twice the proof.
         upper = np.ones(self.n_limits)
         if limits is not None:
+            # A price of 0 leaves a limit out.
             upper[:] = 0.0
             upper[limits] = 1.0
         inside = self._inside(np.asarray(most, dtype=np.float64))
+        # The value price is 0: only the limits matter.
         search = Search(0.0, inside, np.zeros(self.n_limits), upper)
         minimum, _ = self._minimise(
             search, tolerance=_CONFLICT_TOLERANCE, enough=_CONFLICT
@@ -640,14 +698,18 @@ class DualFunction:
         return (most + self.offsets) / self.units
 
     def _search(self, inside, cap):
-        """Return the search for the prices of limits below a cap."""
+        """Return the search for the prices of limits below a cap (`Search`).
+
+        `inside` are the limits in the units inside, and `cap` is the same for all
+        prices.
+        """
         lower = np.zeros(self.n_limits)
         return Search(1.0, inside, lower, np.full(self.n_limits, cap))
 
     def _look(self, value, prices):
         """Add the plan at a value price and prices inside to the cuts.
 
-        Returns the height of the dual function there, without the limits.
+        Returns the dual function there without its summand ``prices @ limits``.
         """
         price_unit = self.value_unit / self.units
         choices, height = self._decide(value, prices * price_unit)
@@ -677,6 +739,7 @@ class DualFunction:
         best_prices = search.lower
         prices = search.lower
         if len(self.cuts):
+            # The cuts of earlier searches are a better start.
             prices = self.cuts.lowest(search).prices
         n_plans = 0
         while True:

@@ -26,8 +26,8 @@ _N_GRID_POSITIONS = 64
 # Share of a step by which the difference of two sums may miss a step, by rounding.
 _STEP_ROUNDING = 1e-6
 
-# Values of states that differ by less than this times the sum of the gap and the value
-# are equal.
+# A state that costs more than another must be worth more, by this share of the present
+# gap plus the other state's worth. Smaller differences are the rounding of sums.
 _SAME_WORTH = 1e-14
 
 # Absolute tolerance of constraints of HiGHS. The numbers of its programs are at most 1.
@@ -131,7 +131,11 @@ def solve_exact(problem, greedy, tolerance, *, finish):
     gap = greedy.bound - greedy.gain
     if gap <= tolerance:
         return ProvenPlan(greedy.choices, greedy.bound)
+    # A better plan has a gap that is smaller by more than `margin`. 0 without a grid:
+    # any smaller gap is better.
     margin = 0.0
+    # Largest gain of a plan over the best one, if no plan is better by a step of the
+    # grid. 0 without a grid.
     error = 0.0
     grid = value_grid(problem.values)
     # A grid that the values miss by more than the tolerance would prove too little.
@@ -140,7 +144,11 @@ def solve_exact(problem, greedy, tolerance, *, finish):
         margin = grid.step * (1.0 - _STEP_ROUNDING) - grid.error
         error = grid.error
     if gap < margin:
+        # No plan can be better by a step.
         return ProvenPlan(greedy.choices, greedy.gain + error)
+    # Two plans are used. `greedy.choices` is the best plan so far: its gain sets the
+    # gap. `greedy.break_choices` is best at the dual price: losses and extra costs of
+    # alternatives are relative to it.
     core = _core(problem, greedy, gap)
     search = _CoreSearch(
         core,
@@ -152,10 +160,11 @@ def solve_exact(problem, greedy, tolerance, *, finish):
     )
     is_complete = search.run()
     choices = greedy.choices
-    changed = search.best
-    if len(changed):
+    # Positions in the core. None of them: the greedy plan stays the best.
+    taken = search.best
+    if len(taken):
         choices = greedy.break_choices.copy()
-        choices[core.row[changed]] = core.choice[changed]
+        choices[core.row[taken]] = core.choice[taken]
     if is_complete:
         # The search ends early at a gap within the tolerance.
         open_gap = search.gap if search.gap <= tolerance else 0.0
@@ -333,12 +342,15 @@ class _CoreSearch:
         if not len(core.row):
             return True
         is_first = np.r_[True, core.row[1:] != core.row[:-1]]
+        # The alternatives of the i-th row of the core are ``starts[i]:ends[i]``.
         starts = np.flatnonzero(is_first)
         ends = np.append(starts[1:], len(core.row))
-        # Alternatives are sorted by loss, so the first one of a row loses least.
+        # Smallest loss in a row and all rows after it. The first alternative of a row
+        # loses least, because they are sorted by loss.
         smallest_loss_left = np.minimum.accumulate(core.loss[starts][::-1])[::-1]
         spendable = _sum_over_later_rows(core.extra_cost, starts)
         freeable = _sum_over_later_rows(-core.extra_cost, starts)
+        # The only state before the first row is the break plan. `previous` is not read.
         states = _States(
             extra_cost=np.zeros(1),
             loss=np.zeros(1),
@@ -350,11 +362,14 @@ class _CoreSearch:
             if self.gap <= self.tolerance:
                 break
             if smallest_loss_left[i] >= self.gap - self.margin:
+                # No alternative that is left leads to a better plan.
                 break
             start = starts[i]
             end = ends[i]
             if core.loss[start] >= self.gap - self.margin:
+                # No alternative of this row does.
                 continue
+            # The 1 is the choice of the break plan.
             n_states += len(states.loss) * (end - start + 1)
             if n_states > _MAX_STATES:
                 return False
@@ -363,14 +378,25 @@ class _CoreSearch:
             states = self._promising_states(extension, spendable[i], freeable[i])
             self._levels.append(states)
             if not len(states.loss):
+                # No state can lead to a better plan.
                 break
         return True
 
     def _extend(self, states, start, end):
-        """Return all states that a row makes of the states before it (`_Extension`).
+        """Return all states that a row makes of the states before it.
 
-        `start` and `end` are the positions of the row's alternatives in the core.
+        Parameters
+        ----------
+        states : _States
+            The states after the row before.
+        start, end : int
+            The row's alternatives are ``start:end`` in the core.
+
+        Returns
+        -------
+        _Extension
         """
+        # First comes the choice of the break plan, which costs and loses nothing more.
         row_costs = np.append(0.0, self.core.extra_cost[start:end])
         row_losses = np.append(0.0, self.core.loss[start:end])
         return _Extension(
@@ -381,17 +407,25 @@ class _CoreSearch:
         )
 
     def _update_best(self, extension):
-        """Set `gap` and `best` if a state that fits is better."""
+        """Set `gap` and `best` if a state that fits is better than the best plan.
+
+        Parameters
+        ----------
+        extension : _Extension
+            The states after the present row. `_levels` has those of the rows before it.
+        """
         room = self.slack - extension.extra_cost
         gap_if_it_fits = extension.loss + self.price * room
         fits = extension.extra_cost <= self.slack
+        # Infinity: a state above the budget is no plan.
         gaps = np.where(fits, gap_if_it_fits, np.inf)
         if not gaps.min() < self.gap - self.margin:
             return
         index = int(gaps.argmin())
         self.gap = float(gaps[index])
         self.best = []
-        # Back through the rows to the first one.
+        # Back through the rows to the first one. The last level has one state, the best
+        # one, at index 0.
         last_level = extension.select(np.array([index]))
         state = 0
         for level in [last_level, *reversed(self._levels)]:
@@ -400,10 +434,18 @@ class _CoreSearch:
             state = level.previous[state]
 
     def _promising_states(self, extension, spendable, freeable):
-        """Return the states that may lead to a better plan, by rising cost (`_States`).
+        """Return the states that may lead to a better plan, by rising cost.
 
-        `spendable` and `freeable` are the largest amounts that later rows can spend and
-        free.
+        Parameters
+        ----------
+        extension : _Extension
+        spendable, freeable : float
+            The largest amounts that all later rows together can spend in addition to
+            the break plan, and free from it.
+
+        Returns
+        -------
+        _States
         """
         spent = extension.extra_cost
         unspent = np.maximum(self.slack - spent - spendable, 0.0)
@@ -435,26 +477,44 @@ def _sum_over_later_rows(amount, starts):
     ndarray of shape (n_core_rows,)
         0 for the last row.
     """
+    # 0 for a row without a positive amount, which keeps the choice of the break plan.
     largest = np.maximum.reduceat(amount.clip(0.0), starts)
     from_row_on = np.cumsum(largest[::-1])[::-1]
+    # Without the row itself: the sum from the next row on.
     return np.append(from_row_on, 0.0)[1:]
 
 
 def _finish_core(problem, greedy, choices, *, gap, tolerance):
     """Solve the core that is left at the improved gap as an integer program in HiGHS.
 
-    `choices` is the best plan so far, with this gap.
+    Parameters
+    ----------
+    problem : Problem
+    greedy : GreedyPlan
+    choices : ndarray of shape (n_rows,)
+        The best plan so far.
+    gap : float
+        The gap of this plan.
+    tolerance : float
+        Gap at which HiGHS stops, in the unit of summed values.
+
+    Returns
+    -------
+    ProvenPlan
     """
     values = problem.values
     break_choices = greedy.break_choices
     core = _core(problem, greedy, gap)
+    # The row of each alternative is ``rows[position]``.
     rows, position = np.unique(core.row, return_inverse=True)
     core_rows = np.arange(len(rows))
+    # Rows of the core may have their alternatives or the choice of the break plan. All
+    # other rows have the choice of the break plan.
     allowed = np.zeros((len(rows), values.shape[1]), dtype=bool)
     allowed[position, core.choice] = True
     allowed[core_rows, break_choices[rows]] = True
     costs = np.ascontiguousarray(np.broadcast_to(problem.costs, values.shape)[rows])
-    # The part of the total that the rows outside of the core leave.
+    # The part of the total that the rows outside of the core leave to the core.
     cost_inside = costs[core_rows, break_choices[rows]].sum()
     room = problem.total - total_cost(problem, break_choices) + cost_inside
     core_problem = Problem(values[rows], costs, float(room), problem.order)
@@ -575,13 +635,18 @@ def within_cap(problem, program, solve):
     """
     cap = problem.total + problem.slack_for_rounding
     room = program.room
+    # Least amount by which the room shrinks.
     reduction = _FEASIBILITY
+    # This bound is of the whole budget. Those of smaller rooms prove nothing about it.
     choices, bound = solve(room)
     for _ in range(_MAX_CALLS):
         excess = (total_cost(problem, choices) - cap) / program.cost_unit
         if excess <= 0:
             return ProvenPlan(choices, bound)
+        # Twice the excess, because the next plan may exceed its room by as much.
         room = max(room - max(2 * excess, reduction), 0.0)
+        # Four times: in 16 calls it grows from 1e-9 to 1, which is about the largest
+        # extra cost.
         reduction *= 4
         choices, _ = solve(room)
     raise RuntimeError(
@@ -640,8 +705,9 @@ def solve_highs(problem, tolerance, *, allowed=None, options=None):
         ):
             status = model.modelStatusToString(model.getModelStatus())
             raise RuntimeError(f"HiGHS ended without a plan: {status}.")
-        is_taken = np.asarray(model.getSolution().col_value)
-        choices = is_taken.reshape(n_rows, n_choices).argmax(axis=1)
+        # About 1 for the choice that a row has, and about 0 for its other choices.
+        taken = np.asarray(model.getSolution().col_value)
+        choices = taken.reshape(n_rows, n_choices).argmax(axis=1)
         return choices, float(info.mip_dual_bound) * program.value_unit
 
     return within_cap(problem, program, solve)

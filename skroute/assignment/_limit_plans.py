@@ -89,8 +89,9 @@ def plan_within(dual, most, *, solver="auto", tol=0.0, options=None):
     Parameters
     ----------
     dual : DualFunction
-        It has no realised amounts.
+        Its limits are on the amounts that the rows are decided by: `realised` is None.
     most : ndarray of shape (n_limits,)
+        The limits: the largest mean of each amount. A floor ``f`` is a limit ``-f``.
     solver : {"auto", "exact", "highs"}, default="auto"
         "auto" takes HiGHS only for small cores, or if the local search finds no plan.
         "exact" closes the gap by HiGHS on the alternatives that may improve the plan,
@@ -121,6 +122,7 @@ def _prices_of_whole_rows(dual, most):
     ----------
     dual : DualFunction
     most : ndarray of shape (n_limits,)
+        The limits, as they were given.
 
     Raises
     ------
@@ -149,10 +151,19 @@ def _find_plan(dual, most, limit_prices, *, solver, tol, options):
     -------
     choices : ndarray of shape (n_rows,)
     bound : float
+        Upper bound on the mean value.
+
+    Raises
+    ------
+    ConflictError
+        If neither the local search nor HiGHS finds a plan of whole rows.
     """
-    losses = dual.losses_at(limit_prices.prices)
+    losses = dual.losses_at(limit_prices.prices)  # (n_rows, n_choices), weighted
     bases = _base_plans(dual, limit_prices)
+    # Each row has its best choice at the prices. This plan loses nothing.
+    plan_at_prices = bases[0]
     bound = limit_prices.bound
+    # None until a plan within the limits is found.
     best = None
     if solver != "highs":
         best = _search_near(dual, most, bases, losses, bound=bound, size=_CORE_SIZE)
@@ -160,32 +171,37 @@ def _find_plan(dual, most, limit_prices, *, solver, tol, options):
             best = _search_near(
                 dual, most, bases, losses, bound=bound, size=_LARGE_CORE_SIZE
             )
-    # All alternatives can improve a plan that does not exist.
+    # Infinity: all alternatives can improve a plan that does not exist.
     open_gap = np.inf
     closed_gap = tol * max(abs(bound), TINY)
     if best is not None:
         open_gap = bound - dual.means_of(best)[0]
         if open_gap <= closed_gap:
             return best, bound
-    # In the relaxation, a plan with an alternative falls behind the bound by its loss.
-    may_improve = losses <= open_gap * len(losses)
-    may_improve[np.arange(len(losses)), bases[0]] = True
-    n_alternatives = int(may_improve.sum()) - len(losses)
+    # A loss is that of one row, and the gap is one of mean values. A plan with an
+    # alternative has a mean value of at most ``bound - loss / n_rows``. It can be
+    # better than the best plan so far only if ``loss / n_rows`` is within the gap.
+    n_rows = len(losses)
+    may_improve = losses <= open_gap * n_rows
+    may_improve[np.arange(n_rows), plan_at_prices] = True
+    # Each row has one choice that is no alternative, that of `plan_at_prices`.
+    n_alternatives = int(may_improve.sum()) - n_rows
     if solver == "auto" and best is not None and n_alternatives > _SMALL_CORE:
         return best, bound
     proven = _solve_core(
         dual,
         most,
-        bases[0],
+        plan_at_prices,
         may_improve,
         bound=bound,
         closed_gap=closed_gap,
         options=options,
     )
     if proven is None and best is None:
+        # All alternatives were in the core, and HiGHS found no plan that fits.
         raise ConflictError(dual, most, in_whole_rows=True)
-    # A core without a plan proves that the plan so far is optimal.
     if proven is None:
+        # HiGHS found no plan that could be better: the best plan so far is optimal.
         return best, dual.means_of(best)[0]
     choices, core_bound = proven
     if best is not None and dual.means_of(best)[0] > dual.means_of(choices)[0]:
@@ -196,8 +212,9 @@ def _find_plan(dual, most, limit_prices, *, solver, tol, options):
 def _room(dual, most, choices):
     """Return what a plan leaves of the limits, as sums over the rows.
 
-    The units are those inside, shape (n_limits,). The result has the slack for
-    rounding.
+    `most` (n_limits,) are the limits, and `choices` (n_rows,) is the plan. The result
+    (n_limits,) is in the units inside and includes the slack for rounding. It is
+    negative where the plan is above a limit.
     """
     _, means = dual.means_of(choices)
     return (most - means + dual.slack(most)) / dual.units * len(choices)
@@ -214,11 +231,14 @@ def _base_plans(dual, limit_prices):
     plans.
     """
     best = dual.plan_at(limit_prices.prices)
+    # (n_mixed, n_rows)
     mixed = np.array([dual.plan_at(point) for point in limit_prices.points])
+    # The plans differ in rows that are tied at the prices.
     is_tied = (mixed != mixed[0]).any(axis=0)
     mixture = mixed[0].copy()
     tied_rows = np.flatnonzero(is_tied)
     if len(tied_rows):
+        # Rows are of one group if each plan decides them alike.
         _, group = np.unique(mixed[:, tied_rows], axis=1, return_inverse=True)
         group = group.ravel()
         by_group = np.argsort(group, kind="stable")
@@ -227,7 +247,9 @@ def _base_plans(dual, limit_prices):
         sorted_group = group[by_group]
         # The position of a row in its group, as a share between 0 and 1.
         rank = np.arange(len(group)) - first[sorted_group]
+        # The 0.5 makes it the middle of the row's part of its group.
         position = (rank + 0.5) / size[sorted_group]
+        # Without the last edge, 1, up to rounding.
         edges = np.cumsum(limit_prices.shares)[:-1]
         plan = np.searchsorted(edges, position, side="right")
         rows = tied_rows[by_group]
@@ -247,7 +269,9 @@ def _search_near(dual, most, bases, losses, *, bound, size):
     ----------
     dual : DualFunction
     most : ndarray of shape (n_limits,)
+        The limits.
     bases : ndarray of shape (n_plans, n_rows)
+        The first is the plan at the prices, which loses nothing.
     losses : ndarray of shape (n_rows, n_choices)
         What each choice loses at the prices.
     bound : float
@@ -256,26 +280,29 @@ def _search_near(dual, most, bases, losses, *, bound, size):
         Number of alternatives, those of the smallest losses.
     """
     n_rows = len(losses)
-    alternatives = losses.copy()
-    alternatives[np.arange(n_rows), bases[0]] = np.inf
-    size = min(size, alternatives.size)
-    nearest = np.argpartition(alternatives, size - 1, axis=None)[:size]
+    loss_of_alternative = losses.copy()
+    # Infinity: a choice of the plan at the prices is no alternative.
+    loss_of_alternative[np.arange(n_rows), bases[0]] = np.inf
+    size = min(size, loss_of_alternative.size)
+    nearest = np.argpartition(loss_of_alternative, size - 1, axis=None)[:size]
     is_option = np.zeros(losses.shape, dtype=bool)
     is_option.ravel()[nearest] = True
-    # Choices that are not allowed have infinite losses.
-    is_option &= np.isfinite(alternatives)
+    # Choices that are not allowed have infinite losses, too.
+    is_option &= np.isfinite(loss_of_alternative)
     rows = np.flatnonzero(is_option.any(axis=1))
+    # A row keeps the choices that the base plans have.
     for base in bases:
         is_option[rows, base[rows]] = True
     core = _core(dual, is_option, rows)
     by_loss = np.argsort(losses[rows[core.core_row], core.choice], kind="stable")
-    # Without forced options.
+    # First without forced options.
     nothing = by_loss[:0]
     best = _best_search(dual, most, bases, core, order=nothing, enough=bound)
     if best is None:
-        # Any plan that fits is enough here.
+        # With all options forced. Any plan that fits is enough here.
         best = _best_search(dual, most, bases, core, order=by_loss, enough=-np.inf)
     if best is None:
+        # The search finds no plan. There may be one.
         return None
     enough = bound - _SMALL_GAP * dual.value_unit
     if dual.means_of(best)[0] >= enough:
@@ -289,6 +316,10 @@ def _best_search(dual, most, bases, core, *, order, enough):
 
     Parameters
     ----------
+    dual, most, bases
+        As in `_search_near`.
+    core : Core
+        The options that the searches may change rows to.
     order : ndarray of shape (n_forced,), dtype=int64
         The options of the core that are forced, one after the other.
     enough : float
@@ -309,15 +340,25 @@ def _best_search(dual, most, bases, core, *, order, enough):
 
 
 def _core(dual, is_option, rows):
-    """Return the options of some rows (`Core`).
+    """Return the options of some rows.
 
-    `is_option` has shape (n_rows, n_choices), and `rows` are the rows with options.
+    Parameters
+    ----------
+    dual : DualFunction
+    is_option : ndarray of shape (n_rows, n_choices), dtype=bool
+    rows : ndarray of shape (n_core_rows,)
+        The rows with options, rising.
+
+    Returns
+    -------
+    Core
     """
     core_row, choice = np.nonzero(is_option[rows])
     option_row = rows[core_row]
     tables = dual.tables
     weight = tables.weight[option_row]
     gain = weight * tables.gains[choice, option_row]
+    # The columns are means of amounts, capacities and floors, as in `DualFunction`.
     use = np.zeros((len(choice), dual.n_limits))
     amounts = tables.amounts[:, choice, option_row]  # (n_means, n_options)
     use[:, : dual.n_means] = (weight * amounts).T
@@ -326,6 +367,8 @@ def _core(dual, is_option, rows):
     first_floor = dual.n_means + dual.n_capacities
     segment = tables.segment[option_row]
     for floor, share in enumerate(tables.segment_share):
+        # A floor is a limit on minus the mean gain of its segment. Divided by the
+        # segment's share, a sum over all rows has the size of a mean of the segment.
         use[:, first_floor + floor] = -gain * (segment == floor) / share
     n_options_of_row = np.bincount(core_row, minlength=len(rows))
     return Core(
@@ -339,7 +382,10 @@ def _core(dual, is_option, rows):
 
 
 def _options_of(core, choices):
-    """Return the option of each core row that is its choice, shape (n_core_rows,)."""
+    """Return the option of each core row that a plan takes, shape (n_core_rows,).
+
+    `choices` (n_rows,) is the plan. Its choices of the core rows must be options.
+    """
     is_taken = core.choice == choices[core.rows][core.core_row]
     return np.flatnonzero(is_taken)
 
@@ -347,15 +393,18 @@ def _options_of(core, choices):
 def _improve(dual, most, base, core, *, order, enough):
     """Return a base plan after the local search, or None if it is above a limit.
 
-    `order` and `enough` are those of `_best_search`.
+    `base` has shape (n_rows,). The other parameters are those of `_best_search`.
     """
     from skroute.assignment import _limit_kernels
 
     room = _room(dual, most, base)
     current = _options_of(core, base)
+    # Gains and uses of the options in addition to those of the base plan.
     gain = core.gain - core.gain[current][core.core_row]
     extra = core.use - core.use[current][core.core_row]
-    # The kernel compares sums over the core rows.
+    # `enough` is a mean value of all rows. The kernel compares summed gains of the core
+    # rows, in units inside. All other rows keep their gains, so that the core rows must
+    # gain what the base plan misses.
     missing_gain = (enough - dual.means_of(base)[0]) * len(base) / dual.value_unit
     enough_inside = core.gain[current].sum() + missing_gain
     # The kernel writes into `gain`, `extra`, `room` and `current`.
@@ -374,7 +423,7 @@ def _improve(dual, most, base, core, *, order, enough):
         return None
     choices = base.copy()
     choices[core.rows] = core.choice[current]
-    # Sums are compared, not running differences.
+    # The kernel updated its room change by change. Sums have less rounding.
     if (_room(dual, most, choices) < 0).any():
         return None
     return choices
@@ -390,8 +439,9 @@ def _solve_core(dual, most, base, is_option, *, bound, closed_gap, options):
     ----------
     dual : DualFunction
     most : ndarray of shape (n_limits,)
+        The limits: the largest mean of each amount.
     base : ndarray of shape (n_rows,)
-        The plan that the alternatives change. It need not fit.
+        The plan that the alternatives change. It may be above limits.
     is_option : ndarray of shape (n_rows, n_choices), dtype=bool
         The alternatives, with the choices of `base`.
     bound : float
@@ -403,8 +453,9 @@ def _solve_core(dual, most, base, is_option, *, bound, closed_gap, options):
 
     Returns
     -------
+    None if HiGHS finds no plan of the core that fits. Otherwise a pair:
+
     choices : ndarray of shape (n_rows,)
-        None in place of both if no plan of the core fits.
     core_bound : float
         Upper bound on the mean value of the plans of the core.
     """
@@ -416,11 +467,13 @@ def _solve_core(dual, most, base, is_option, *, bound, closed_gap, options):
     value_of_base, _ = dual.means_of(base)
     rows = np.flatnonzero(is_option.sum(axis=1) > 1)
     if not len(rows):
+        # Without alternatives, the core has one plan.
         if (_room(dual, most, base) < 0).any():
             return None
         return base, value_of_base
     core = _core(dual, is_option, rows)
     current = _options_of(core, base)
+    # Gains and uses of the options in addition to those of the base plan.
     gain = core.gain - core.gain[current][core.core_row]
     extra = core.use - core.use[current][core.core_row]
     model = SilentHighs()
@@ -439,10 +492,14 @@ def _solve_core(dual, most, base, is_option, *, bound, closed_gap, options):
             )
     model.passModel(_core_program(core, gain, extra))
     room = _room(dual, most, base)
+    # Least amount by which the room of an exceeded limit shrinks.
     reduction = _FEASIBILITY
+    # The bound of the first call is that of all plans within the limits. Later calls
+    # have less room, so that theirs prove nothing. None until the first call.
     first_bound = None
     for _ in range(_MAX_CALLS):
         for limit in range(dual.n_limits):
+            # The limits are the last constraints.
             model.changeRowBounds(len(rows) + limit, -np.inf, room[limit])
         model.run()
         info = model.getInfo()
@@ -452,18 +509,21 @@ def _solve_core(dual, most, base, is_option, *, bound, closed_gap, options):
         if first_bound is None:
             dual_bound = value_of_base + info.mip_dual_bound * dual.value_unit / n_rows
             first_bound = min(bound, dual_bound)
-        is_taken = np.asarray(model.getSolution().col_value)
-        # HiGHS takes one option of each row. The options of a row are neighbours.
-        by_row = np.lexsort((-is_taken, core.core_row))
-        taken = by_row[core.starts[:-1]]
+        # About 1 for the option that a row has, and about 0 for its other options.
+        taken = np.asarray(model.getSolution().col_value)
+        # Sorted by row, the largest number of each row first. This option is taken.
+        by_row = np.lexsort((-taken, core.core_row))
+        taken_options = by_row[core.starts[:-1]]
         choices = base.copy()
-        choices[rows] = core.choice[taken]
+        choices[rows] = core.choice[taken_options]
         excess = -_room(dual, most, choices)
         if (excess <= 0).all():
             return choices, first_bound
-        # Above a limit by the tolerance of HiGHS.
+        # Above a limit by the tolerance of HiGHS. The room shrinks by twice the excess,
+        # because the next plan may exceed its room by as much.
         is_above = excess > 0
         room = np.where(is_above, room - np.maximum(2 * excess, reduction), room)
+        # Four times: from 1e-9 to 3e-4 in all calls.
         reduction *= 4
     raise RuntimeError(
         f"The plans of HiGHS exceed the limits after {_MAX_CALLS} calls: its tolerance "

@@ -1,4 +1,8 @@
-"""Plans of all budgets from one sort: dual prices and objectives of the relaxation."""
+"""The linear relaxation of the assignment problem, solved for all budgets by one sort.
+
+The increments of all rows are sorted by their efficiency. The budget buys them in this
+order, so that the sums so far are the budgets and the objectives.
+"""
 
 from typing import NamedTuple
 
@@ -184,7 +188,7 @@ class AssignmentPath(NamedTuple):
         return budget
 
     def _segment(self, budget):
-        """Return the index of the last of `budgets` within a budget."""
+        """Return the index of the largest of `budgets` that is within a budget."""
         # The budgets are sums, which rounding may have put just above the given number.
         room_for_rounding = budget * (1 + ROUNDING)
         return int(self.budgets.searchsorted(room_for_rounding, side="right")) - 1

@@ -65,18 +65,20 @@ class PlanLimit(NamedTuple):
 
 
 class LimitsOfProblem(NamedTuple):
-    """All limits of a problem, in the order of a `DualFunction`.
+    """All limits of a problem: means of amounts, capacities and floors, in this order.
 
     Attributes
     ----------
     names : list of str
     most : ndarray of shape (n_limits,)
-        Minus the floor for a floor.
+        The largest mean of each limited amount, the largest share of rows of each
+        capacity, and minus the least mean value of each floor.
     n_floors : int
         Number of floors, which are the last limits.
     amounts : ndarray of shape (n_rows, n_means, n_choices)
-        The budget is the first amount, if there is one.
+        The costs are the first amount if there is a budget.
     capacity_choice : ndarray of int
+        The choice of each capacity.
     segment : ndarray of shape (n_rows,), dtype=int64, or None
         Index of the floor of each row, -1 for none. None without floors.
     """
@@ -228,6 +230,7 @@ def _segment_of_rows(segments, floor_names, n_rows):
             f"segments must have one entry for each of {n_rows} rows, got shape "
             f"{labels.shape}."
         )
+    # -1: the row counts for no floor (`NO_SEGMENT` of the kernels).
     segment = np.full(n_rows, -1, dtype=np.int64)
     texts = np.array([str(label) for label in labels])
     for position, name in enumerate(floor_names):
@@ -251,7 +254,9 @@ def solve_within_limits(values, costs, problem_limits, *, solver, tol, options):
         They break ties.
     problem_limits : LimitsOfProblem
     solver : {"auto", "exact", "highs"}
+        As in `plan_within`.
     tol : float
+        Relative gap at which the search ends.
     options : dict or None
         Options of HiGHS by name.
 
@@ -279,6 +284,7 @@ def solve_within_limits(values, costs, problem_limits, *, solver, tol, options):
     states = []
     for position, name in enumerate(problem_limits.names):
         is_floor = position >= problem_limits.first_floor
+        # A floor was a limit on minus the value.
         sign = -1.0 if is_floor else 1.0
         states.append(
             PlanLimit(
@@ -318,27 +324,32 @@ def conflict_message(error, names, *, first_floor=None):
         first_floor = len(names)
 
     def text(limit, amount, sign):
-        """Return a limit as text; a floor is minus a limit on minus the value."""
+        """Return a limit as text, such as "seconds <= 0.8".
+
+        `limit` is its position, `amount` the number, and `sign` "<=" or ">=".
+        """
         if limit >= first_floor:
+            # A floor is a limit on minus the value: number and sign are turned round.
             amount = -amount
             sign = {"<=": ">=", ">=": "<="}[sign]
         return f"{names[limit]} {sign} {amount:.6g}"
 
-    core = error.dual.conflict(error.most)
-    shown = [text(limit, error.most[limit], "<=") for limit in core]
-    needed = []
-    for limit in core:
+    conflicting = error.dual.conflict(error.most)
+    limit_texts = [text(limit, error.most[limit], "<=") for limit in conflicting]
+    possible_texts = []
+    for limit in conflicting:
+        # Infinite if no value of this limit is enough.
         least = error.dual.least(limit, error.most)
         if np.isfinite(least):
-            needed.append(text(limit, least, ">="))
-    if len(core) == 1:
-        possible = needed[0] if needed else "nothing"
-        return f"No plan has {shown[0]}. Possible is {possible}."
-    message = f"These limits exclude each other: {', '.join(shown)}."
-    if needed:
+            possible_texts.append(text(limit, least, ">="))
+    if len(conflicting) == 1:
+        possible = possible_texts[0] if possible_texts else "nothing"
+        return f"No plan has {limit_texts[0]}. Possible is {possible}."
+    message = f"These limits exclude each other: {', '.join(limit_texts)}."
+    if possible_texts:
         message += (
             " With the others as they are, one of these is possible: "
-            f"{', '.join(needed)}."
+            f"{', '.join(possible_texts)}."
         )
     return message + " Change one of them."
 

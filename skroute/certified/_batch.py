@@ -140,8 +140,9 @@ class PathResult(NamedTuple):
     loss_upper : float
         Upper bound of the loss of the finished batch at the same budget.
     extra_costs : ndarray of shape (n_labelled,)
-        Cost of the answers to each labelled row that were tried in addition to the
-        bought one. It is an upper bound, because models may share costs.
+        Cost, for each labelled row, of the answers that the test asked the router for
+        in addition to the bought one. It is an upper bound, because models may share
+        costs.
     """
 
     last: int | None
@@ -295,12 +296,13 @@ def certify_path(labelled_rows, budgets, bought, test, *, from_full):
     row_index = np.arange(n_labelled)
     # Labelled rows that disagree at this budget, or at one before it.
     disagrees = np.zeros(n_labelled, dtype=bool)
+    # Cost of the answers that are not paid yet, by row.
     extra_costs = np.zeros(n_labelled)
     # Choices that are paid for each row: an answer is paid once.
     is_paid = np.zeros((n_labelled, n_choices), dtype=bool)
     has_choice = bought.route != _NO_CHOICE
     is_paid[row_index[has_choice], bought.route[has_choice]] = True
-    # Index of the last budget that is certified.
+    # Index of the last budget that is certified. None: no budget is.
     last = None
     for k, budget in enumerate(budgets):
         routed = labelled_rows.respond(budget)
@@ -336,7 +338,7 @@ def certify_batch(certified, router, X, *, n_labels, label_cost, call):
     router : decision estimator
         Fitted.
     X, n_labels, label_cost
-        Parameters of the method.
+        Parameters of the method. `label_cost` of None takes the reference's costs.
     call : dict
         Keywords of calls of the router about all rows.
 
@@ -370,9 +372,9 @@ def certify_batch(certified, router, X, *, n_labels, label_cost, call):
     )
     if "costs" in call:
         # With costs of their own, rows may cost more than the smallest budgets.
-        budgets = _feasible_budgets(labelled_set, budgets)
+        budgets = _drop_budgets_without_plan(labelled_set, budgets)
         if other_set is not None:
-            budgets = _feasible_budgets(other_set, budgets)
+            budgets = _drop_budgets_without_plan(other_set, budgets)
 
     reference_name, bought = _buy_answers(
         labelled_set, certified.reference, label_cost, test.loss.objective
@@ -386,15 +388,19 @@ def certify_batch(certified, router, X, *, n_labels, label_cost, call):
         labelled_set, budgets, bought, test, from_full=reference_name == FULL
     )
     if path.last is None:
+        # No budget is certified. This raises a ValueError.
         _refuse_loss(path, test)
 
     # All other rows are answered at this budget.
     operating_budget = float(budgets[path.last])
+    # A labelled row has the reference's answer. It also pays for the other answers that
+    # the path asked for.
     labelled_answers = replace(bought, cost=bought.cost + path.extra_costs)
     _check_batch_cost(
         labelled_answers, other_set, operating_budget, budget_limit, test.max_loss
     )
     if other_set is None:
+        # All rows are labelled.
         answers = _in_order(drawn.labelled, labelled_answers)
     else:
         other_answers = other_set.respond(operating_budget)
@@ -479,8 +485,15 @@ def _select_rows(router, X, call, rows):
     )
 
 
-def _feasible_budgets(row_set, budgets):
-    """Return the falling budgets up to the last one with a plan for a `RowSet`."""
+def _drop_budgets_without_plan(row_set, budgets):
+    """Return budgets without those that are too small for a plan of the rows.
+
+    Parameters
+    ----------
+    row_set : RowSet
+    budgets : ndarray
+        Falling.
+    """
     return feasible_budgets(row_set.router, row_set.X, row_set.call, budgets)
 
 

@@ -78,7 +78,10 @@ class Selection:
     _certificates: dict = field(default_factory=dict)
 
     def level(self, budget=np.inf):
-        """Return the level of one promise: `1 - confidence`, or half of it if both."""
+        """Return the level of one promise.
+
+        It is ``1 - confidence``, or half of it if a loss and a cost are promised.
+        """
         level = 1 - self.confidence
         if self.max_loss is not None and np.isfinite(budget):
             return level / 2
@@ -98,7 +101,11 @@ class Selection:
         return -self.loss_range, self.loss_range
 
     def _loss_method(self, level):
-        """Return the method that signed losses are tested with."""
+        """Return the method that signed losses are tested with at a level.
+
+        It is "trinomial", the exact test, or "betting".
+        """
+        # Differences of losses are -1, 0 or 1.
         losses_are_whole = self.evidence.exact and self.loss_range == 1
         if losses_are_whole and level >= _SMALLEST_EXACT_LEVEL:
             return "trinomial"
@@ -159,7 +166,11 @@ class Selection:
         ]
 
     def loss_upper(self, k):
-        """Return an upper bound of the loss of point `k`, valid for one point."""
+        """Return an upper bound of the loss of point `k`.
+
+        It holds for this point with probability ``1 - self.level()``, and not for
+        several points at the same time.
+        """
         uppers = self._upper_bounds_of_loss(k, self.level())
         return max([self.evidence.smallest_loss(k), *uppers])
 
@@ -208,10 +219,10 @@ class Selection:
         return 0.0, float(largest)
 
     def cost_uppers(self, level):
-        """Return an upper bound of the mean cost of each point, valid for one point.
+        """Return upper bounds of the mean costs of all points, of shape (n_points,).
 
-        Each bound holds with probability ``1 - level``. The result is an array of shape
-        (n_points,).
+        Each bound holds for its point with probability ``1 - level``. They do not hold
+        for all points at the same time with this probability.
         """
         if level not in self._cost_uppers:
             bounds = self.cost_range()
@@ -284,6 +295,7 @@ class Selection:
         """Return the index of the operating point without a budget."""
         if self.evidence.single is None:
             return 0
+        # Point 0 is a single choice.
         return 1
 
     def _within_budget(self, budget, is_certified):
@@ -479,11 +491,13 @@ def _more_rows_needed(limit, values, *, upper, bounds, level):
     limit : float
         The limit that cannot be promised with these rows.
     values : ndarray of shape (n_rows,)
+        Losses or costs of these rows.
     upper : float
         Upper bound of the mean by these rows, above `limit`.
     bounds : tuple of (float, float)
         Smallest and largest possible value.
     level : float
+        Level of the promise.
 
     Returns
     -------
@@ -502,6 +516,7 @@ def _more_rows_needed(limit, values, *, upper, bounds, level):
     if not np.isfinite(needed):
         return needed
     needed_by_bound = np.ceil(n_rows * (upper - mean) / (limit - mean))
+    # These rows are too few, so that at least one more is needed.
     return max(needed, needed_by_bound, n_rows + 1.0)
 
 

@@ -1,4 +1,7 @@
-"""QWYC: in which order to evaluate (Algorithm 1), and when to stop (Algorithm 2)."""
+"""QWYC: the order of evaluation (Algorithm 1) and the thresholds (Algorithm 2).
+
+The numbers are those of the paper, "Quit When You Can" (arXiv:1806.11202).
+"""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -21,9 +24,10 @@ SHARE = 0.02
 
 
 def running_values(scores, order, offset, beta):
-    """Return the values that thresholds are compared with, and which rows are bad.
+    """Return the values that thresholds are compared with, and mark the bad rows.
 
-    A row is bad at a position if it must not leave there above the upper threshold.
+    A row is bad at a position if it gets a wrong answer by leaving there above the
+    upper threshold. An answer is wrong if the full ensemble gives another one.
 
     Parameters
     ----------
@@ -46,8 +50,8 @@ def running_values(scores, order, offset, beta):
         classes.
 
     bad : ndarray of shape (n_members, n_samples), dtype=bool
-        True if leaving above the upper threshold gives another answer than the full
-        ensemble. Leaving below the lower one does for the other rows. Read-only.
+        True if leaving above the upper threshold gives a wrong answer. Leaving below
+        the lower threshold gives a wrong answer to all other rows. Read-only.
     """
     n_members, n_samples, n_outputs = scores.shape
     values = np.empty((n_members, n_samples), dtype=np.float32)
@@ -95,9 +99,9 @@ def doubtful(values, bad, beta, softness):
     """Return the chance that a row which leaves above gets a wrong answer.
 
     The full ensemble's answer to a row whose full score is near `beta` counts as
-    uncertain: its full score is taken as normally distributed around the observed one.
-    Thresholds then depend on many rows that may be wrong beyond them, and not on the
-    few rows that are.
+    uncertain. Its full score is taken as normally distributed around the observed one.
+    A threshold then depends on all rows beyond it that may be wrong, and not only on
+    the few rows that are wrong.
 
     Parameters
     ----------
@@ -108,14 +112,13 @@ def doubtful(values, bad, beta, softness):
         As for :func:`running_values`.
 
     softness : float
-        Standard deviation of that normal distribution, in standard deviations of the
-        full scores of all rows. If 0, `bad` is returned.
+        Standard deviation of the normal distribution. Its unit is the standard
+        deviation of all rows' full scores. If 0, `bad` is returned.
 
     Returns
     -------
     ndarray of shape (n_members, n_samples), dtype=float32 or bool
-        A row that leaves below gets a wrong answer with the rest of the chance.
-        Read-only.
+        A row that leaves below gets a wrong answer with 1 minus this chance. Read-only.
     """
     # The value after the last member is the full score.
     full = values[-1].astype(np.float64)
@@ -234,9 +237,9 @@ def tails_of(values, bad, k, *, use_lo, use_hi):
     -------
     Tails
     """
-    # Values of the rows that are wrong if they leave below, the smallest first, and of
-    # those that are wrong if they leave above, the largest first.
+    # Smallest values of the rows that are wrong if they leave below, rising.
     wrong_below = np.sort(values[~bad])[: k + 1]
+    # Largest values of the rows that are wrong if they leave above, falling.
     wrong_above = np.sort(values[bad])[::-1][: k + 1]
     # Infinite limits stay where there are fewer than `k + 1` such rows.
     upper_limits = np.full(k + 1, -np.inf)
@@ -415,8 +418,9 @@ def qwyc_order(
             if n_undecided == 0:
                 break
             if 2 * n_undecided <= scores.shape[1]:
-                # Scores of undecided rows are copied next to each other. Between those
-                # of many decided rows, each would need a cache line of its own.
+                # At most half of the rows are undecided. Their scores are copied next
+                # to each other. Among the scores of many decided rows, each would need
+                # a cache line of its own.
                 scores = np.take(scores, undecided.rows, axis=1)
                 undecided = undecided._replace(rows=np.arange(n_undecided))
     # Members that were not searched for follow in the ensemble's own order.
@@ -601,6 +605,7 @@ def sweep_back(
     for r in range(n_members - 2, -1, -1):
         # Chance that leaving above is wrong, 0 or 1 if `bad` is Boolean.
         wrong_above = np.array(bad[r], dtype=np.float64)
+        # A row that does not leave at `r` pays for the next member.
         to_go += costs[r + 1]
         # Rows that reach position `r`.
         rows = np.flatnonzero(position >= r)
@@ -640,6 +645,7 @@ def widened(values, lo, hi, factors):
     """
     # The value after the last member is the full score.
     full = values[-1]
+    # Standard deviation of what the remaining members add, by position.
     deviations = np.array([np.std(full - running) for running in values], np.float64)
     return [(lo - factor * deviations, hi + factor * deviations) for factor in factors]
 

@@ -162,7 +162,7 @@ def allowed_wrong(n_samples, alpha, confidence, guarantee):
     Returns
     -------
     int
-        -1 if there are too few rows.
+        -1 if there are too few rows: `alpha` does not hold with any number.
     """
     if not guarantee:
         return int(np.floor(alpha * (n_samples + 1) + _ROUNDING)) - 1

@@ -33,6 +33,10 @@ _LEAST_SAVING = 1e-9
 # In this file, fields of records are read before the loops over rows: numba counts a
 # reference to the array at each access.
 
+# A row is "bad" at a position if leaving there above the upper threshold gives it
+# another answer than the full ensemble's. Leaving below the lower threshold does so for
+# all other rows.
+
 
 class _Results(NamedTuple):
     """The arrays of a :class:`~skroute.early_exit._engine.Walk`.
@@ -58,15 +62,15 @@ class _RowBlock(NamedTuple):
 
     Attributes
     ----------
-    rows : ndarray of shape (n,), dtype=int64
+    rows : ndarray of shape (block_size,), dtype=int64
         Rows of `X`, by number.
 
-    totals : ndarray of shape (n, n_outputs), dtype=float64
+    totals : ndarray of shape (block_size, n_outputs), dtype=float64
         Partial sums of the rows.
 
     leaves : ndarray of shape (n_leaves,), dtype=uint64
-        Leaves that the rows reach in some trees: those of all rows in one tree, then
-        those in the next one.
+        Leaves that the rows reach in some trees: the leaves of all rows in one tree,
+        then those in the next tree.
 
     scratch : ndarray of shape (2, n_leaves), dtype=uint64
         Memory of the kernel that finds the leaves.
@@ -283,24 +287,24 @@ class _StageBlock(NamedTuple):
 
     Attributes
     ----------
-    rows : ndarray of shape (n,), dtype=int64
+    rows : ndarray of shape (n_places,), dtype=int64
         Rows of `X`, `_GONE` after a row has left.
 
-    codes : ndarray of shape (n_columns, n + GAP), dtype=uint16
+    codes : ndarray of shape (n_columns, n_places + GAP), dtype=uint16
         The rows, binned to the columns of the stage.
 
-    leaves : ndarray of shape (n,), dtype of the bit vectors
+    leaves : ndarray of shape (n_places,), dtype of the bit vectors
         Bit vector of each row in one tree. The lowest bit is the leaf.
 
-    totals : ndarray of shape (n_outputs, n), dtype=float64
+    totals : ndarray of shape (n_outputs, n_places), dtype=float64
         Partial sums. After a row has left they are NaN: no comparison with a threshold
         is true.
 
-    largest, margins : ndarray of shape (n,), dtype=float64
+    largest, margins : ndarray of shape (n_places,), dtype=float64
         With several outputs, the largest partial sum of each row and its margin to the
         second largest one. Unused with one output.
 
-    places : ndarray of shape (n,), dtype=int32
+    places : ndarray of shape (n_places,), dtype=int32
         Memory for the places of the rows that leave, or of those that stay.
     """
 
@@ -572,6 +576,7 @@ def _add_member(block, n_places, bits, member):
         output = bits.outputs[t]
         if output >= 0:
             totals = block.totals[output]
+            # 0: the leaves have one value.
             add_values(bits.values, first_leaf, 0, block.leaves, n_places, totals)
         else:
             # -1: the leaves have a value for each output.
@@ -639,11 +644,13 @@ def _let_leave(block, n_places, position, thresholds, beta, results):
 
 @njit(cache=True, nogil=True)
 def _find_leaving(block, n_places, low, high, is_last):
-    """Write the places of the rows that leave into `block.places`.
+    """Find the rows that leave at a position, and write their places.
 
     Parameters
     ----------
     block : _StageBlock
+        Its `places` are overwritten.
+
     n_places : int
         Number of places of the block that are in use.
 
@@ -677,10 +684,10 @@ def _find_leaving(block, n_places, low, high, is_last):
 
 @njit(cache=True, nogil=True)
 def _places_outside(values, n_places, low, high, places):
-    """Write the places of values below `low` or above `high`; return their number.
+    """Find the values below `low` or above `high`.
 
-    The places, of the first `n_places` of `values`, are written into `places`. NaN is
-    not outside.
+    Writes the places of these values into `places`, and returns their number. Only the
+    first `n_places` of `values` count. NaN is not outside.
     """
     # Usually no value is outside. Without a branch, this first loop becomes vector
     # instructions.
@@ -809,7 +816,10 @@ class _CandidateTail(NamedTuple):
 def count_decided(
     scores, candidates, undecided, fewest_errors, most_errors, use_lo, use_hi
 ):
-    """Count the rows that each candidate member would decide next (Algorithm 2).
+    """Count the rows that each candidate member would decide next.
+
+    A candidate is evaluated on the undecided rows. The thresholds of Algorithm 2 of the
+    QWYC paper then decide as many of them as a number of wrong answers allows.
 
     Parameters
     ----------
@@ -823,8 +833,7 @@ def count_decided(
         The undecided rows.
 
     fewest_errors, most_errors : int
-        Range of the number of wrong answers that are allowed. The rows decided with
-        ``fewest_errors, ..., most_errors`` errors are added up.
+        Range of the number of wrong answers that are allowed.
 
     use_lo, use_hi : bool
         If False, no row leaves below (above).
@@ -832,9 +841,13 @@ def count_decided(
     Returns
     -------
     ndarray of shape (n_candidates,), dtype=int64
+        Number of rows decided, added up over ``fewest_errors, ..., most_errors``
+        allowed wrong answers.
     """
     n_rows = len(undecided.rows)
+    # One limit for each number of wrong answers: 0, 1, ..., most_errors.
     n_limits = most_errors + 1
+    # Both arrays are overwritten for each candidate.
     values = np.empty(n_rows, dtype=scores.dtype)
     bad = np.empty(n_rows, dtype=np.bool_)
     # A tail that is not used keeps these values: there are no rows beyond its limits,
@@ -849,6 +862,7 @@ def count_decided(
     )
     n_decided = np.empty(len(candidates), dtype=np.int64)
     for c in range(len(candidates)):
+        # Writes into `values` and `bad`.
         _try_candidate(scores[candidates[c]], undecided, values, bad)
         if use_hi:
             _fill_tail(values, bad, upper)
@@ -871,11 +885,12 @@ def _try_candidate(added, undecided, values, bad):
         Scores of the member.
 
     undecided : Undecided
-    values : ndarray of shape (n,)
-        Changed: partial sums of the undecided rows (one output), or their margins.
+    values : ndarray of shape (n_undecided,)
+        Overwritten with the partial sums of the undecided rows (one output), or with
+        their margins (several outputs).
 
-    bad : ndarray of shape (n,), dtype=bool
-        Changed: True for rows for which leaving above is wrong.
+    bad : ndarray of shape (n_undecided,), dtype=bool
+        Overwritten: True for rows for which leaving above is wrong.
     """
     totals = undecided.totals
     n_outputs = totals.shape[1]
@@ -908,13 +923,13 @@ def _fill_tail(values, bad, tail):
 
     Parameters
     ----------
-    values : ndarray of shape (n,)
-    bad : ndarray of shape (n,), dtype=bool
+    values : ndarray of shape (n_undecided,)
+    bad : ndarray of shape (n_undecided,), dtype=bool
         True for rows that are wrong if they leave above.
 
     tail : _CandidateTail
-        Changed: its limits are the largest values of bad rows, in decreasing order, and
-        -inf if there are fewer bad rows than limits.
+        Overwritten. Its limits are the largest values of bad rows, in decreasing order.
+        Limits beyond the number of bad rows are -inf.
     """
     limits = tail.limits
     limits[:] = -np.inf
@@ -952,7 +967,8 @@ def _most_decided(upper, lower, n_rows, fewest_errors, most_errors):
     Parameters
     ----------
     upper, lower : _CandidateTail
-        For each number of errors, their best division between these tails is taken.
+        The tails of rows that leave above and below. For each number of errors, the
+        division of these errors between both tails is taken that decides most rows.
 
     n_rows : int
         Number of undecided rows.
@@ -1008,10 +1024,10 @@ def best_cuts(values, rows, bad, to_go, prices, use_lo, use_hi):
 
     Parameters
     ----------
-    values : ndarray of shape (n,)
-        Partial sums, or margins, of the rows that reach the position, sorted.
+    values : ndarray of shape (n_reaching,)
+        Partial sums, or margins, of the rows that reach the position, rising.
 
-    rows : ndarray of shape (n,), dtype=int64
+    rows : ndarray of shape (n_reaching,), dtype=int64
         Positions of these rows among the samples, in order of `values`.
 
     bad : ndarray of shape (n_samples,), dtype=float64
@@ -1021,8 +1037,8 @@ def best_cuts(values, rows, bad, to_go, prices, use_lo, use_hi):
         Cost of each row after this position if it stays, errors included.
 
     prices : ndarray of shape (2, n_samples), dtype=float64
-        Price of a wrong answer of each row, in units of cost: if it leaves above, and
-        if it leaves below.
+        Price of a wrong answer of each row, in units of cost. ``prices[0]`` is for
+        leaving above, ``prices[1]`` for leaving below.
 
     use_lo, use_hi : bool
         If False, no row leaves below (above).
@@ -1033,8 +1049,9 @@ def best_cuts(values, rows, bad, to_go, prices, use_lo, use_hi):
     """
     n = len(values)
     saved_above = _saved_above(rows, bad, to_go, prices[0])
-    # Saved if the first `j` rows leave below, and the most of these up to `j`.
+    # Cost saved if the first `j` rows leave below.
     saved_below = 0.0
+    # Largest of these costs up to `j`, and the number of rows that it is for.
     most_saved_below = 0.0
     best_n_below = 0
     # The best pair of thresholds so far: no row leaves.
@@ -1073,7 +1090,7 @@ def _saved_above(rows, bad, to_go, prices):
 
     Returns
     -------
-    ndarray of shape (n + 1,), dtype=float64
+    ndarray of shape (n_reaching + 1,), dtype=float64
         The last entry is 0: no row leaves.
     """
     n = len(rows)
@@ -1093,14 +1110,19 @@ def settle(values, bad, lo, hi, prices, to_go):
     values : ndarray of shape (n_samples,)
         Partial sums, or margins, at the position.
 
-    bad, prices
-        As for :func:`best_cuts`.
+    bad : ndarray of shape (n_samples,), dtype=float64
+        Chance that leaving above is wrong. Leaving below is wrong otherwise.
 
     lo, hi : float
         Thresholds of the position.
 
-    to_go : ndarray of shape (n_samples,)
-        Cost of each row from the position on. Changed.
+    prices : ndarray of shape (2, n_samples), dtype=float64
+        Price of a wrong answer of each row, in units of cost. ``prices[0]`` is for
+        leaving above, ``prices[1]`` for leaving below.
+
+    to_go : ndarray of shape (n_samples,), dtype=float64
+        Cost of each row after the position. Changed in place for rows below `lo` or
+        above `hi`. The others stay in the ensemble and keep their cost.
     """
     for i in range(len(values)):
         if values[i] > hi:
@@ -1135,6 +1157,7 @@ def leave_at(values, lo, hi):
     # The first `n_rows` entries are the rows that have not left.
     rows = np.arange(n_samples)
     n_rows = n_samples
+    # `r` is a position. No row leaves early at the last one.
     for r in range(n_members - 1):
         n_staying = 0
         for j in range(n_rows):

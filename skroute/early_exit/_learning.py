@@ -55,9 +55,9 @@ PRICES = np.geomspace(256.0, 0.5, N_POLICIES)
 # expected numbers of rows, which become far smaller than one row. Higher prices than
 # for thresholds thus make a difference.
 VOTE_PRICES = np.geomspace(65536.0, 0.5, N_POLICIES)
-# Factors of the policies that are more cautious than those of the first price, for rows
-# on which the latter is wrong too often. Thresholds are moved outwards by these
-# multiples of the standard deviation of what the remaining members add.
+# The policy of the first price may be wrong too often on other rows. Before it come
+# more cautious policies, whose thresholds are moved outwards. These are the distances,
+# in standard deviations of what the remaining members add.
 WIDER = np.geomspace(3.0, 0.02, 16)
 
 # `SEARCH_ERRORS`, `SEARCH_SHARE`, `SEARCH_SPREAD` and `SOFTNESS` were chosen on splits
@@ -449,7 +449,7 @@ def _learn_order(sample, costs, options, share, on_position):
         # Votes count alike: members differ in nothing but their cost. The cheapest
         # member is first.
         return np.argsort(costs, kind="stable")
-    # Share of rows that makes the errors of the search numerous enough to be compared.
+    # Share of rows at which the search makes enough errors to compare members.
     enough = min(SEARCH_ERRORS / sample.n_rows, MOST_SEARCH_ERRORS)
     # The thresholds of the search are not used: they are learned again.
     order, _, _ = qwyc_order(
@@ -517,14 +517,17 @@ def _learn_thresholds(sample, *, order, values, bad, costs, options, weights):
 class _AllowedErrors(NamedTuple):
     """The share of rows that may be answered wrongly, and the weights of errors.
 
+    An answer is wrong if the full ensemble gives another one.
+
     Attributes
     ----------
     share : float
-        Share of all rows that may be answered otherwise.
+        Share of all rows that may be answered wrongly.
 
     weights : ndarray of shape (2, n_samples) or None
-        Number of errors that a wrong answer to each row counts for, as for
-        :func:`lagrangian_path`. None counts each as one.
+        Number of errors that a wrong answer to each row counts for. ``weights[0]`` is
+        for leaving above the upper threshold, ``weights[1]`` for leaving below the
+        lower one. None counts each error as one.
     """
 
     share: float
@@ -532,7 +535,7 @@ class _AllowedErrors(NamedTuple):
 
 
 def _allowed_errors(sample, alpha):
-    """Return the share of errors that `alpha` allows on these rows, and their weights.
+    """Return how many errors `alpha` allows on rows, and what each error counts.
 
     Parameters
     ----------
@@ -551,19 +554,23 @@ def _allowed_errors(sample, alpha):
     if share == 0:
         # No error is allowed on any of these rows.
         return _AllowedErrors(share, None)
-    # Errors that are allowed less often count for more. On average they count as one.
+    # The allowed errors of all answers together are `share * n_rows`. Each answer that
+    # may have errors gets an equal part of this number. An error on one of its rows
+    # counts for this part divided by the number of its allowed errors.
+    n_rows = len(answers)
     n_rows_of_answer = np.bincount(answers, minlength=len(alpha))
     n_allowed = np.maximum(alpha * n_rows_of_answer, LEAST_ALLOWED)
-    # Weight of an error on a row with each answer, of shape (n_answers,).
-    weight = share * len(answers) / (n_allowed * np.count_nonzero(alpha))
+    weight_of_answer = share * n_rows / (n_allowed * np.count_nonzero(alpha))
     if sample.scores.shape[2] == 1:
-        # A row that is wrong above has the first class as its right answer. A row that
-        # is wrong below has the second one.
-        weight_of_sides = weight[[0, -1]]
-        weights = np.repeat(weight_of_sides[:, None], len(answers), axis=1)
+        # A row that leaves above is answered with the second class. This is wrong for
+        # rows that the full ensemble answers with the first class. A row that leaves
+        # below is answered with the first class.
+        weight_of_sides = weight_of_answer[[0, -1]]
+        weights = np.repeat(weight_of_sides[:, None], n_rows, axis=1)
     else:
-        # Rows leave above only. The second row of the array is not used.
-        weights = np.stack([weight[answers], weight[answers]])
+        # With several outputs, rows leave above only: ``weights[1]`` is not used.
+        weight_of_row = weight_of_answer[answers]
+        weights = np.stack([weight_of_row, weight_of_row])
     return _AllowedErrors(share, weights)
 
 
@@ -611,8 +618,8 @@ def calibrate(
     cost_so_far = np.cumsum(costs)
     cost = np.empty(len(policies))
     disagreement = np.empty(len(policies))
-    # By policy and answer, the number of rows that the policy or a more cautious one
-    # answers otherwise. It never falls from one policy to the next, as conformal risk
+    # Number of rows, by policy and answer, that the policy or a more cautious one
+    # answers wrongly. It never falls from one policy to the next, as conformal risk
     # control needs.
     n_ever_wrong = np.empty((len(policies), n_answers), dtype=np.int64)
     ever_wrong = np.zeros(len(answers), dtype=bool)
@@ -642,10 +649,11 @@ def _choose(n_wrong, n_rows, alpha, promise, labels):
     Parameters
     ----------
     n_wrong : ndarray of shape (n_policies, n_answers), dtype=int64
-        Rows that each policy or a more cautious one answers otherwise, by answer.
+        Number of rows with each answer of the full ensemble that the policy or a more
+        cautious one answers wrongly.
 
     n_rows : ndarray of shape (n_answers,), dtype=int64
-        All rows by answer.
+        Number of rows with each answer of the full ensemble.
 
     alpha, promise, labels
         As for :func:`calibrate`.
@@ -676,7 +684,7 @@ def _choose(n_wrong, n_rows, alpha, promise, labels):
     # is never wrong.
     chosen = max(0, last_accepted(n_wrong, allowed))
     if chosen == 0:
-        # With one policy, no early exit was wanted.
+        # There is only one policy if early exits were switched off. No warning then.
         if len(n_wrong) > 1:
             _warn_of_no_exit(alpha, n_rows, promise.guarantee, confidence, labels)
         return chosen, np.zeros(len(shares))
@@ -711,7 +719,7 @@ def learn_exits(
         In the ensemble's own order.
 
     options : ExitOptions
-        What is learned.
+        The parameters of QWYC that learning depends on.
 
     X : indexable
         Rows to learn from.
@@ -720,7 +728,7 @@ def learn_exits(
         Rows that nothing else has used. If None, a `share` of `X` is held out.
 
     share : float
-        0 if nothing is held out.
+        Share of `X` that is held out to calibrate on. 0 holds out nothing.
 
     confidence, guarantee
         As in :class:`Promise`. Nothing is promised without held-out rows.

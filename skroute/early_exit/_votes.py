@@ -7,10 +7,10 @@ import numpy as np
 from skroute.early_exit._algorithms import leader_and_margin
 from skroute.utils._typing import NDArray
 
-# Share of the rows, those closest to the decision, on which the standard deviation of
-# the members' votes is measured.
+# The standard deviation of the members' votes is measured on this share of the rows,
+# those closest to the decision.
 _NEAR = 0.1
-# Least number of rows on which it is measured. The deviation on fewer would be noise.
+# Least number of these rows. The deviation on fewer would be noise.
 _FEWEST_NEAR = 50
 # Standard deviation of the normal kernel that smooths the observed numbers of votes, as
 # a share of the number of members.
@@ -31,7 +31,7 @@ class _States(NamedTuple):
         Weight of the rows that pass through each state.
 
     negative_weight : ndarray of shape (t + 1,)
-        Weight of those of these rows for which the positive answer is wrong.
+        The part of `weight` for which the positive answer is wrong.
     """
 
     weight: NDArray[np.float64]
@@ -72,11 +72,11 @@ def optimal_stopping(law, negative, costs, prices, use_lo=True, use_hi=True):
     Parameters
     ----------
     law : ndarray of shape (n_members + 1,)
-        Weight of rows with 0, ..., `n_members` votes in all.
+        Weight of rows with 0, ..., `n_members` votes for the answer in all.
 
     negative : ndarray of shape (n_members + 1,)
-        Share of these rows for which the positive answer is wrong. The negative answer
-        is wrong for the others.
+        Share of the rows with each number of votes for which the positive answer is
+        wrong. The negative answer is wrong for the others.
 
     costs : ndarray of shape (n_members,)
         In evaluation order.
@@ -96,11 +96,14 @@ def optimal_stopping(law, negative, costs, prices, use_lo=True, use_hi=True):
     """
     n_members = len(law) - 1
     prices = np.asarray(prices, dtype=np.float64)[:, None]
+    # Until they are learned: no number of votes is as small as -1, or as large as
+    # `n_members` + 1, so that no row stops.
     below = np.full((len(prices), n_members), -1)
     above = np.full((len(prices), n_members), n_members + 1)
     # The states after all members.
     states = _States(law.astype(np.float64), law * negative)
-    # Least expected cost from each state on, by price and number of votes.
+    # Least expected cost from each state on, by price and number of votes. After all
+    # members it is 0: the full ensemble's answer is never wrong.
     to_go = np.zeros((len(prices), n_members + 1))
     for t in range(n_members - 1, 0, -1):
         step = _one_vote_back(states, t)
@@ -120,6 +123,7 @@ def optimal_stopping(law, negative, costs, prices, use_lo=True, use_hi=True):
         elif use_lo:
             cost_of_stopping = cost_of_negative
         else:
+            # Not read if neither side stops early.
             cost_of_stopping = cost_of_positive
         k = np.arange(t + 1)
         stops_below = k <= below[:, t - 1 : t]
@@ -165,7 +169,9 @@ def _one_vote_back(states, t):
 
 
 def _last_before_going_on(goes_on):
-    """Return the position before the first True of each row, or else the last one.
+    """Return the position before the first True of each row.
+
+    A row without True has the last position.
 
     Parameters
     ----------

@@ -62,9 +62,10 @@ from skroute.utils._timing import timed
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers
 
-# Number of sets times queries of a block: 1.6 MB, which fit a processor's cache.
+# Number of costs in a block, one for each pair of a set and a query: 1.6 MB, which fit
+# a processor's cache.
 _BLOCK = 200_000
-# Items on which the time of models is measured, at most, since models are slow.
+# Largest number of items on which the time of models is measured. Models are slow.
 _N_ANSWERED = 30
 
 
@@ -624,8 +625,10 @@ class BaseFeatureSelector(
         ndarray of int of shape (n_queries,)
             Indices of choices.
         """
+        # Number of queries in a block.
         step = max(1, _BLOCK // len(self._masks))
         if len(sizes) <= step:
+            # (n_queries, n_sets)
             cost = self.costs_.basis(sizes) @ self._coef.T + self._model_cost
             return self._lookup(cost, budgets)
         blocks = (slice(start, start + step) for start in range(0, len(sizes), step))
@@ -756,9 +759,13 @@ class BaseFeatureSelector(
         # Expected cost of each extractor on each item. (n_items, n_extractors)
         expected_costs = self.costs_(sizes).T
         for i, expected_cost in enumerate(expected_costs):
+            # Computed features of the item, by the number of the extractor. The walk
+            # fills the dict: it calls `extract`, which writes into it.
             features = {}
             extract = partial(self._extract_into, features, item=_safe_indexing(X, [i]))
+            # Choices at which the walk may end, the worst first.
             goals = self._goals(budgets[i])
+            # The walk returns a position among `goals`.
             position, spent[i] = anytime_walk(
                 self.candidates_[goals],
                 expected_cost,
@@ -789,7 +796,10 @@ class BaseFeatureSelector(
         return dispatch(plan.route, partial(self._answer_rows, plan, response))
 
     def _answer_rows(self, plan, response, choice, rows):
-        """Return the answers of one choice for some rows, in a sweep from its cache.
+        """Return the answers of one choice for some rows.
+
+        A sweep over budgets asks a model once for each row. Later answers to the row
+        come from the cache of the sweep.
 
         Parameters
         ----------
@@ -817,7 +827,7 @@ class BaseFeatureSelector(
     def _ask_model(self, plan, response, choice, rows):
         """Call the model of a choice on the features of some rows.
 
-        The parameters are those of `_answer_rows`.
+        The parameters are those of `_answer_rows`, and so is the result.
         """
         cache_of(self).count_rows(self.choices_[choice], len(rows))
         table = self._features_of_choice(plan, choice, rows)
@@ -847,6 +857,7 @@ class BaseFeatureSelector(
                 _safe_indexing(plan.X, rows), extractors
             )
             return self.extractors_.take(prepared, extractors)
+        # Any-time retrieval has computed the features of each row by themselves.
         tables = [self.extractors_.take(plan.state[row], extractors) for row in rows]
         stack = sparse.vstack if sparse.issparse(tables[0]) else np.vstack
         return stack(tables)
@@ -898,6 +909,7 @@ def anytime_walk(sets, expected_costs, model_costs, budget, compute):
         Expected cost of the model of each set.
 
     budget : float
+        Largest cost of features and model.
 
     compute : callable
         ``compute(number)`` computes the features of an extractor, and returns their
@@ -906,7 +918,7 @@ def anytime_walk(sets, expected_costs, model_costs, budget, compute):
     Returns
     -------
     goal : int
-        Position of the set at which the walk ended.
+        Position in `sets` of the set at which the walk ended.
 
     spent : float
         Real cost of the features.
@@ -919,9 +931,11 @@ def anytime_walk(sets, expected_costs, model_costs, budget, compute):
         # Sets without missing features are possible at any cost: nothing more is spent
         # on features. The empty set is always one.
         is_possible = affords(budget, expected_totals) | ~is_missing.any(axis=1)
+        # The most preferred of the possible sets comes last.
         goal = int(np.flatnonzero(is_possible)[-1])
         missing = np.flatnonzero(is_missing[goal])
         if len(missing) == 0:
+            # All features of the goal are computed.
             return goal, spent
         cheapest = int(missing[np.argmin(expected_costs[missing])])
         spent += compute(cheapest)

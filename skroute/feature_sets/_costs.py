@@ -19,10 +19,10 @@ from skroute.utils._named import by_label
 from skroute.utils._timing import timed
 from skroute.utils._validation import check_numbers, is_amount, warn
 
-# Items that are timed, at most. Bounds the time of a fit.
+# Largest number of items that are timed. Bounds the time of a fit.
 _N_TIMED = 100
-# Times that each item is timed, once in each round. A busy moment of the machine
-# affects one round only.
+# Number of rounds, in each of which all items are timed once. A busy moment of the
+# machine affects one round only.
 _N_REPEATS = 3
 # Knots of a measured cost. Each linear piece has about 40 measurements, two of which
 # are above its 95th percentile.
@@ -156,8 +156,8 @@ class FeatureCosts:
         First argument of `functions`: a degree, knots, or the user's functions.
 
     largest_size : float, default=inf
-        Costs of larger sizes may exceed all floats. It is 0 if costs do not depend on
-        the size.
+        Costs of larger sizes may exceed all floats. Infinity: there is no such size. 0:
+        costs do not depend on the size.
     """
 
     def __init__(self, names, coef, functions, function_params, largest_size=np.inf):
@@ -357,9 +357,9 @@ def measured_costs(extractors, X, sizes, percentile):
 def _fit_percentile(values, sizes, seconds, percentile):
     """Fit a percentile of seconds by a combination of functions (quantile regression).
 
-    A distance above the curve has the weight `percentile`, a distance below it the
-    rest. Distances are relative to the median seconds of similar sizes. Otherwise the
-    noise of large items would outweigh the small ones.
+    A distance above the curve has the weight `percentile`, a distance below it 1 minus
+    this weight. Distances are relative to the median seconds of similar sizes.
+    Otherwise the noise of large items would outweigh the small ones.
 
     Parameters
     ----------
@@ -379,13 +379,14 @@ def _fit_percentile(values, sizes, seconds, percentile):
     """
     n_measurements, n_functions = values.shape
     order = np.argsort(sizes, kind="stable")
-    # Medians over a tenth of the measurements.
+    # Median seconds of a tenth of the measurements, those of similar sizes.
     window = max(n_measurements // 10, 1)
     typical = np.empty(n_measurements)
     typical[order] = median_filter(seconds[order], size=window, mode="nearest")
     typical = np.maximum(typical, np.finfo(float).tiny)  # a divisor above 0
-    # A curve goes through as many measurements as it has coefficients. For the same
-    # share of new measurements, as many more must be below it. The share stays below 1.
+    # A fitted curve goes through `n_functions` of its measurements, so that too few new
+    # measurements are below it. The share is raised by that many measurements. It stays
+    # below 1, by half a measurement.
     share = min(
         percentile + n_functions / (n_measurements + 1), 1 - 0.5 / n_measurements
     )
@@ -406,6 +407,7 @@ def _fit_percentile(values, sizes, seconds, percentile):
         bounds=(0, None),
         method="highs",
     )
+    # The solver's tolerance may leave coefficients just below 0.
     return np.maximum(solution.x[:n_functions], 0.0)
 
 

@@ -255,7 +255,8 @@ class GreedyFeatureSelector(BaseFeatureSelector):
             Indices of choices, the empty set first.
         """
         first_budgets, sequence = self._followed
-        # The last of the first budgets that is not above the budget.
+        # Each sequence is followed from its first budget on. This is the last one that
+        # is not above the budget.
         segment = np.searchsorted(first_budgets, budget, side="right") - 1
         return self._sequences[sequence[segment]]
 
@@ -323,9 +324,9 @@ def greedy_sequence(evaluate, empty_quality, cost, trade_off):
 
 
 def followed_sequences(sequences, cost, quality):
-    """Return which greedy sequence of sets to follow at each budget.
+    """Find the greedy sequence of sets to follow at each budget.
 
-    It is a sequence with the best set that the budget buys at the reference size.
+    It contains the best set that the budget buys at the reference size.
 
     Parameters
     ----------
@@ -338,10 +339,10 @@ def followed_sequences(sequences, cost, quality):
     Returns
     -------
     budgets : ndarray of shape (n_budgets,)
-        Ascending budgets.
+        Ascending budgets, at which the sequence may change.
 
     sequence : ndarray of shape (n_budgets,), dtype=int64
-        Row of `sequences` that is followed from each of these budgets on.
+        Row of `sequences` that is followed from each of these budgets up to the next.
     """
     best_sets = pareto_front(cost, quality)
     sequence = np.empty(len(best_sets), dtype=np.int64)

@@ -274,21 +274,25 @@ def find_leaves(codes, n_rows, span, limit, reads, cuts, clears, words, remainin
     Parameters
     ----------
     codes : uint16 ndarray of shape (n_columns, n)
-        Codes of the rows by column.
+        Codes of the rows by column. `n` is at least `n_rows`.
 
     n_rows : int
     span : (int, int)
         The first test of the tree, and the one behind its last.
 
-    limit, reads, cuts, clears, words : ndarray
-        `limit` of the columns, `column`, `cut`, `clear` and `words` of the trees.
+    limit : ndarray of shape (n_columns,)
+        Number of categories of a column, negative for a column of numbers: the `limit`
+        of `Columns`.
+
+    reads, cuts, clears, words : ndarray
+        The fields `column`, `cut`, `clear` and `words` of `BitTrees`.
 
     remaining : ndarray of shape (n,), dtype of `clears`
         Overwritten. The leaf of a row is the lowest bit that is set, which `add_values`
         reads.
     """
     first_test = span[0]
-    end = span[1]
+    end = span[1]  # behind the last test
     # For oblivious trees the type is signed, and this number is -1: the complement of
     # leaf 0.
     all_leaves = ~clears.dtype.type(0)
@@ -339,8 +343,8 @@ def add_values(values, first_leaf, k, remaining, n_rows, total):
     n_rows : int
         Only the first `n_rows` rows are used.
 
-    total : ndarray of shape (n,)
-        Sums of the rows. Changed.
+    total : ndarray of at least `n_rows` numbers
+        Sums of the rows for this output. Changed.
     """
     for j in range(n_rows):
         leaf = np.uint64(first_leaf) + np.uint64(_lowest_bit(remaining[j]))
@@ -351,8 +355,9 @@ def add_values(values, first_leaf, k, remaining, n_rows, total):
 def _used_columns(bits, first_tree, last_tree, column_of_output):
     """Return True for the columns that trees ``first_tree, ..., last_tree - 1`` test.
 
-    A tree is ignored if the entry of its output in `column_of_output` is -1. A tree
-    whose output is -1 has leaves with a value for each output.
+    A tree is left out if its output adds to no column: its entry in `column_of_output`
+    (n_outputs,) is -1. A tree whose own output is -1 has leaves with a value for each
+    output, and is never left out. The result has shape (n_columns of `bits`,).
     """
     used = np.zeros(len(bits.columns.limit), dtype=np.bool_)
     for t in range(first_tree, last_tree):
@@ -385,12 +390,14 @@ def _write_sums(total, begin, n_rows, out):
 
 @njit(cache=True, nogil=True)
 def add_members(X, start, stop, bits, first, last, column_of_output, out):
-    """Add members ``first, ..., last - 1`` to rows ``start:stop`` of `out`, in place.
+    """Add the leaf values of members to the sums of the rows ``start:stop``.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
     start, stop : int
+        The first row of `X` and of `out`, and the one behind the last.
+
     bits : BitTrees
     first, last : int
         The first member, and the one behind the last.
@@ -399,14 +406,17 @@ def add_members(X, start, stop, bits, first, last, column_of_output, out):
         Column of `out` that each output adds to, -1 for none.
 
     out : ndarray of shape (n_samples, n_columns)
-        The sums are added in its type.
+        Sums of the rows. Changed in place: each addition is rounded to its dtype.
     """
     # Local names, because access to a tuple of arrays takes longer than a tree does.
     columns = bits.columns
+    # Number of categories of each column, negative for columns of numbers.
     limit = columns.limit
+    # Column, cut and remaining leaves of each test.
     reads = bits.column
     cuts = bits.cut
     clears = bits.clear
+    # Bit sets of the tests on categories.
     words = bits.words
     values = bits.values
     test_start = bits.test_start
@@ -425,6 +435,7 @@ def add_members(X, start, stop, bits, first, last, column_of_output, out):
         bin_rows(X, np.arange(begin, begin + n_rows), n_rows, columns, used, codes)
         _read_sums(out, begin, n_rows, total)
         for t in range(first_tree, last_tree):
+            # The output that the tree adds to, -1 if its leaves have a value for each.
             output = outputs[t]
             if output >= 0 and column_of_output[output] < 0:
                 # The output of the tree has no column.
@@ -434,6 +445,7 @@ def add_members(X, start, stop, bits, first, last, column_of_output, out):
                 codes, n_rows, span, limit, reads, cuts, clears, words, remaining
             )
             if output >= 0:
+                # 0: the leaves have one value.
                 add_values(
                     values,
                     leaf_start[t],

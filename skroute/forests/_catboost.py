@@ -38,7 +38,7 @@ class CatBoostReader(ForestReader):
     class_names = ("CatBoost",)
 
     def read(self, estimator):
-        """Read a fitted model, or a sum of models."""
+        """Read a fitted model, or a sum of models. Returns a `Forest`."""
         name = type(estimator).__name__
         if not estimator.is_fitted():
             raise NotFittedError(f"This {name} is not fitted yet. Call fit first.")
@@ -49,7 +49,9 @@ class CatBoostReader(ForestReader):
         loss = _loss_of(content)
         # `n_features_in_` of a model from a pickle is 0, and a sum of models has none.
         n_features = len(estimator.feature_names_)
+        # None: the model is no classifier.
         classes = None
+        # Only read if two classes have one score.
         beta = 0.0
         if _is_classifier(estimator):
             classes = np.asarray(estimator.classes_)

@@ -2,6 +2,9 @@
 
 `trees` is always the fields of a :class:`skroute.forests._trees.Trees` as a plain
 tuple. For a tuple with names, the call itself takes longer than the walk of one row.
+
+A pair is a row and a tree that it goes down. A node is special if it tests categories
+or takes zero as missing.
 """
 
 import math
@@ -227,12 +230,17 @@ def _go_to_leaves(X, row_of_pair, node_of_pair, pairs, n_pairs, nodes, depth):
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
-    row_of_pair, node_of_pair : ndarray of shape (n,), dtype=uint64
-    pairs : ndarray of shape (n,), dtype=uint64
+    row_of_pair : ndarray of shape (most_pairs,), dtype=uint64
+        Row of `X` of each pair.
+
+    node_of_pair : ndarray of shape (most_pairs,), dtype=uint64
+        The root of each pair's tree. Changed: the leaf of the row.
+
+    pairs : ndarray of shape (most_pairs,), dtype=uint64
         The numbers of all pairs. Overwritten.
 
     n_pairs : int
-        Number of pairs, at most `n`.
+        Number of pairs, at most `most_pairs`.
 
     nodes : ndarray of NODE
     depth : int
@@ -256,7 +264,7 @@ def _go_to_leaves_special(
 ):
     """Move pairs of a row and a tree to their leaves, where nodes may be special.
 
-    A special node tests categories or missing values. Pairs are moved one by one.
+    Pairs are moved one by one.
 
     Parameters are those of :func:`_go_to_leaves` and :func:`step_special`.
     `node_of_pair` is changed.
@@ -279,8 +287,8 @@ def leaves(X, rows, n_rows, trees, first, last, scratch, out):
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
-    rows : ndarray of shape (n,), dtype=int64 or uint64
-        Rows of `X`.
+    rows : ndarray of int64 or uint64
+        Rows of `X`, at least `n_rows`.
 
     n_rows : int
         Only the first `n_rows` rows of `rows` are walked.
@@ -291,15 +299,17 @@ def leaves(X, rows, n_rows, trees, first, last, scratch, out):
     first, last : int
         The first tree, and the one behind the last.
 
-    scratch : ndarray of shape (2, n), dtype=uint64
-        Overwritten. `n` is at least the number of rows times that of trees.
+    scratch : ndarray of shape (2, most_pairs), dtype=uint64
+        Overwritten. `most_pairs` is at least ``n_rows * (last - first)``.
 
-    out : ndarray of shape (n,), dtype=uint64
-        The leaves, as positions among all nodes, are written here, tree after tree.
+    out : ndarray of shape (most_pairs,), dtype=uint64
+        The leaves, as positions among all nodes, are written here: those of all rows in
+        the first tree, then those in the next tree, and so on.
     """
     nodes, _, roots, depths, _, _, cat_words, cat_start, special = trees
     # `out` contains the node of each pair until the pair is at a leaf.
     row_of_pair = scratch[0]
+    # Numbers of the pairs that are not at a leaf.
     pairs = scratch[1]
     n_pairs = 0
     deepest = np.int64(0)
@@ -310,6 +320,7 @@ def leaves(X, rows, n_rows, trees, first, last, scratch, out):
             pairs[n_pairs] = n_pairs
             out[n_pairs] = roots[t]
             n_pairs += 1
+    # One special node in any tree takes all pairs to the slower walk.
     if special:
         _go_to_leaves_special(X, row_of_pair, out, n_pairs, nodes, cat_words, cat_start)
     else:
@@ -325,13 +336,17 @@ def _add_values_at(
     Parameters
     ----------
     values : ndarray of shape (n_nodes, width)
+        Values of the nodes of all trees. `width` is 1, or the number of outputs.
+
     leaf_of_pair : ndarray of uint64
-        Leaves of pairs of a row and a tree.
+        Leaves of pairs of a row and a tree, as positions among all nodes.
 
     first_pair : int
-        The pair of the first row and this tree. Those of the next rows follow.
+        The pair of the first row and this tree. The pairs of the next rows follow.
 
     n_rows : int
+        Number of rows of the block.
+
     output : int
         Output of the tree, `ALL_OUTPUTS` if its leaves have a value for each.
 
@@ -360,12 +375,14 @@ def _add_values_at(
 
 @njit(cache=True, nogil=True)
 def add_leaves(X, start, stop, trees, first, last, column_of_output, out):
-    """Add members ``first, ..., last - 1`` to rows ``start:stop`` of `out`, in place.
+    """Add the leaf values of members to the sums of the rows ``start:stop``.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
     start, stop : int
+        The first row of `X` and of `out`, and the one behind the last.
+
     trees : tuple
         The fields of a :class:`~skroute.forests._trees.Trees`.
 
@@ -376,11 +393,12 @@ def add_leaves(X, start, stop, trees, first, last, column_of_output, out):
         Column of `out` that each output adds to, -1 for none.
 
     out : ndarray of shape (n_samples, n_columns)
-        The sums are added in its type.
+        Sums of the rows. Changed in place: each addition is rounded to its dtype.
     """
     _, values, _, _, outputs, member_start, _, _, _ = trees
     first_tree = member_start[first]
     last_tree = member_start[last]
+    # Number of rows that are walked together.
     block = max(_BLOCK_BYTES // (X.itemsize * X.shape[1]), _LEAST_BLOCK)
     block = max(min(block, _LARGEST_BLOCK, stop - start), 1)
     # Few rows go down many trees at the same time. Many rows go down one tree after the
@@ -396,6 +414,9 @@ def add_leaves(X, start, stop, trees, first, last, column_of_output, out):
         for j in range(n_rows):
             rows[j] = begin + j
         for t in range(first_tree, last_tree, n_together):
+            # A tree alone is not walked if its one output has no column (-1). An output
+            # of -1 is `ALL_OUTPUTS`. Of several trees, some may have a column:
+            # `_add_values_at` passes over the others.
             if n_together == 1 and outputs[t] >= 0 and column_of_output[outputs[t]] < 0:
                 continue
             end = min(t + n_together, last_tree)
@@ -415,14 +436,15 @@ def add_leaves(X, start, stop, trees, first, last, column_of_output, out):
 
 @njit(cache=True, nogil=True)
 def add_coded(X, start, stop, coded, first, last, column_of_output, out):
-    """Add members to rows as `add_leaves` does, on rows that are binned first.
+    """Bin the rows, then add the leaf values of members as `add_leaves` does.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
-    start, stop : int
     coded : CodedTrees
-    first, last, column_of_output, out
+        The columns to bin to, and trees that test the codes.
+
+    start, stop, first, last, column_of_output, out
         As for :func:`add_leaves`.
     """
     n_columns = len(coded.columns.feature)

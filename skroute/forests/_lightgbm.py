@@ -64,13 +64,14 @@ class LightGBMReader(ForestReader):
     class_names = ("LGBMModel", "Booster")
 
     def read(self, estimator):
-        """Read a fitted model or booster."""
+        """Read a fitted model or booster. Returns a `Forest`."""
         # A model that is not fitted raises at this property.
         is_model = hasattr(type(estimator), "booster_")
         booster = estimator.booster_ if is_model else estimator
         forest = _read_booster(booster)
         classes = getattr(estimator, "_classes", None) if is_model else None
         if classes is None:
+            # A booster, or a model that is no classifier.
             return forest
         if forest.answer_rule.kind not in _KINDS_OF_CLASSIFIERS:
             raise ValueError(

@@ -50,7 +50,10 @@ class AveragedTreesReader(ForestReader):
     averages_probabilities = True
 
     def read(self, estimator):
-        """Read a fitted forest of one target, or bagging of decision trees."""
+        """Read a fitted forest of one target, or bagging of decision trees.
+
+        Returns a `Forest`, or None if a member of the ensemble is not a tree.
+        """
         n_targets = getattr(estimator, "n_outputs_", 1)
         if n_targets != 1:
             raise ValueError(
@@ -70,7 +73,10 @@ class AdaBoostReader(ForestReader):
     class_names = ("AdaBoostClassifier",)
 
     def read(self, estimator):
-        """Read fitted boosting of decision trees."""
+        """Read fitted boosting of decision trees.
+
+        Returns a `Forest`, or None if a member of the ensemble is not a tree.
+        """
         classes = estimator.classes_
         n_classes = len(classes)
         if n_classes < 2:
@@ -81,6 +87,7 @@ class AdaBoostReader(ForestReader):
             )
         if not _has_trees(estimator):
             return None
+        # The classes that votes are counted for, one for each output.
         candidates = classes
         output = ALL_OUTPUTS
         if n_classes == 2:
@@ -90,6 +97,7 @@ class AdaBoostReader(ForestReader):
         members = []
         for member, weight in zip(estimator.estimators_, estimator.estimator_weights_):
             tree = member.tree_
+            # The answer of each node, of shape (n_nodes,).
             label = member.classes_[np.argmax(tree.value[:, 0, :], axis=1)]
             # A vote for one class counts against each of the others. The sum over all
             # classes is 0.
@@ -97,8 +105,10 @@ class AdaBoostReader(ForestReader):
             votes = np.where(label[:, None] == candidates, weight, vote_against)
             members.append([_MemberTree(tree, value=votes, output=output)])
         builder = _builder_of(members, getattr(estimator, "estimators_features_", None))
+        # Before any tree has voted, the score of each output is 0.
+        no_votes = np.zeros(len(candidates))
         return builder.build(
-            np.zeros(len(candidates)),
+            no_votes,
             estimator.n_features_in_,
             classes=np.asarray(classes),
             read_rule=ReadRule(dtype="float32"),
@@ -117,7 +127,10 @@ class GradientBoostingReader(ForestReader):
     class_names = ("BaseGradientBoosting",)
 
     def read(self, estimator):
-        """Read fitted boosting whose score before any tree is the same for all rows."""
+        """Read fitted boosting whose score before any tree is the same for all rows.
+
+        Returns a `Forest`. Raises a ValueError for an `init` that is an estimator.
+        """
         init = estimator.init
         if init is not None and not isinstance(init, str):
             raise ValueError(
@@ -141,7 +154,7 @@ class GradientBoostingReader(ForestReader):
             n_outputs=estimator.estimators_.shape[1],
             kind_of_numbers="identity",
         )
-        # The first score is the same for all rows.
+        # The first score is the same for all rows, so that any row will do.
         row = np.zeros((1, estimator.n_features_in_), np.float32)
         return builder.build(
             np.ravel(first_scores(estimator, row)),
@@ -165,7 +178,10 @@ class HistGradientBoostingReader(ForestReader):
     class_names = ("BaseHistGradientBoosting",)
 
     def read(self, estimator):
-        """Read fitted boosting with the categories of its encoder."""
+        """Read fitted boosting with the categories of its encoder.
+
+        Returns a `Forest`.
+        """
         boosting = histogram_boosting_of(estimator)
         columns = _input_columns(estimator, boosting.preprocessor)
         builder = ForestBuilder()
@@ -219,6 +235,7 @@ def averaged_forest(model):
         members.append([_MemberTree(tree, value=value, output=ALL_OUTPUTS)])
     n_outputs = members[-1][0].value.shape[1]
     builder = _builder_of(members, getattr(model, "estimators_features_", None))
+    # A mean of trees starts at 0.
     return builder.build(
         np.zeros(n_outputs),
         model.n_features_in_,
@@ -257,7 +274,9 @@ def _builder_of(members, features=None):
             # Leaves have a negative feature, which would be a position from the end.
             feature = np.maximum(tree.feature, 0)
             if features is not None:
+                # Columns of the member become columns of the ensemble.
                 feature = np.asarray(features[t])[feature]
+            # Without a flag, missing values go left.
             builder.add_tree(
                 left=tree.children_left,
                 right=tree.children_right,
@@ -319,6 +338,7 @@ def _add_predictor(builder, predictor, position, output):
         threshold[i] = builder.add_set(sets[nodes["bitset_idx"][i]])
     flags = np.where(nodes["missing_go_to_left"], 0, MISSING_RIGHT)
     flags |= np.where(is_categorical, CATEGORICAL, 0)
+    # -1: a leaf has no left child.
     builder.add_tree(
         left=np.where(nodes["is_leaf"], -1, nodes["left"].astype(np.int64)),
         right=nodes["right"].astype(np.int64),

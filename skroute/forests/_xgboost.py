@@ -39,7 +39,7 @@ class XGBoostReader(ForestReader):
     class_names = ("XGBModel", "Booster")
 
     def read(self, estimator):
-        """Read a fitted model or booster."""
+        """Read a fitted model or booster. Returns a `Forest`."""
         name = type(estimator).__name__
         missing = getattr(estimator, "missing", np.nan)
         if not np.isnan(missing):
@@ -47,8 +47,9 @@ class XGBoostReader(ForestReader):
                 f"{name} has missing={missing!r}; only NaN is supported: replace it."
             )
         booster = estimator
+        # None: all trees are read. A raw booster answers with all its trees, also if it
+        # stopped early.
         best_iteration = None
-        # A raw booster answers with all its trees, also if it stopped early.
         if hasattr(estimator, "get_booster"):
             booster = estimator.get_booster()
             best_iteration = booster.attr("best_iteration")
@@ -58,6 +59,7 @@ class XGBoostReader(ForestReader):
         tree_content = _checked_trees(learner, name)
         builder = _builder_of(tree_content, best_iteration)
         classes = labels_of(estimator)
+        # Empty: labels have the type of the classes.
         label_dtype = ""
         if objective == _OBJECTIVE_OF_POSITIONS and classes is not None:
             label_dtype = _TYPE_OF_POSITIONS

@@ -75,6 +75,7 @@ class HeldOutFigures(NamedTuple):
         Quality of the answers of the cheap and of the full model.
 
     weight : ndarray of shape (n_rows,)
+        Weights of the rows.
     """
 
     ranks: Any
@@ -418,7 +419,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         """
         X, y = indexable(as_rows(X), on_host(y))
         checked = self._checked(X, y, sample_weight)
-        # The full model gets the weights as the user gave them.
+        # The cheap model, the gate and the figures use relative weights. The full model
+        # gets `checked.weight`, as the user gave it.
         weight = relative_weights(checked.weight)
         y = self.classes_[checked.encoded]
         objective = objective_of_labels(self.quality, self.classes_).bound(
@@ -558,9 +560,11 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         Parameters
         ----------
         rows : Rows
+            All rows of positive weight.
 
         is_held_out : ndarray of bool of shape (n_rows,)
-            Rows that choose the number of rounds, and on which nothing is fitted.
+            True for rows that choose the number of rounds. Trees and coefficients are
+            not fitted on them.
 
         progress : callable
             ``progress()`` returns a context manager. Each alternation runs in one.
@@ -583,7 +587,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         fitted = self._gate_kind.fit_pair(
             learned_rows,
             held_out=rows.of(is_held_out),
-            ready=self._gate_kind.ready(learned_rows, self._categorical),
+            prepared=self._gate_kind.prepare(learned_rows, self._categorical),
             problem=problem,
             n_jobs=self.n_jobs,
             progress=progress,
@@ -614,9 +618,10 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         # Ranks among the gate scores above the level. None: no row is ever sent, and
         # the gate is not evaluated.
         self._ranks = None
-        # None without a gate, which holds no rows out.
+        # Figures of the held-out rows. None without a gate: no rows are held out.
         self._held_out = None
         if self.p_full == 0:
+            # There is no gate.
             return
         held_out = rows.of(is_held_out)
         objective = objective_of_labels(self.quality, self.classes_).bound(
@@ -862,11 +867,13 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         float
             Infinite if the budget pays for all rows.
         """
-        cheap = self.cost_table_["cheap"]
-        full = self.cost_table_["full"]
-        if full <= cheap or budget >= full * (1 - ROUNDING):
+        cheap_cost = self.cost_table_["cheap"]
+        full_cost = self.cost_table_["full"]
+        if full_cost <= cheap_cost or budget >= full_cost * (1 - ROUNDING):
             return np.inf
-        return max((budget - cheap) / (full - cheap), 0.0)
+        # Each row costs at least `cheap_cost`. The rest of the budget pays for the rows
+        # that are sent.
+        return max((budget - cheap_cost) / (full_cost - cheap_cost), 0.0)
 
     def _choose_sent(self, gate, values_read, budget):
         """Return True for the rows of highest gate score that the budget pays to send.
@@ -874,14 +881,14 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         Parameters
         ----------
         gate : ndarray of shape (n_rows,)
-            Gate scores above the level: a row with 0 or less is never sent.
+            Gate scores minus the level. A row with 0 or less is never sent.
 
         values_read : ndarray of shape (n_rows, n_gate_features)
-            Values that the gate reads. Online, they draw the rows that are sent among
-            tied ones.
+            Values that the gate reads. If ``policy="online"``, their hash decides which
+            of several rows with equal gate scores are sent.
 
         budget : float
-            Mean cost per row.
+            Mean cost per row. Infinity is unlimited.
 
         Returns
         -------
@@ -894,10 +901,12 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             return is_sent
         if self.policy == "batch":
             n_affordable = int(share * len(gate) * (1 + ROUNDING))
+            # All rows but those with the highest gate scores.
             falling = np.argsort(-gate, kind="stable")
             is_sent[falling[n_affordable:]] = False
             return is_sent
-        # The rank of a row is the smallest share of sent rows that includes it.
+        # Online, a row is decided without the others of its call. Its rank is the
+        # smallest share of sent rows that includes it.
         ranks = self._ranks.draw(gate, feature_keys(values_read))
         return is_sent & (ranks < share * (1 + ROUNDING))
 

@@ -248,7 +248,7 @@ def boost(data, rows, problem, hyperparameters, *, n_threads, progress=nullconte
     Parameters
     ----------
     data : lightgbm.Dataset
-        Result of :meth:`BoostedGate.ready` for `rows`. Several boosters can share it.
+        Result of :meth:`BoostedGate.prepare` for `rows`. Several boosters can share it.
 
     rows : Rows
 
@@ -516,10 +516,12 @@ def _constant_scores(y, share, problem):
     Returns
     -------
     ndarray of shape (n_cheap_outputs + 1,)
+        The last number is the score of the gate's trees, 0.
     """
     class_shares = np.bincount(y, share, problem.n_classes)
     class_shares = np.clip(class_shares, _MIN_CLASS_SHARE, 1.0)
     if problem.n_outputs == 1:
+        # Two classes: the logarithmic odds of the second one.
         cheap = np.log(class_shares[1:] / class_shares[0])
     else:
         cheap = np.log(class_shares)
@@ -553,7 +555,8 @@ def _booster_params(hyperparameters, n_outputs, n_threads):
         # count.
         "min_data_in_leaf": 0,
         "min_sum_hessian_in_leaf": 1.0,
-        # Rows of a category; LightGBM's default of 100 would leave out rare ones.
+        # Least number of rows of a category. LightGBM's default of 100 would leave out
+        # rare ones.
         "min_data_per_group": 10,
         "boost_from_average": False,
         "num_threads": n_threads,
@@ -667,6 +670,7 @@ def best_round(pair, round_counts, rows, p_full):
         Held-out rows.
 
     p_full : float
+        Largest mean of q.
 
     Returns
     -------
@@ -746,8 +750,10 @@ class BoostedGate(Gate):
         self.l2_regularization = l2_regularization
         self.max_iter = max_iter
 
-    def ready(self, rows, categorical):
-        """Return the rows as LightGBM's Dataset, with a bin for each of few values.
+    def prepare(self, rows, categorical):
+        """Bin the rows to the form from which LightGBM grows trees.
+
+        A column of few different values gets one bin for each value.
 
         Parameters
         ----------
@@ -759,13 +765,15 @@ class BoostedGate(Gate):
         Returns
         -------
         lightgbm.Dataset
+            Constructed. Labels are not in it.
         """
         import lightgbm
 
         X = rows.values
         params = REPRODUCIBLE | {
             "min_data_in_bin": 1,
-            # Bins are made from all rows, and not from a sample of them.
+            # Bins are made from all rows, and not from a sample of them. The 2 only
+            # matters for a table of one row.
             "bin_construct_sample_cnt": max(len(X), 2),
             "num_threads": 1,
         }
@@ -774,21 +782,21 @@ class BoostedGate(Gate):
             X = np.ones_like(X)
         dataset = lightgbm.Dataset(
             X,
-            # Not read: the booster gets derivatives.
+            # Zeros, which are not read: the booster gets derivatives.
             label=np.zeros(len(X)),
             params=params,
             categorical_feature=np.flatnonzero(categorical).tolist(),
         )
         return dataset.construct()
 
-    def fit_pair(self, rows, held_out, ready, problem, n_jobs, progress):
+    def fit_pair(self, rows, held_out, prepared, problem, n_jobs, progress):
         """Return the pair of the rounds that are best on held-out rows.
 
         Without a gate all rounds are kept. The parameters are those of
         :meth:`Gate.fit_pair`.
         """
         fit = boost(
-            ready,
+            prepared,
             rows,
             problem,
             self,

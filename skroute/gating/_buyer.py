@@ -506,11 +506,16 @@ class FeatureLedger:
         return ledger
 
     def plan(self, rows, columns):
-        """Note that some rows will need some columns, and will pay for their groups.
+        """Record that rows need columns, so that they pay for the columns' groups.
+
+        Nothing is bought yet. `planned` is changed.
 
         Parameters
         ----------
-        rows, columns : ndarray of int
+        rows : ndarray of int
+            Positions of the rows.
+        columns : ndarray of int
+            Positions of the columns.
         """
         groups = np.unique(self.group_of[columns])
         self.planned[np.ix_(rows, groups)] = True
@@ -532,10 +537,11 @@ class FeatureLedger:
             NaN. The array of the ledger itself if all rows are selected: it must not be
             changed.
         """
-        # Without a reader, all features are there from the beginning.
+        # Without a reader, `values` has had all features from the beginning.
         if self._reader is not None and len(rows) and len(columns):
             self._buy(rows, np.unique(self.group_of[columns]))
-        # Rising rows, as many as there are, are all rows.
+        # `rows` are rising, each once: if there are as many as in the ledger, they are
+        # all rows. The array itself is returned, not a copy.
         if len(rows) == len(self._values):
             return self._values
         return self._values[rows]
@@ -546,6 +552,7 @@ class FeatureLedger:
         Parameters
         ----------
         rows, groups : ndarray of int
+            Positions of the rows, and of the groups that they need.
         """
         is_missing = ~self._is_bought[np.ix_(rows, groups)]
         # Rows that need the same groups are bought in one request.
@@ -568,6 +575,7 @@ class FeatureLedger:
         Parameters
         ----------
         columns, rows : ndarray of int
+            Positions of the columns and of the rows.
         cells : list of array-like of shape (n_selected_rows,)
             One for each column.
         """

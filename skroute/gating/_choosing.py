@@ -24,7 +24,9 @@ class HeldOut(NamedTuple):
     Attributes
     ----------
     quality : ndarray of shape (n_sets, n_rows)
+        Quality of the answer to each row with each set.
     weight : ndarray of shape (n_rows,)
+        Weights of the rows.
     score : callable or None
         Returns the value of a scorer, of probabilities and positions of rows. None if
         quality is a mean over rows.
@@ -38,7 +40,10 @@ class HeldOut(NamedTuple):
     proba: Any = None
 
     def mean(self, values, rows=slice(None)):
-        """Return the weighted mean over some rows, the last axis of `values`."""
+        """Return the weighted mean over rows, which are the last axis of `values`.
+
+        `rows` selects the weights: `values` has these rows only.
+        """
         return np.average(values, axis=-1, weights=self.weight[rows])
 
 
@@ -56,8 +61,9 @@ class Candidate(NamedTuple):
     spending : Spending or None
         None if nothing else is bought.
     quality, cost : ndarray of shape (n_rows,)
+        Expected quality and cost of each held-out row.
     proba : ndarray of shape (n_rows, n_classes) or None
-        Probabilities, if a scorer judges.
+        Probabilities that answer the rows. None if no scorer judges.
     """
 
     policy: int | None
@@ -92,17 +98,21 @@ def candidates_within(held_out, policies, costs, *, budget, starts, n_left_of):
     ----------
     held_out : HeldOut
     policies : list of Policies
+        Empty if nothing may be bought after the first set.
     costs : ndarray of shape (n_sets,)
     budget : float
+        Largest mean cost of a row.
     starts : ndarray of int
-        Sets that every row may buy first.
+        Positions of the sets that every row may buy first.
     n_left_of : callable
         Returns the number of purchases after a first set, None for any number.
 
     Returns
     -------
-    fixed, going : list of Candidate
-        Sets for every row, and policies.
+    fixed : list of Candidate
+        Candidates that buy one set for every row, and nothing else.
+    going : list of Candidate
+        Candidates whose rows may go on from a first set, by a policy.
     """
     rows = np.arange(held_out.quality.shape[1])
     fixed = []
@@ -112,11 +122,11 @@ def candidates_within(held_out, policies, costs, *, budget, starts, n_left_of):
         fixed.append(_fixed_candidate(held_out, start, costs))
         n_left = n_left_of(start)
         for position, policy in enumerate(policies):
-            # (n_prices, n_rows)
+            # The set that each row ends at. (n_prices, n_rows)
             ends = policy.ends_left(n_left)[:, start]
             spending = spend(held_out.mean(costs[ends]), budget)
-            high = ends[spending.price]
-            low = ends[spending.lower]
+            high = ends[spending.price]  # at the price
+            low = ends[spending.lower]  # at the lower price
             share = spending.share
             quality = held_out.quality
             going.append(
@@ -135,7 +145,10 @@ def candidates_within(held_out, policies, costs, *, budget, starts, n_left_of):
 
 
 def _fixed_candidate(held_out, start, costs):
-    """Return the candidate that buys one set for every row."""
+    """Return the candidate that buys one set for every row (`Candidate`).
+
+    `start` is the position of the set, and `costs` are those of all sets.
+    """
     n_rows = held_out.quality.shape[1]
     proba = None if held_out.score is None else held_out.proba[start]
     return Candidate(
@@ -150,10 +163,24 @@ def _fixed_candidate(held_out, start, costs):
 
 
 def _mixed_answers(held_out, high, low, share):
-    """Return probabilities of which a share of the rows has those of `low`, or None."""
+    """Return the probabilities that answer each row, or None if no scorer judges.
+
+    Parameters
+    ----------
+    held_out : HeldOut
+    high, low : ndarray of shape (n_rows,)
+        The set of each row at the price, and at the lower price.
+    share : float
+        Share of the rows at the lower price.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_classes), or None
+    """
     if held_out.score is None:
         return None
     rows = np.arange(len(high))
+    # Multiples of the golden ratio are spread evenly over [0, 1), without a generator.
     is_low = (GOLDEN * rows) % 1 < share
     return held_out.proba[np.where(is_low, low, high), rows]
 
@@ -164,15 +191,21 @@ def first_half(n_rows):
 
 
 def judge(held_out, fixed, going):
-    """Return the best candidate, judged by rows that did not choose it (`Judgement`).
+    """Return the best candidate, judged by rows that did not choose it.
 
     Parameters
     ----------
     held_out : HeldOut
     fixed, going : list of Candidate
+        From `candidates_within`.
+
+    Returns
+    -------
+    Judgement
     """
     n_rows = held_out.quality.shape[1]
     is_first = first_half(n_rows)
+    # The candidate in use is chosen by all rows.
     chosen = _best(held_out, fixed, going, np.ones(n_rows, dtype=bool))
     by_first = _best(held_out, fixed, going, is_first)
     by_second = _best(held_out, fixed, going, ~is_first)
@@ -197,7 +230,18 @@ def judge(held_out, fixed, going):
 def _best(held_out, fixed, going, rows):
     """Return the best policy on some rows, or a fixed set that leads beyond noise.
 
-    `rows` are booleans. Of equal policies the cheapest is best.
+    Parameters
+    ----------
+    held_out : HeldOut
+    fixed, going : list of Candidate
+        From `candidates_within`.
+    rows : ndarray of bool of shape (n_rows,)
+        Rows that choose.
+
+    Returns
+    -------
+    Candidate
+        Of policies with equal quality, the cheapest.
     """
     best_fixed = fixed[int(np.argmax(_values(held_out, fixed, rows)))]
     if not going:

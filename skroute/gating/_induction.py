@@ -394,11 +394,17 @@ class Policies(NamedTuple):
     nexts: list
 
     def moves_left(self, n_left):
-        """Return the moves for a number of purchases that are left; None is any."""
+        """Return the moves for a number of purchases that are left, from 1 on.
+
+        With `n_left` of None, their number is not limited. Then `moves` has one entry.
+        """
         return self.moves[-1 if n_left is None else n_left - 1]
 
     def ends_left(self, n_left):
-        """Return the ends of held-out rows, as `moves_left`. With 0 left, rows stay."""
+        """Return the sets that held-out rows end at, (n_prices, n_sets, n_rows).
+
+        `n_left` is as in `moves_left`, or 0: then each row stays at its first set.
+        """
         if n_left == 0:
             ends = np.empty_like(self.ends[-1])
             ends[:] = np.arange(ends.shape[1])[:, np.newaxis]
@@ -406,9 +412,10 @@ class Policies(NamedTuple):
         return self.ends[-1 if n_left is None else n_left - 1]
 
     def at_prices(self, positions):
-        """Return the policies at some prices, without the ends of held-out rows.
+        """Return the policies at some prices, for new rows only.
 
-        They are small, and all that new rows need.
+        The result is small: `ends` and `nexts`, which have an entry for each held-out
+        row, are empty lists. `positions` are those of the prices.
         """
         all_moves = []
         for moves_of_sets in self.moves:
@@ -495,19 +502,26 @@ def price_grid(value, costs, price_range):
     ndarray of shape (n_prices,)
         Rising from 0.
     """
-    # The floors keep the grid finite if all sets are alike or free.
+    # 1e-9 keeps the grid above 0 if all sets have the same value.
     spread = max(float(np.ptp(value)), 1e-9)
     positive = costs[costs > 0]
+    # If all sets are free, any unit will do.
     mean_cost = float(positive.mean()) if len(positive) else 1.0
+    # 1e-300 keeps the quotient finite.
     unit = spread / max(mean_cost, 1e-300)
     lowest = price_range.lowest
     highest = price_range.highest
+    # The 2 other prices are 0 and the one at which nothing is bought.
     grid = unit * np.geomspace(lowest, highest, price_range.n_prices - 2)
     return np.concatenate([[0.0], grid, [_NO_PURCHASE * unit]])
 
 
 def learn_policies(value, states, sets, costs, *, prices, allowed, n_rounds, weight):
-    """Learn what to buy next from held-out rows, backwards from the largest set.
+    """Learn the purchases after each set and at each price, by backward induction.
+
+    The sets are taken from the largest one to the smallest. At a set, it is known what
+    the larger sets are worth to each held-out row. The mean of this over rows that have
+    shown something alike is what a new row may expect.
 
     Parameters
     ----------
@@ -532,12 +546,15 @@ def learn_policies(value, states, sets, costs, *, prices, allowed, n_rounds, wei
     Policies
     """
     n_sets, n_rows = value.shape
+    # Single precision takes half of the memory.
     value = value.astype(np.float32)
     prices32 = prices.astype(np.float32)
     n_prices = len(prices)
-    # What each row is worth from each set on, and the set it ends at, at each price.
+    # What each row is worth from each set on, less the price of what it buys. At first,
+    # all rows stay at their sets. (n_prices, n_sets, n_rows)
     worth = np.repeat(value[np.newaxis], n_prices, axis=0)
     stay = np.arange(n_sets, dtype=np.int16)[:, np.newaxis]
+    # The set that each row ends at, of the same shape.
     ends = np.broadcast_to(stay, (n_prices, n_sets, n_rows)).copy()
     price_index = np.arange(n_prices)[:, np.newaxis]
     row = np.arange(n_rows)
@@ -545,8 +562,9 @@ def learn_policies(value, states, sets, costs, *, prices, allowed, n_rounds, wei
     all_ends = []
     all_nexts = []
     for _ in range(1 if n_rounds is None else n_rounds):
-        # Without a limit, what is behind a larger set is known when a smaller one is
-        # decided. With one, it is what is behind it with one purchase less.
+        # `worth_behind` is what a larger set is worth after it was bought. Without a
+        # limit it is `worth` itself, which this loop fills from the largest set on.
+        # With a limit it is `worth` with one purchase less: that of the loop before.
         worth_behind = worth if n_rounds is None else worth.copy()
         ends_behind = ends if n_rounds is None else ends.copy()
         moves_of_sets = {}
@@ -554,8 +572,10 @@ def learn_policies(value, states, sets, costs, *, prices, allowed, n_rounds, wei
         for position in range(n_sets - 1, -1, -1):
             larger = _larger_sets(position, sets, costs, allowed)
             if not len(larger) or states[position] is None:
+                # Rows stop at this set.
                 continue
             extra = (costs[larger] - costs[position]).astype(np.float32)
+            # (n_prices, n_larger, n_rows)
             lead = worth_behind[:, larger] - value[position]
             lead -= prices32[:, np.newaxis, np.newaxis] * extra[:, np.newaxis]
             moves_of_sets[position], go = _learn_moves(
@@ -563,6 +583,7 @@ def learn_policies(value, states, sets, costs, *, prices, allowed, n_rounds, wei
             )
             nexts[:, position] = go
             is_going = go != STOP
+            # Rows that stop have their own set as target, which is not read.
             target = np.where(is_going, go, position)
             paid = prices32[:, np.newaxis] * (costs[target] - costs[position])
             going_on = worth_behind[price_index, target, row] - paid
@@ -611,14 +632,15 @@ def _larger_sets(position, sets, costs, allowed):
 
 
 class Spending(NamedTuple):
-    """A mean budget, spent at one price, and by some rows at a lower one.
+    """The two prices at which rows buy, so that they spend a mean budget.
 
     Attributes
     ----------
     price, lower : int
-        Positions of the prices.
+        Positions of the price and of the lower price. The same if the budget pays for
+        what all rows buy at any price.
     share : float
-        Share of the rows at the lower price.
+        Share of the rows that buy at the lower price. The others buy at the price.
     """
 
     price: int
@@ -636,9 +658,12 @@ def spend(cost, budget):
     budget : float
     """
     within = cost <= budget * (1 + ROUNDING)
+    # The price that spends most within the budget.
     price = int(np.argmax(np.where(within, cost, -np.inf)))
     if within.all():
+        # No row needs to buy at a lower price.
         return Spending(price, price, 0.0)
+    # The price that exceeds the budget least.
     lower = int(np.argmin(np.where(within, np.inf, cost)))
     share = float((budget - cost[price]) / (cost[lower] - cost[price]))
     return Spending(price, lower, share)

@@ -1,4 +1,7 @@
-"""The walk of rows to the leaves of the trees of a state."""
+"""Find the leaf that each row reaches in each tree of a small forest.
+
+`LeafState` groups rows by these leaves.
+"""
 
 from typing import NamedTuple
 
@@ -15,12 +18,13 @@ class LeafTrees(NamedTuple):
     Attributes
     ----------
     roots : ndarray of shape (n_trees,), dtype=int64
+        Number of the first node of each tree.
     feature : ndarray of shape (n_nodes,), dtype=int64
-        Column that a node compares.
+        Column that a node compares. It has no meaning for a leaf.
     threshold : ndarray of shape (n_nodes,), dtype=float64
-        A row goes left if its value is at most this.
+        A row goes left if its value is at most this. It has no meaning for a leaf.
     left, right : ndarray of shape (n_nodes,), dtype=int64
-        Children. `left` is LEAF for a leaf.
+        Numbers of the children. Both are LEAF for a leaf.
     missing_left : ndarray of shape (n_nodes,), dtype=bool
         True if a row whose value is missing goes left.
     leaf : ndarray of shape (n_nodes,), dtype=int64
@@ -39,9 +43,15 @@ class LeafTrees(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def leaves_of_rows(trees, columns, leaves):
-    """Write the leaf of each row in each tree into `leaves`, (n_rows, n_trees).
+    """Write the leaf of each row in each tree into `leaves`.
 
-    `columns` are float32 numbers of shape (n_rows, n_columns), in C order.
+    Parameters
+    ----------
+    trees : LeafTrees
+    columns : ndarray of shape (n_rows, n_columns), dtype=float32
+        In C order. NaN is missing.
+    leaves : ndarray of shape (n_rows, n_trees), dtype=int64
+        Overwritten with numbers of leaves, as in ``trees.leaf``.
     """
     for row in range(columns.shape[0]):
         for position in range(len(trees.roots)):

@@ -112,6 +112,7 @@ def find_cuts(gate, weight):
     # last one.
     next_scores = np.append(scores[1:], scores[-1] - 1.0)
     half_way = 0.5 * scores[falling.run_ends] + 0.5 * next_scores[falling.run_ends]
+    # The level that sends no row.
     above_all = scores[0] + _TIES_ABOVE_ALL * falling.tolerance[0]
     weight_above = np.cumsum(weight[falling.order])[falling.run_ends]
     return Cuts(
@@ -170,7 +171,7 @@ def best_level(gate, gain, weight, p_full, n_standard_errors=0.0):
     """
     cuts = find_cuts(gate, weight)
     n_cuts = len(cuts.levels)
-    # The first cut at which a row is sent; it is sent at all later ones, too.
+    # The first cut at which each row is sent. It is sent at all later cuts, too.
     first_cut = np.searchsorted(-cuts.levels, -gate, side="right")
     weighted_gain = weight * gain
     gain_of_cut = np.cumsum(np.bincount(first_cut, weighted_gain, n_cuts))
@@ -202,11 +203,12 @@ class Ranks(NamedTuple):
     Attributes
     ----------
     upper, lower : ndarray of shape (n_runs,)
-        Bounds of each distinct held-out score, wider than its ties by the tolerance;
-        falling.
+        Bounds of each run of tied held-out scores, from the highest run to the lowest.
+        A score between the bounds of a run is tied with it.
 
     share_above : ndarray of shape (n_runs + 1,)
-        Share of the weight of the scores above each distinct score, and of all scores.
+        Share of the weight of the held-out scores above each run. The last entry is the
+        share of all held-out scores.
 
     new_row_share : float
         Share of the weight of the new row itself.
@@ -257,7 +259,7 @@ class Ranks(NamedTuple):
         lowest, highest : ndarray of shape (n_rows,)
             They differ by the share of the tied scores and of the new row.
         """
-        # Number of distinct held-out scores above each score.
+        # Number of runs of held-out scores above each score.
         n_above = np.searchsorted(-self.lower, -gate, side="left")
         # The run that a score may be tied with. A score below all runs has none, and
         # gets a valid index only.

@@ -247,7 +247,7 @@ class LinearGate(Gate):
         self.max_iter = max_iter
         self.tol = tol
 
-    def ready(self, rows, categorical):
+    def prepare(self, rows, categorical):
         """Return the columns of the linear model and the standardised rows.
 
         Parameters
@@ -267,25 +267,25 @@ class LinearGate(Gate):
         mean = weight @ values
         scale = np.sqrt(weight @ (values - mean) ** 2)
         # A constant column has no information, and must not become rounding error
-        # divided by rounding error.
+        # divided by rounding error. An infinite scale makes it 0.
         scale[scale <= ROUNDING * np.abs(mean)] = np.inf
         standardised = with_ones((values - mean) / scale)
         return LinearRows(columns, standardised=standardised, mean=mean, scale=scale)
 
-    def fit_pair(self, rows, held_out, ready, problem, n_jobs, progress):
+    def fit_pair(self, rows, held_out, prepared, problem, n_jobs, progress):
         """Return the pair of the better of two starts; held-out rows are not used.
 
         The parameters are those of :meth:`Gate.fit_pair`.
         """
         # The intercepts are the last column, in a group of their own that costs 0.
-        group_of_columns = problem.group_of[ready.columns.origin]
+        group_of_columns = problem.group_of[prepared.columns.origin]
         group_of_intercept = len(problem.group_costs)
         column_problem = problem._replace(
             group_of=np.append(group_of_columns, group_of_intercept),
             group_costs=np.append(problem.group_costs, 0.0),
         )
         fit = adapt_linear_multistart(
-            ready.standardised,
+            prepared.standardised,
             rows,
             column_problem,
             max_iter=self.max_iter,
@@ -294,10 +294,10 @@ class LinearGate(Gate):
         )
         # From coefficients of standardised columns to those of the columns themselves.
         # The last row of W are the intercepts.
-        coef = fit.W[:-1] / ready.scale[:, None]
-        intercept = fit.W[-1] - ready.mean @ coef
+        coef = fit.W[:-1] / prepared.scale[:, None]
+        intercept = fit.W[-1] - prepared.mean @ coef
         return FittedPair(
-            pair=LinearPair(ready.columns, coef, intercept),
+            pair=LinearPair(prepared.columns, coef, intercept),
             objectives=fit.objectives,
             held_out_objectives=[],
             n_iter=len(fit.objectives),
@@ -415,8 +415,10 @@ def prox_group_norm(W, group_of, thresholds):
     W : ndarray of shape (n_features, n_outputs)
 
     group_of : ndarray of int of shape (n_features,)
+        Group of each row of `W`.
 
     thresholds : ndarray of shape (n_groups,)
+        Amount by which the norm of each group is shrunk.
 
     Returns
     -------
@@ -436,8 +438,10 @@ def penalty(W, group_of, thresholds):
     W : ndarray of shape (n_features, n_outputs)
 
     group_of : ndarray of int of shape (n_features,)
+        Group of each row of `W`.
 
     thresholds : ndarray of shape (n_groups,)
+        Weight of the norm of each group in the penalty.
 
     Returns
     -------
@@ -461,8 +465,10 @@ def duality_gap(W, gradient, group_of, thresholds):
         Coefficients, and the gradient of the loss at them.
 
     group_of : ndarray of int of shape (n_features,)
+        Group of each row of `W`.
 
     thresholds : ndarray of shape (n_groups,)
+        Weight of the norm of each group in the penalty.
 
     Returns
     -------
@@ -757,7 +763,7 @@ def _fit_without_gate(linear, n_outputs):
 
 
 def squared_norm(X, weight):
-    """Return the squared spectral norm of rows times the root of their weights.
+    """Return the largest eigenvalue of ``X.T @ diag(weight) @ X``.
 
     Parameters
     ----------
@@ -788,6 +794,7 @@ def adapt_linear_multistart(X, rows, problem, *, max_iter, tol, progress=nullcon
     has_one_group = len(problem.group_costs) == 2
     if has_one_group or problem.p_full == 0:
         return default_fit
+    # The last column has the intercepts.
     intercept = len(problem.group_of) - 1
     single_fits = []
     for group in _most_promising_groups(X, rows, problem):

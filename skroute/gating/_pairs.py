@@ -185,7 +185,7 @@ class Gate(BaseEstimator, ABC):
     """Base class of the kinds of a cheap model and gate, with their hyperparameters."""
 
     @abstractmethod
-    def ready(self, rows, categorical):
+    def prepare(self, rows, categorical):
         """Return the training rows in the form that `fit_pair` reads.
 
         It does not depend on the problem, so that several problems can share it.
@@ -199,7 +199,7 @@ class Gate(BaseEstimator, ABC):
         """
 
     @abstractmethod
-    def fit_pair(self, rows, held_out, ready, problem, n_jobs, progress):
+    def fit_pair(self, rows, held_out, prepared, problem, n_jobs, progress):
         """Fit the cheap model and the gate.
 
         Parameters
@@ -210,8 +210,8 @@ class Gate(BaseEstimator, ABC):
         held_out : Rows
             Rows that the trees or coefficients are not fitted on.
 
-        ready : object
-            Result of :meth:`ready` for `rows`.
+        prepared : object
+            Result of :meth:`prepare` for `rows`.
 
         problem : Problem
 

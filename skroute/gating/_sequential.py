@@ -64,18 +64,20 @@ from skroute.utils._validation import (
 
 __all__ = ["OperatingPoint", "SequentialFeatureClassifier"]
 
-# Share of the rows that is held out, and number of these rows at most.
+# Share of the rows that is held out.
 _HELD_OUT = 1 / 3
+# Largest number of held-out rows.
 _MOST_HELD_OUT = 5000
 # With fewer rows a part would have none.
 _FEWEST = 6
-# Limits whose choices are cached, and those whose policies are. These take some 50 MB
-# each.
+# Number of limits whose choices are cached.
 _CACHED = 8
+# Number of limits whose policies are cached. They take some 50 MB each.
 _CACHED_POLICIES = 2
-# Sets that get a model, at most, and the trees and leaves of the rough states by which
-# they are selected. More sets take time, and are reached by few rows.
+# Largest number of sets that get a model. More sets take time, and are reached by few
+# rows.
 _MOST_SETS = 44
+# Trees, and leaves of a tree, of the rough states by which these sets are selected.
 _ROUGH_TREES = 2
 _ROUGH_LEAVES = 32
 # Share of the rows that come to a set at some price, below which it gets no model.
@@ -468,6 +470,20 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return super().fit(X, y, sample_weight=sample_weight, **params)
 
     def _fit(self, X, y, *, task, sample_weight=None, **params):
+        """Find sets of groups, fit a model for each, and learn the purchases.
+
+        Sets, states and policies are learned with models that were not fitted on the
+        held-out rows. The models that answer new rows are fitted on all rows.
+
+        Parameters
+        ----------
+        X, y, sample_weight, params
+            As in :meth:`fit`.
+
+        task : FitTask
+            Reports the steps to callbacks. A `Task` is another thing: rows to learn
+            from.
+        """
         X = as_rows(X)
         checked = self._checked(X, y, sample_weight)
         weight = relative_weights(checked.weight)
@@ -479,6 +495,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
                 "needed, since what is learned is judged on rows held out."
             )
         if sample_weight is not None:
+            # The clones of `estimator` get the weights, too.
             params = params | {"sample_weight": checked.weight}
         fit_params = self._inner_params(params)
         self._scorer = scorer_of(self.quality)
@@ -489,7 +506,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         self._row_quality = row_quality
         self._class_shares = objective.share
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        every_row = Task(
+        all_rows = Task(
             checked.values,
             checked.encoded,
             weight,
@@ -499,16 +516,18 @@ class SequentialFeatureClassifier(FeatureBuyer):
             categorical=self._categorical,
             seed=seed,
         )
-        fitted, held_out = split_rows(checked.encoded[rows], seed)
-        fitted = rows[fitted]
-        held_out = rows[held_out]
-        held_out_task = every_row.of(held_out)
+        # Positions among `rows`, then among the rows of X.
+        fitted_positions, held_out_positions = split_rows(checked.encoded[rows], seed)
+        fitted_rows = rows[fitted_positions]
+        held_out_rows = rows[held_out_positions]
+        fitted_task = all_rows.of(fitted_rows)
+        held_out_task = all_rows.of(held_out_rows)
         if self._scorer is not None:
-            self._check_scorer(held_out_task, every_row.of(rows).shares)
+            self._check_scorer(held_out_task, all_rows.of(rows).shares)
         with task.step("search"):
-            self._sets = self._search_sets(every_row.of(fitted), seed)
+            self._sets = self._search_sets(fitted_task, seed)
         with task.step("judge"):
-            fitted_task = every_row.of(fitted)
+            # None: the models of a user are not tuned, so that `_judged` is honest.
             honest_proba = None
             if self.estimator is None:
                 judged = self._parallel(
@@ -520,15 +539,18 @@ class SequentialFeatureClassifier(FeatureBuyer):
             else:
                 self._judged = self._fit_models(
                     fitted_task,
-                    _safe_indexing(X, fitted),
-                    check_method_params(X, fit_params, fitted),
+                    _safe_indexing(X, fitted_rows),
+                    check_method_params(X, fit_params, fitted_rows),
                 )
             self._held_out = self._judge_sets(
-                held_out_task, _safe_indexing(X, held_out), objective, honest_proba
+                held_out_task,
+                _safe_indexing(X, held_out_rows),
+                objective,
+                honest_proba,
             )
         with task.step("fit"):
             self._models = self._fit_models(
-                every_row.of(rows),
+                all_rows.of(rows),
                 _safe_indexing(X, rows),
                 check_method_params(X, fit_params, rows),
             )
@@ -543,7 +565,10 @@ class SequentialFeatureClassifier(FeatureBuyer):
             self.choices_ = [
                 f"{k} group{'' if k == 1 else 's'}" for k in range(n_groups + 1)
             ]
-            self._choice(*self._limits(None, None, None), warns=True)
+            # None: the limits of the constructor. The choice is cached for the calls to
+            # come. Here it only gives its warning.
+            limits = self._limits(budget=None, max_rounds=None, max_cost=None)
+            self._choice(*limits, warns=True)
 
     def _check_scorer(self, held_out, shares):
         """Raise an error if the scorer cannot judge the halves of the held-out rows.
@@ -659,12 +684,22 @@ class SequentialFeatureClassifier(FeatureBuyer):
         )
 
     def _make_states(self):
-        """Return the states of both policies, two lists with an entry for each set."""
+        """Return what rows of a set can be told apart by, for both policies.
+
+        Returns
+        -------
+        by_answer : list of AnswerState
+            One for each set.
+        by_leaves : list of LeafState or None
+            One for each set. None where nothing is known of the rows, or nothing more
+            can be bought.
+        """
         held_out = self._held_out
         value = held_out.by_everything
         weight = held_out.outcomes.weight
         by_answer = []
-        by_leaves = []
+        # Shown values and gains of each set, or None.
+        leaf_inputs = []
         for position in range(len(self._sets)):
             key = held_out.key[position]
             values = held_out.values[:, self._columns(position)]
@@ -675,20 +710,32 @@ class SequentialFeatureClassifier(FeatureBuyer):
             larger = np.flatnonzero(contains & dearer)
             has_columns = values.shape[1] > 0
             if not len(larger) or not has_columns:
-                # Nothing is known of the rows, or nothing more can be bought.
-                by_leaves.append(None)
+                leaf_inputs.append(None)
                 continue
             gains = (value[larger] - value[position]).T
-            by_leaves.append((shown, gains))
-        inputs = [item for item in by_leaves if item is not None]
-        made = iter(
-            self._parallel(delayed(LeafState)(*item, weight) for item in inputs)
+            leaf_inputs.append((shown, gains))
+        leaf_states = iter(
+            self._parallel(
+                delayed(LeafState)(*shown_and_gains, weight)
+                for shown_and_gains in leaf_inputs
+                if shown_and_gains is not None
+            )
         )
-        by_leaves = [None if item is None else next(made) for item in by_leaves]
+        # The states come in the order of the sets that have one.
+        by_leaves = []
+        for shown_and_gains in leaf_inputs:
+            if shown_and_gains is None:
+                by_leaves.append(None)
+            else:
+                by_leaves.append(next(leaf_states))
         return by_answer, by_leaves
 
     def _inner_params(self, params):
-        """Return the parameters for the `fit` of the clones of `estimator`."""
+        """Return the parameters for the `fit` of the clones of `estimator`, a dict.
+
+        `params` are those of :meth:`fit`, with ``sample_weight`` among them. Without
+        `estimator`, the result is empty.
+        """
         if routing_enabled():
             routed = self._route_metadata(params)
             return {} if self.estimator is None else routed["estimator"]["fit"]
@@ -821,7 +868,22 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return self._choice(*self._limits(budget, max_rounds, max_cost)).point
 
     def _limits(self, budget, max_rounds, max_cost):
-        """Return the budget, the purchases and the cost of a row that a call allows."""
+        """Return the limits of a call, checked: budget, purchases, and cost of a row.
+
+        Parameters
+        ----------
+        budget, max_rounds, max_cost
+            As in `predict_routed`. None takes the constructor's.
+
+        Returns
+        -------
+        budget : float
+            Infinity is unlimited.
+        max_rounds : int or None
+            None is any number.
+        max_cost : float
+            Infinity is unlimited.
+        """
         max_rounds = self.max_rounds if max_rounds is None else max_rounds
         max_cost = self.max_cost if max_cost is None else max_cost
         if max_rounds is not None:
@@ -839,19 +901,33 @@ class SequentialFeatureClassifier(FeatureBuyer):
         )
 
     def _learn(self, max_rounds, max_cost):
-        """Return the policies within limits of each row: by answers, and by leaves."""
+        """Return the policies within limits of each row: by answers, and by leaves.
+
+        Parameters
+        ----------
+        max_rounds : int or None
+            Largest number of purchases of a row. None is any number.
+        max_cost : float
+            Largest cost of a row.
+
+        Returns
+        -------
+        list of Policies
+        """
         held_out = self._held_out
         weight = held_out.outcomes.weight
+        # `ROOM` is for the rounding of summed costs.
         allowed = self.set_costs_ <= max_cost * ROOM
         by_answer, by_leaves = self._states
-        parts = (
+        # Value of each set, states and prices, for each of the two kinds of policies.
+        kinds = (
             (held_out.by_answer, by_answer, ANSWER_PRICES),
             (held_out.by_everything, by_leaves, LEAF_PRICES),
         )
         # Without purchases nothing is learned, but there is a table to read.
         n_rounds = None if max_rounds is None else max(max_rounds, 1)
         policies = []
-        for value, states, price_range in parts:
+        for value, states, price_range in kinds:
             mean_value = held_out.outcomes.mean(value)
             policies.append(
                 learn_policies(
@@ -868,7 +944,10 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return policies
 
     def _policies(self, within):
-        """Return the policies within purchases and a cost of a row, a list."""
+        """Return the policies of `_learn`, from a cache.
+
+        `within` is the pair of `max_rounds` and `max_cost`.
+        """
         return cached_value(
             self._cached_policies,
             within,
@@ -877,19 +956,35 @@ class SequentialFeatureClassifier(FeatureBuyer):
         )
 
     def _n_left(self, start, max_rounds):
-        """Return the number of purchases after the first set; None is any number."""
+        """Return the number of purchases after the first set.
+
+        Parameters
+        ----------
+        start : int
+            Position of the first set. 0 is the set of the free groups.
+        max_rounds : int or None
+            Largest number of purchases of a row. None is any number.
+
+        Returns
+        -------
+        int or None
+            None is any number.
+        """
         if start == 0 and not self._sets[0].any():
-            # Nothing is known there, by which some rows could buy more than others.
+            # No group is free. The rows have shown nothing by which some could buy more
+            # than others.
             return 0
         if max_rounds is None:
             return None
-        # The free groups are there before the first purchase.
+        # The free groups are there before the first purchase. Any other first set is a
+        # purchase.
         return max(max_rounds - int(start > 0), 0)
 
     def _choice(self, budget, max_rounds, max_cost, *, warns=False):
-        """Return how rows buy within the limits of a call (`Choice`).
+        """Return how rows buy within the limits of a call (`Choice`), from a cache.
 
-        If `warns`, a warning is given if nothing is bought.
+        `budget`, `max_rounds` and `max_cost` come from `_limits`. If `warns`, a warning
+        is given if nothing is bought.
         """
         limits = (budget, max_rounds, max_cost)
         choice = cached_value(
@@ -900,17 +995,32 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return choice
 
     def _choose(self, budget, max_rounds, max_cost):
-        """Return the best way to spend a budget on the held-out rows (`Choice`)."""
+        """Return the best way to spend a budget on the held-out rows.
+
+        Parameters
+        ----------
+        budget : float
+            Largest mean cost of a row. Infinity is unlimited.
+        max_rounds : int or None
+            Largest number of purchases of a row. None is any number.
+        max_cost : float
+            Largest cost of a row. Infinity is unlimited.
+
+        Returns
+        -------
+        Choice
+        """
         within = (max_rounds, max_cost)
         policies = self._policies(within)
         costs = self.set_costs_
         outcomes = self._held_out.outcomes
+        # Sets that every row may buy first. `ROOM` is for the rounding of summed costs.
         starts = np.flatnonzero(costs <= min(budget, max_cost) * ROOM)
         if max_rounds == 0:
-            # Only what is free.
+            # Nothing is bought. Set 0 has the free groups only.
             starts = np.array([0])
             policies = []
-        fixed, going = candidates_within(
+        fixed_sets, policy_candidates = candidates_within(
             outcomes,
             policies,
             costs,
@@ -918,17 +1028,19 @@ class SequentialFeatureClassifier(FeatureBuyer):
             starts=starts,
             n_left_of=partial(self._n_left, max_rounds=max_rounds),
         )
-        judgement = judge(outcomes, fixed, going)
+        judgement = judge(outcomes, fixed_sets, policy_candidates)
         candidate = judgement.candidate
         goes_on = buys_on(candidate, policies)
+        # At an infinite price no row buys more after the first set.
         pair_policies = None
         price = np.inf
         share = 0.0
         if goes_on:
+            # Most rows buy at the price, and a share of them at the lower price.
             spending = candidate.spending
             pair = [spending.price, spending.lower]
             pair_policies = policies[candidate.policy].at_prices(pair)
-            price = float(pair_policies.prices[0])
+            price = float(pair_policies.prices[0])  # the first of the pair
             share = spending.share
         point = OperatingPoint(
             first=list(self.sets_[candidate.start]),
@@ -979,6 +1091,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         ledger = self._ledger(X)
         walk = self._walk(X, ledger, known, choice, call.budget)
         is_bought = walk.rounds > 0
+        # The choice of a row is the number of its groups, as in `choices_`.
         route = is_bought.sum(axis=1).astype(np.int64)
         return Plan(route, is_bought @ self.group_costs_, state=(ledger, walk))
 
@@ -989,7 +1102,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
         ----------
         X : indexable of n_rows rows
         ledger : FeatureLedger
+            Gets the bought features.
         known : ndarray of bool of shape (n_rows, n_groups)
+            Groups that the rows need not pay for.
         choice : Choice
         budget : float
             Hard cap on the mean cost if ``policy="batch"``.
@@ -1001,13 +1116,16 @@ class SequentialFeatureClassifier(FeatureBuyer):
         first = self._sets[choice.start]
         # The round in which each group was bought, 0 if it was not. (n_rows, n_groups)
         rounds = (first & ~known).astype(np.int64)
+        # The set of each row.
         position = np.full(n_rows, choice.start)
         position = self._with_known(position, known)
         spent = ((rounds > 0) @ self.group_costs_).sum()
+        # What all rows together may spend from here on. `ROOM` is for rounding.
         room = budget * n_rows * ROOM - spent
-        # A first set that is free is no round of purchases.
+        # Number of the last round. A first set that is free is no round of purchases.
         n_round = int((self.group_costs_[first] > 0).any())
         drawn = LowerPrice(n_rows, choice.point.share)
+        # Positions of the rows that may buy more.
         going = np.arange(n_rows if choice.goes_on else 0)
         is_capped = self.policy == "batch" and np.isfinite(budget)
         # `n_left` of None is any number of rounds.
@@ -1021,18 +1139,21 @@ class SequentialFeatureClassifier(FeatureBuyer):
             going = going[buys]
             target = step.target[buys]
             reach = step.reach[buys]
+            # Groups that each row buys in this round. (n_going, n_groups)
             extra = self._sets[target] & ~self._sets[position[going]] & ~known[going]
-            price = extra @ self.group_costs_
+            extra_cost = extra @ self.group_costs_
             if is_capped:
                 # Where the budget ends, the rows that would pay most are served first.
                 order = np.argsort(-reach, kind="stable")
-                n_paid = int(np.searchsorted(np.cumsum(price[order]), room, "right"))
+                spent_so_far = np.cumsum(extra_cost[order])
+                n_paid = int(np.searchsorted(spent_so_far, room, "right"))
                 paid = np.sort(order[:n_paid])
                 going = going[paid]
                 target = target[paid]
                 extra = extra[paid]
-                room -= price[paid].sum()
+                room -= extra_cost[paid].sum()
             n_round += 1
+            # The entries of these groups were 0.
             rounds[going] += n_round * extra
             position[going] = target
             position = self._with_known(position, known)
@@ -1058,13 +1179,15 @@ class SequentialFeatureClassifier(FeatureBuyer):
         with_reach : bool
             True if the highest price at which each row buys is needed.
         """
+        # The policies at two prices: positions 0, the price, and 1, the lower price.
         policies = choice.policies
-        # The price and the lower one.
         pair = [0, 1]
         if with_reach:
+            # The policies at all prices, and the positions of these two among them.
             policies = self._policies(choice.within)[choice.policy]
             pair = [choice.spending.price, choice.spending.lower]
         target = np.full(len(going), STOP, dtype=np.int64)
+        # -1: the row buys at no price, or the price is not needed.
         reach = np.full(len(going), -1, dtype=np.int64)
         expectations = {}
         for start in np.unique(position[going]):
@@ -1079,6 +1202,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             target[inside] = drawn.take(rows, high, low, shown.values)
             if with_reach:
                 buys = go != STOP
+                # Prices rise: the last one at which a row buys is the highest.
                 last = buys.shape[1] - 1 - buys[:, ::-1].argmax(axis=1)
                 reach[inside] = np.where(buys.any(axis=1), last, -1)
         return Step(going, target, reach, drawn.is_lower(going), expectations)
@@ -1287,27 +1411,34 @@ class SequentialFeatureClassifier(FeatureBuyer):
         steps : list of Step
             One for each comparison after the first set.
         """
-        # Free groups count as round 0, before the first purchase. Groups that were not
-        # bought have round 0, too.
+        # Round in which the row paid for each group. 0: it did not. Free groups are not
+        # paid for. They are there before the first purchase, in round 0 of the
+        # explanation.
         is_free = self.group_costs_ == 0
-        bought_in = np.where(is_free, 0, walk.rounds[0])
-        n_rounds = int(bought_in.max(initial=0))
-        # Sets of the row: without a purchase, then before each comparison, at the end.
-        start = 0
+        paid_in_round = np.where(is_free, 0, walk.rounds[0])
+        n_rounds = int(paid_in_round.max(initial=0))
+        last_position = int(walk.position[0])
+        # Set of the row before any purchase. Set 0 has the free groups only. Without a
+        # purchase it is also the last set, which may have known groups.
+        first_position = 0
         if n_rounds == 0:
-            start = int(walk.position[0])
-        positions = [start]
+            first_position = last_position
+        # Sets of the row: the first one, that of each comparison, and the last one.
+        positions = [first_position]
         for step in steps:
+            # The only key: a step of one row has the expectation of one set.
             positions.append(next(iter(step.expectations)))
-        if len(positions) == 1 or positions[-1] != walk.position[0]:
-            positions.append(int(walk.position[0]))
-        # The first comparison is made after the first set, which is bought in round 1,
-        # or is free.
-        positions_of_rounds = positions[-(n_rounds + 1) :]
+        if len(positions) == 1 or positions[-1] != last_position:
+            positions.append(last_position)
+        # The set after each round, from round 0 on. If the first set is free, the first
+        # comparison comes before round 1, so that one position too many is in front.
+        position_after_round = positions[-(n_rounds + 1) :]
         rounds = []
         for number in range(n_rounds + 1):
-            is_bought = bought_in == number if number > 0 else is_free
-            position = positions_of_rounds[number]
+            is_bought = paid_in_round == number
+            if number == 0:
+                is_bought = is_free
+            position = position_after_round[number]
             proba = self._proba(self._models, position, X, ledger, np.arange(1))[0]
             rounds.append(
                 Round(
@@ -1341,7 +1472,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
             if expectation is None or not len(expectation.larger):
                 continue
             if not was_compared and choice.start != position:
+                # Every row buys the first set: nothing was compared before it.
                 return None
+            # 0: the row buys at the price. 1: at the lower price.
             index = int(step.is_lower[0])
             leads = expectation.leads[0, :, index]
             best = int(np.argmax(leads))
@@ -1349,6 +1482,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             is_extra = self._sets[larger] & ~self._sets[position]
             cost = float(self.set_costs_[larger] - self.set_costs_[position])
             needed = float(choice.policies.prices[index] * cost)
+            # A lead is the gain less what is needed.
             return NextPurchase(
                 groups=self._names_of(is_extra),
                 cost=cost,
@@ -1485,8 +1619,10 @@ def split_rows(y, seed):
     fitted, held_out : ndarray of int
     """
     n_held_out = max(min(int(len(y) * _HELD_OUT), _MOST_HELD_OUT), 1)
+    # Both parts need a row of each class.
     has_pairs = np.bincount(y).min() >= 2
     is_enough = n_held_out > y.max()
+    # None: the split is not stratified.
     classes = y if has_pairs and is_enough else None
     return train_test_split(
         np.arange(len(y)), test_size=n_held_out, random_state=seed, stratify=classes
@@ -1610,10 +1746,16 @@ def shares_of_sets(search, sets):
 
 
 def cached_value(cache, key, compute, most=_CACHED):
-    """Return the value of a key, computed once.
+    """Return the value of a key from a cache, or compute and add it.
 
-    `cache` is a list of pairs of key and value, to which new ones are added. Of more
-    than `most` the oldest are dropped.
+    Parameters
+    ----------
+    cache : list of (key, value)
+        Changed in place. The oldest pairs are dropped if there are more than `most`.
+    key : object
+    compute : callable
+        Returns the value. It takes no arguments.
+    most : int
     """
     for cached_key, value in cache:
         if cached_key == key:

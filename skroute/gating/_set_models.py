@@ -15,23 +15,28 @@ from skroute.utils._compat import _safe_indexing
 
 # Rows that a leaf of a model is worth: of two equal classes, or more of unequal ones.
 _ROWS_OF_A_LEAF = 100
-# Leaves of a tree of a model: fewest, and most.
+# Least number of leaves of a tree of a model.
 _FEWEST_LEAVES = 4
+# Largest number of leaves of such a tree.
 _MOST_LEAVES = 63
 # Leaves of the trees with random thresholds. The randomness keeps these trees smooth,
 # not their size: it is LightGBM's default.
 _SMOOTHED_LEAVES = 31
-# Rows of a leaf: one in 50, within these limits. LightGBM's default is 20.
+# The least number of rows of a leaf is one in 50 of the rows, within the next two
+# limits.
 _LEAF_SHARE = 50
 _LEAST_ROWS_OF_A_LEAF = 3
+# LightGBM's default.
 _MOST_ROWS_OF_A_LEAF = 20
-# Bins of a column; a model of one column has room for more.
+# Largest number of bins of a column.
 _BINS = 63
+# The same in a model of one column, which has room for more. LightGBM's default.
 _BINS_OF_ONE_COLUMN = 255
 # Largest factor of the log-odds of a forest. Larger ones fit noise of few rows.
 _MOST_FACTOR = 3.0
-# Trees of a forest at most, and trees without progress on held-out rows before it ends.
+# Largest number of boosting rounds of a forest.
 _MOST_ROUNDS = 300
+# Number of rounds without progress on held-out rows after which it ends.
 _PATIENCE = 20
 
 
@@ -89,13 +94,15 @@ class Task(NamedTuple):
         Parameters
         ----------
         most_leaves : int
+            Largest number of leaves of a tree.
         **more : dict
             Further parameters, which replace these.
         """
         n_rows = len(self.y)
-        # For two equal classes it is the number of rows.
-        worth = 2 * n_rows * (1 - (self.shares**2).sum())
-        n_leaves = np.clip(worth / _ROWS_OF_A_LEAF, _FEWEST_LEAVES, most_leaves)
+        # Number of rows of two equal classes that are worth as much as these rows. A
+        # rare class makes it small.
+        n_equal_rows = 2 * n_rows * (1 - (self.shares**2).sum())
+        n_leaves = np.clip(n_equal_rows / _ROWS_OF_A_LEAF, _FEWEST_LEAVES, most_leaves)
         n_rows_of_a_leaf = np.clip(
             n_rows // _LEAF_SHARE, _LEAST_ROWS_OF_A_LEAF, _MOST_ROWS_OF_A_LEAF
         )
@@ -125,7 +132,9 @@ class Task(NamedTuple):
         Parameters
         ----------
         columns : ndarray of int
+            Positions of the columns.
         params : dict
+            LightGBM's parameters.
         reference : lightgbm.Dataset, default=None
             Data whose bins are used. None makes bins.
         """
@@ -171,23 +180,36 @@ class SetModel(NamedTuple):
 
 
 def _scores(forests, values):
-    """Return the scores of all classes by each forest, of rows of its columns."""
+    """Return the scores of the classes by each forest, a list of (n_rows, n_classes).
+
+    `values` has the columns of the set.
+    """
     return [of_classes(leaf_sums(forest, values)) for forest in forests]
 
 
 def of_classes(scores):
-    """Return a score for each class, where a forest scores the second of two alone."""
+    """Return scores (n_rows, n_outputs) as (n_rows, n_classes).
+
+    A forest of two classes has one output, the score of the second class. The first
+    class then gets the score 0.
+    """
     if scores.shape[1] > 1:
         return scores
     return np.hstack([np.zeros_like(scores), scores])
 
 
 def _kinds(task, columns):
-    """Return LightGBM's parameters of the two forests of a model.
+    """Return LightGBM's parameters of the two forests of a model, two dicts.
 
-    One fits closely, which is best where the classes are clear. Random thresholds
-    smooth the other. It is better where the classes are not clear: there the first can
-    only stop early.
+    The first forest fits closely, which is best where the classes are clear. Random
+    thresholds smooth the second one. It is better where the classes are not clear:
+    there the first forest can only stop early.
+
+    Parameters
+    ----------
+    task : Task
+    columns : ndarray of int
+        Positions of the columns of the set.
     """
     n_bins = _BINS_OF_ONE_COLUMN if len(columns) == 1 else _BINS
     close = task.params(_MOST_LEAVES, max_bin=n_bins)
@@ -226,6 +248,7 @@ def fit_judged(task, groups, held_out):
     columns = task.columns(groups)
     if not len(columns):
         model = SetModel(task.shares, forests=[], rounds=[], factors=None)
+        # The model reads no values. The labels only give the number of rows.
         return JudgedSet(model, model.proba(held_out.y))
     is_first = first_half(len(held_out.y))
     first = held_out.of(is_first)
@@ -256,6 +279,7 @@ class LossCurve:
     def __init__(self):
         self.n_rounds = 0
         self.has_ended = False
+        # Number of losses so far, and the smallest of them. Infinity before the first.
         self._n_seen = 0
         self._smallest = np.inf
 
@@ -315,6 +339,7 @@ def _boost(task, columns, params, first, second):
     booster = lightgbm.train(
         params, data, _MOST_ROUNDS, valid_sets=halves, callbacks=[add_losses]
     )
+    # At least one round, also if all losses are NaN.
     n_rounds = {name: max(curve.n_rounds, 1) for name, curve in curves.items()}
     return Boosted(booster, n_rounds)
 
@@ -355,7 +380,21 @@ def _tuned(task, columns, boosted, suited, rows):
 
 
 def fit_again(task, groups, model):
-    """Fit a model on all rows, with the rounds and factors of one of held-out rows."""
+    """Fit a model again on other rows, with the rounds and factors that it has.
+
+    Parameters
+    ----------
+    task : Task
+        The rows to fit on.
+    groups : ndarray of bool of shape (n_groups,)
+        The set.
+    model : SetModel
+        Its rounds and factors were chosen on held-out rows.
+
+    Returns
+    -------
+    SetModel
+    """
     import lightgbm
 
     columns = task.columns(groups)
@@ -373,10 +412,13 @@ def fit_own(estimator, task, X, classes, fit_params, groups):
     Parameters
     ----------
     estimator : classifier
+        Not fitted here.
     task : Task
+        The rows to fit on.
     X : indexable of n_rows rows
         The rows of `task` as the user gave them.
     classes : ndarray of shape (n_classes,)
+        Class labels.
     fit_params : dict
         Parameters of its `fit`, with an entry for each row where they belong to rows.
     groups : ndarray of bool of shape (n_groups,)

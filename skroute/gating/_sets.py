@@ -11,24 +11,29 @@ import numpy as np
 from skroute.gating._set_models import of_classes
 from skroute.metrics import pareto_front
 
-# Rows that sets are tried on at most, and parts of them, of which one judges.
+# Largest number of rows that sets are tried on.
 _MOST_ROWS = 12_000
+# Number of parts of these rows. A booster of all other parts is judged on one.
 _PARTS = 4
-# Trees of a trial: for two classes, and at least for many.
+# Boosting rounds of a trial for two classes, each of one tree.
 _TREES = 40
+# Least number of boosting rounds for many classes.
 _FEWEST_TREES = 8
 # Leaves of a tree of a trial.
 _LEAVES = 15
-# Learning rate of a trial, and for many classes, whose trees are fewer.
+# Learning rate of a trial, and for many classes, whose rounds are fewer.
 _RATE = 0.1
 _RATE_OF_MANY_CLASSES = 0.2
-# Trees that show how much each group promises after a set, and their learning rate.
+# Boosting rounds that show how much each group promises after a set, and their learning
+# rate.
 _TREES_OF_A_PROMISE = 8
 _RATE_OF_A_PROMISE = 0.2
-# Groups that are tried next to a set, and sets that others are tried from.
+# Largest number of groups that are tried in addition to a set.
 _TRIED = 8
+# Largest number of sets that others are tried from.
 _MOST_SETS = 60
-# Purchases in which every trial counts on all parts; later ones count on two.
+# Up to this number of purchases, a set is tried on all parts. Later ones are tried on
+# two.
 _SURE_PURCHASES = 3
 # With fewer rows every trial counts on all parts.
 _FEW_ROWS = 400
@@ -44,33 +49,52 @@ _LEAST_SHARE = 1e-6
 class Trials:
     """Losses of sets on parts of the rows that small boosters have not seen.
 
+    A set is a Boolean array of shape (n_groups,).
+
     Parameters
     ----------
     task : Task
+        The rows to try sets on. Of more than `_MOST_ROWS`, some are drawn.
     rng : numpy Generator
+        Draws these rows, and the parts that they are divided into.
+
+    Attributes
+    ----------
+    task : Task
+        The drawn rows, in random order.
+    parts : list of ndarray of int
+        Positions of the rows of each part among the drawn rows.
+    fitted : list of Task
+        For each part, the rows of all other parts.
+    n_trees : int
+        Boosting rounds of a trial.
+    params : dict
+        LightGBM's parameters of a trial.
     """
 
     def __init__(self, task, rng):
-        rows = rng.permutation(len(task.y))[:_MOST_ROWS]
-        self.task = task.of(rows)
-        self.parts = np.array_split(np.arange(len(rows)), _PARTS)
-        # For each part the task of the other parts.
+        drawn_rows = rng.permutation(len(task.y))[:_MOST_ROWS]
+        self.task = task.of(drawn_rows)
+        self.parts = np.array_split(np.arange(len(drawn_rows)), _PARTS)
         self.fitted = []
         for judging in range(_PARTS):
-            others = [rows for k, rows in enumerate(self.parts) if k != judging]
-            self.fitted.append(self.task.of(np.concatenate(others)))
+            others = np.concatenate(self.parts[:judging] + self.parts[judging + 1 :])
+            self.fitted.append(self.task.of(others))
         self.n_trees = _TREES
         rate = _RATE
         if task.n_classes > 2:
-            # A round of many classes has a tree for each.
+            # A round grows one tree for each class, so that fewer rounds are enough.
             self.n_trees = max(_FEWEST_TREES, _TREES // task.n_classes)
             rate = _RATE_OF_MANY_CLASSES
         self.params = self.fitted[0].params(_LEAVES, learning_rate=rate)
-        # By set and part, and the boosters of the first part by set.
+        # Losses that were computed, by bytes of the set and position of the part.
         self._losses = {}
+        # Boosters that `promise` goes on from, by bytes of the set. They are fitted on
+        # all parts but the first. A set without columns has none.
         self._boosters = {}
-        every_column = np.arange(task.X.shape[1])
-        self._every = self.fitted[0].data(every_column, self.params).construct()
+        # The same rows with all columns, binned once for all calls of `promise`.
+        all_columns = np.arange(task.X.shape[1])
+        self._all_columns = self.fitted[0].data(all_columns, self.params).construct()
 
     def cost(self, groups):
         """Return the cost of a set."""
@@ -83,7 +107,8 @@ class Trials:
     def _loss(self, groups, judging):
         """Return the log loss of a set on one part, by a booster of the other parts.
 
-        `judging` is the position of the part.
+        `judging` is the position of the part. The loss is remembered in `_losses`. The
+        booster of the first part is remembered in `_boosters`.
         """
         key = groups.tobytes(), judging
         if key in self._losses:
@@ -99,38 +124,44 @@ class Trials:
             if judging == 0:
                 self._boosters[groups.tobytes()] = booster
         else:
+            # Without columns, each row is answered with the shares of the classes.
             log_shares = np.log(np.clip(task.shares, _LEAST_SHARE, 1.0))
             scores = np.tile(log_shares, (len(held_out.y), 1))
         self._losses[key] = held_out.log_loss(scores)
         return self._losses[key]
 
     def promise(self, groups):
-        """Return the importance by cost of every group after a set, (n_groups,).
+        """Return how much each group promises per cost after a set, (n_groups,).
 
-        Boosting goes on from the answers of the set. It is -1 for groups of the set.
+        Boosting goes on from the answers of the set, with all columns. A promise is the
+        gain of the splits on a group's columns, divided by the group's cost. It is -1
+        for groups of the set.
         """
         task = self.fitted[0]
-        # Fits the booster of the set.
+        # Called for its booster, which it writes into `_boosters`.
         self._loss(groups, 0)
         booster = self._boosters.get(groups.tobytes())
+        # None: boosting starts from nothing after a set without columns.
         start = None
         if booster is not None:
             raw = raw_scores(booster, task.X[:, task.columns(groups)])
+            # LightGBM takes the scores of all rows for one class, then for the next.
             start = raw.ravel(order="F")
-        self._every.set_init_score(start)
+        self._all_columns.set_init_score(start)
         params = self.params | {"learning_rate": _RATE_OF_A_PROMISE}
-        more = grow_trees(params, self._every, _TREES_OF_A_PROMISE)
+        more = grow_trees(params, self._all_columns, _TREES_OF_A_PROMISE)
         gain = np.bincount(
             task.group_of, more.feature_importance("gain"), len(task.costs)
         )
+        # Free groups are divided by 1.
         gain_by_cost = gain / np.where(task.costs > 0, task.costs, 1.0)
         return np.where(groups, -1.0, gain_by_cost)
 
 
 def grow_trees(params, data, n_trees):
-    """Return a booster of this number of trees.
+    """Return a booster of at most `n_trees` rounds, grown on a LightGBM Dataset.
 
-    For few rows ``lightgbm.train`` itself takes as long as the trees.
+    It does not call ``lightgbm.train``, which takes as long as the trees of few rows.
     """
     import lightgbm
 
@@ -148,8 +179,13 @@ def raw_scores(booster, X):
 
 
 def sorted_sets(sets, costs):
-    """Return different sets by cost, ndarray of bool of shape (n_sets, n_groups)."""
+    """Return sets by rising cost, each once, ndarray of bool (n_sets, n_groups).
+
+    `sets` are Boolean rows, and `costs` (n_groups,) are those of the groups. Of sets of
+    equal cost, smaller ones come first.
+    """
     different = np.unique(sets, axis=0)
+    # np.lexsort sorts by its last key first.
     order = np.lexsort((different.sum(axis=1), different @ costs))
     return different[order]
 
@@ -166,32 +202,48 @@ def find_sets(trials, limits=()):
     Returns
     -------
     ndarray of bool of shape (n_sets, n_groups)
-        By cost: the free groups first, all groups last.
+        By rising cost. The first is the set of the free groups, which may be empty. The
+        last has all groups.
     """
-    # What costs nothing is in every set.
+    # Groups that cost nothing are in every set.
     root = trials.task.costs == 0
     front = _search(trials, root)
     chosen = [root]
     for groups in front:
-        so_far = trials.cost(chosen[-1])
-        is_dearer = so_far == 0 or trials.cost(groups) >= _RATIO * so_far
+        last_cost = trials.cost(chosen[-1])
+        is_dearer = last_cost == 0 or trials.cost(groups) >= _RATIO * last_cost
         if is_dearer or groups.all():
             chosen.append(groups)
     for limit in limits:
         chosen.append(best_within(trials, front, limit))
-    start = [root]
+    branch_starts = [root]
     if not root.any():
-        # The best single group, which is bought first.
-        start = [groups for groups in front if groups.sum() == 1][-1:]
-    return sorted_sets([*chosen, *_branches(trials, start)], trials.task.costs)
+        # Without free groups, the best single group is bought first.
+        single_groups = [groups for groups in front if groups.sum() == 1]
+        branch_starts = single_groups[-1:]
+    branches = _branches(trials, branch_starts)
+    return sorted_sets([*chosen, *branches], trials.task.costs)
 
 
 def _search(trials, root):
-    """Return undominated sets by cost, and then one group more at a time up to all."""
+    """Return undominated sets, and then one group more at a time up to all groups.
+
+    Parameters
+    ----------
+    trials : Trials
+    root : ndarray of bool of shape (n_groups,)
+        The set of the free groups.
+
+    Returns
+    -------
+    list of ndarray of bool of shape (n_groups,)
+        By rising cost.
+    """
     costs = trials.task.costs
     has_few_rows = len(trials.task.y) < _FEW_ROWS
     sets = [root]
     losses = [trials.loss(root)]
+    # Positions of the sets to which groups were added.
     expanded = set()
     while True:
         set_costs = [costs[groups].sum() for groups in sets]
@@ -205,6 +257,7 @@ def _search(trials, root):
         position = todo[0]
         expanded.add(position)
         n_purchases = sets[position].sum() - root.sum()
+        # Two parts are enough for late purchases, which matter less.
         n_parts = 2
         if has_few_rows or n_purchases < _SURE_PURCHASES:
             n_parts = _PARTS
@@ -213,10 +266,11 @@ def _search(trials, root):
             if is_new:
                 sets.append(child)
                 losses.append(trials.loss(child, n_parts))
-        # Sets are compared on as many parts as their parent.
+        # The parent is judged on the same parts as its children.
         losses[position] = trials.loss(sets[position], n_parts)
     chain = [sets[position] for position in front]
     last = chain[-1]
+    # Groups of the set itself have a promise of -1, so that they come last.
     by_promise = np.argsort(-trials.promise(last), kind="stable")
     n_missing = int((~last).sum())
     for group in by_promise[:n_missing]:
@@ -225,16 +279,28 @@ def _search(trials, root):
 
 
 def with_groups(groups, more):
-    """Return a set with some more groups, which are given by position."""
+    """Return a copy of a set with more groups, given by their positions."""
     larger = groups.copy()
     larger[list(more)] = True
     return larger
 
 
 def _race(trials, groups, n_parts):
-    """Return sets of one promising group more, the best first.
+    """Return sets that have one promising group more, the best first.
 
-    After each part of the rows, the worse half of them is out of the race.
+    After each part of the rows, the worse half of the sets is out of the race.
+
+    Parameters
+    ----------
+    trials : Trials
+    groups : ndarray of bool of shape (n_groups,)
+        The set that groups are added to.
+    n_parts : int
+        Number of parts that the last sets are compared on.
+
+    Returns
+    -------
+    list of ndarray of bool of shape (n_groups,)
     """
     by_promise = np.argsort(-trials.promise(groups), kind="stable")
     n_missing = int((~groups).sum())
@@ -251,7 +317,7 @@ def _race(trials, groups, n_parts):
         order = np.argsort(-np.array(gains), kind="stable")
         children = [children[position] for position in order]
         if n_seen < n_parts:
-            # At least two, and the half of them, rounded up.
+            # Half of the sets stay, rounded up, and at least two.
             n_left = max(2, (len(children) + 1) // 2)
             children = children[:n_left]
     return children
@@ -266,40 +332,47 @@ def best_within(trials, sets, limit):
     sets : list of ndarray of bool
         Sets to start from.
     limit : float
+        Largest cost of the set.
 
     Returns
     -------
     ndarray of bool of shape (n_groups,)
     """
+    # Never empty: the set of the free groups is within every limit.
     within = [groups for groups in sets if trials.cost(groups) <= limit]
-    # The free groups are within every limit, and the first of the sets.
     losses = [trials.loss(groups) for groups in within]
     best = within[int(np.argmin(losses))]
-    loss = min(losses)
+    best_loss = min(losses)
     while True:
         room = limit - trials.cost(best)
         fits = ~best & (trials.task.costs <= room)
+        # -inf: groups that do not fit come last.
         promise = np.where(fits, trials.promise(best), -np.inf)
         by_promise = np.argsort(-promise, kind="stable")
         children = []
         for group in by_promise[: min(_TRIED, int(fits.sum()))]:
             children.append(with_groups(best, [group]))
         losses = [trials.loss(child) for child in children]
-        if not losses or min(losses) >= loss:
+        if not losses or min(losses) >= best_loss:
             return best
-        loss = min(losses)
+        best_loss = min(losses)
         best = children[int(np.argmin(losses))]
 
 
-def _branches(trials, level):
-    """Return sets of what may be bought next, after those of `level`."""
+def _branches(trials, starts):
+    """Return the sets after up to `_DEPTH` promising purchases from the sets `starts`.
+
+    Both are lists of ndarray of bool of shape (n_groups,).
+    """
     branches = []
+    level = starts
     for _ in range(_DEPTH):
         next_level = []
         for groups in level:
             promise = trials.promise(groups)
             by_promise = np.argsort(-promise, kind="stable")
             for group in by_promise[:_BRANCHES]:
+                # Groups of the set itself have a promise of -1.
                 if promise[group] > 0:
                     next_level.append(with_groups(groups, [group]))
         level = next_level

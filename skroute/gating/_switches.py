@@ -16,43 +16,57 @@ from sklearn.tree import DecisionTreeRegressor
 from skroute.gating._set_models import of_classes
 from skroute.gating._sets import grow_trees, raw_scores, sorted_sets, with_groups
 
-# Rows that boosters are fitted on, that judge, and whose attributions are computed, at
-# most. More take time, with nearly the same sets.
+# The next three numbers bound time. Larger ones lead to nearly the same sets.
+# Largest number of rows that the boosters of trials are fitted on.
 _MOST_FITTED = 8000
+# Largest number of rows that judge sets.
 _MOST_JUDGING = 3000
+# Largest number of judging rows whose attributions are computed.
 _MOST_ATTRIBUTED = 1200
 # The rows that judge are at most one in this number.
 _JUDGING_PART = 3
-# The model of everything: trees at most, and without progress before it ends.
+# The model of everything is a booster of all columns. Largest number of its rounds.
 _TREES_OF_EVERYTHING = 150
+# Number of rounds without progress after which it ends.
 _PATIENCE = 20
-# Trees of a trial: for two classes, and at least for many.
+# Boosting rounds of a trial for two classes.
 _TREES = 40
+# Least number of boosting rounds of a trial for many classes.
 _FEWEST_TREES = 8
+# Leaves of a tree of a trial.
 _LEAVES = 15
+# Learning rate of a trial.
 _RATE = 0.1
+# The same for many classes, whose rounds are fewer.
 _RATE_OF_MANY_CLASSES = 0.2
-# Leaves of the trees of the model of everything at most.
+# Largest number of leaves of a tree of the model of everything.
 _LEAVES_OF_EVERYTHING = 63
-# Sets that are tried in all: it bounds the time. Switches behind one another.
+# Largest number of sets that are tried in all. It bounds the time.
 _MOST_TRIALS = 200
+# Largest number of switches behind one another.
 _DEPTH = 3
-# Forward selection: sets of one chain, groups that are tried alone and in pairs.
+# Largest number of steps of a forward selection.
 _MOST_STEPS = 7
+# Number of groups that a step tries alone.
 _SINGLES = 6
+# Number of groups that a step tries in pairs.
 _PAIRED = 4
-# A step must close this share of the gap to everything, and the gap counts at least
-# this much log loss.
+# A step must close this share of the gap to the model of everything, for each unit of
+# cost.
 _LEAST_STEP = 0.01
+# The gap counts as at least this much log loss.
 _LEAST_GAP = 0.01
 # Pairs are tried if no group alone closes this share of the gap.
 _CLOSES_ENOUGH = 0.1
-# Leaves of the tree of a switch, rows of a leaf at least: this number, or one in 20.
+# Largest number of leaves of the tree of a switch.
 _LEAVES_OF_A_SWITCH = 4
+# Least number of rows of a leaf of this tree.
 _ROWS_OF_A_LEAF = 30
+# A leaf of this tree also has at least one in this number of all rows.
 _LEAF_SHARE = 20
-# Switches that are followed from one set, and attributed rows that show one.
+# Number of switches that are followed from one set.
 _SWITCHES = 2
+# With fewer attributed rows, no switch is looked for.
 _ROWS_OF_A_SWITCH = 100
 # A part of the rows is followed if it has this many rows and this share of all.
 _ROWS_OF_A_PART = 60
@@ -117,15 +131,21 @@ class Switch(NamedTuple):
 class SwitchSearch:
     """Losses of sets on judging rows, and the groups that matter for each of them.
 
+    A set is a Boolean array of shape (n_groups,).
+
     Parameters
     ----------
     task : Task
+        The rows to learn from.
     rng : numpy Generator
+        Draws the judging rows.
 
     Attributes
     ----------
     judging : Task
         The rows that judge.
+    fitted : Task
+        The rows that the boosters of trials are fitted on.
     matters : ndarray of shape (n_attributed, n_groups)
         Absolute attributions of the first judging rows.
     """
@@ -138,9 +158,11 @@ class SwitchSearch:
         everything = self._fit_everything(task.of(others))
         self.fitted = task.of(others[:_MOST_FITTED])
         scores = of_classes(_as_matrix(raw_scores(everything, self.judging.X)))
-        # The label that the model of everything expects has less noise than the label.
-        self._truth = softmax(scores, axis=1)
+        # Probabilities of the classes by the model of everything. They are judged by as
+        # soft labels, which have less noise than the labels. (n_judging, n_classes)
+        self._soft_labels = softmax(scores, axis=1)
         self.matters = self._attributions(everything)
+        # Trials so far, by bytes of the set.
         self._trials = {}
 
     @property
@@ -149,7 +171,7 @@ class SwitchSearch:
         return len(self._trials)
 
     def _fit_everything(self, task):
-        """Return a booster of all columns, ended by the judging rows."""
+        """Return a booster of all columns. The loss of the judging rows ends it."""
         import lightgbm
 
         columns = np.arange(task.X.shape[1])
@@ -162,33 +184,44 @@ class SwitchSearch:
         )
 
     def _attributions(self, booster):
-        """Return how much each group matters for the first judging rows."""
+        """Return how much each group matters for the first judging rows.
+
+        It is the sum of the absolute attributions of the group's columns, over all
+        classes. The result has shape (n_attributed, n_groups).
+        """
         task = self.judging
         values = np.ascontiguousarray(task.X[:_MOST_ATTRIBUTED])
         n_columns = values.shape[1]
-        parts = np.asarray(booster.predict(values, pred_contrib=True, num_threads=1))
+        attributions = booster.predict(values, pred_contrib=True, num_threads=1)
         # For each class the columns, and an intercept as the last one.
-        parts = parts.reshape(len(values), -1, n_columns + 1)
-        by_column = np.abs(parts[:, :, :-1]).sum(axis=1)
+        attributions = np.asarray(attributions).reshape(len(values), -1, n_columns + 1)
+        by_column = np.abs(attributions[:, :, :-1]).sum(axis=1)
         matters = np.zeros((len(values), len(task.costs)))
         for group in range(len(task.costs)):
             matters[:, group] = by_column[:, task.group_of == group].sum(axis=1)
         return matters
 
     def trial(self, groups):
-        """Return what a small booster of a set says of the judging rows (`Trial`)."""
+        """Return how a small booster of a set answers the judging rows (`Trial`).
+
+        Each set is tried once: its trial is remembered in `_trials`.
+        """
         key = groups.tobytes()
         if key not in self._trials:
             proba = self._proba(groups)
-            loss = cross_entropy(self._truth, proba)
+            loss = cross_entropy(self._soft_labels, proba)
             self._trials[key] = Trial(loss, proba)
         return self._trials[key]
 
     def _proba(self, groups):
-        """Return probabilities of the judging rows by a small booster of a set."""
+        """Return class probabilities of the judging rows by a small booster of a set.
+
+        The result has shape (n_judging, n_classes).
+        """
         task = self.fitted
         columns = task.columns(groups)
         if not len(columns):
+            # Without columns, each row is answered with the shares of the classes.
             return np.tile(task.shares, (len(self.judging.y), 1))
         n_trees = _TREES
         rate = _RATE
@@ -206,12 +239,13 @@ class SwitchSearch:
         return float(np.average(self.trial(groups).loss[rows], weights=weight))
 
     def attributed(self, rows):
-        """Return those of some judging rows that have attributions."""
+        """Return those of some judging rows (positions) that have attributions."""
+        # The first judging rows have them.
         return rows[rows < len(self.matters)]
 
 
 def _as_matrix(raw):
-    """Return scores with two axes."""
+    """Return scores as (n_rows, n_scores), also if each row has one."""
     return np.asarray(raw).reshape(len(raw), -1)
 
 
@@ -239,6 +273,7 @@ def grow_behind_switches(search):
         sets += [followed.groups, *chain]
         if followed.depth >= _DEPTH:
             continue
+        # The first group that forward selection buys. Empty if it buys nothing.
         first_groups = np.empty(0, dtype=np.int64)
         if chain:
             first_groups = np.flatnonzero(chain[0] & ~followed.groups)[:1]
@@ -257,6 +292,18 @@ def _select_forward(search, groups, rows):
     """Return a chain of sets, by forward selection on some judging rows.
 
     A step adds one group, or two where no group alone closes enough of the gap.
+
+    Parameters
+    ----------
+    search : SwitchSearch
+    groups : ndarray of bool of shape (n_groups,)
+        The set to start from. It is not in the chain.
+    rows : ndarray of int
+        Positions of judging rows.
+
+    Returns
+    -------
+    list of ndarray of bool of shape (n_groups,)
     """
     costs = search.judging.costs
     everything = np.ones(len(costs), dtype=bool)
@@ -267,6 +314,7 @@ def _select_forward(search, groups, rows):
         gap = loss - least_loss
         step = _best_step(search, groups, rows, loss=loss, gap=gap)
         if step is None:
+            # No step gains enough.
             break
         groups = with_groups(groups, step)
         chain.append(groups)
@@ -274,7 +322,7 @@ def _select_forward(search, groups, rows):
 
 
 def _best_step(search, groups, rows, *, loss, gap):
-    """Return the groups to add that gain the most by cost, or None.
+    """Return the groups to add that gain most per cost, or None if none gains enough.
 
     Parameters
     ----------
@@ -294,6 +342,7 @@ def _best_step(search, groups, rows, *, loss, gap):
     costs = search.judging.costs
     attributed = search.attributed(rows)
     if not len(attributed):
+        # Nothing shows which groups matter for these rows.
         return None
     missing = np.flatnonzero(~groups)
     # Groups that cost nothing are in every set.
@@ -317,6 +366,7 @@ def _best_step(search, groups, rows, *, loss, gap):
                 best_worth = worth
                 best = step
         if gains and max(gains) > _CLOSES_ENOUGH * gap:
+            # A single group closes enough of the gap: no pairs are tried.
             break
     return best
 
@@ -357,13 +407,14 @@ def _switch_of(search, rows, attributed, group, missing):
     ----------
     search : SwitchSearch
     rows, attributed : ndarray of int
-        Judging rows, and those with attributions.
+        Positions of judging rows, and of those with attributions.
     group : int
+        Position of the group.
     missing : ndarray of int
         All groups that are not bought.
     """
     task = search.judging
-    columns = task.group_of == group
+    columns = task.group_of == group  # bool (n_columns,)
     others = missing[missing != group]
     smallest_leaf = max(_ROWS_OF_A_LEAF, len(attributed) // _LEAF_SHARE)
     tree = DecisionTreeRegressor(
@@ -372,6 +423,7 @@ def _switch_of(search, rows, attributed, group, missing):
         random_state=0,
     )
     values = task.X[:, columns]
+    # The tree predicts how much the other groups matter from the values of this one.
     tree.fit(values[attributed], search.matters[attributed][:, others])
     explained = tree.predict(values[attributed]).reshape(len(attributed), -1)
     worth = explained.var(axis=0).sum() / task.costs[group]

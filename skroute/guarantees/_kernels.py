@@ -8,7 +8,7 @@ NO_ALARM = -1
 
 # The largest value is 1. By the rounding of a sum, a mean may be above 1 by this much.
 _MEAN_ROUNDING = 1e-9
-# With many rows, the prior variance weighs as much as one row in this many.
+# The prior variance has the weight of ``n_rows / 100`` rows, and of one row at least.
 _ROWS_PER_PRIOR_ROW = 100
 # The sum of 1 / (j log(j)^2) over j = 2, 3, ... is 2.1097. The initial capitals of all
 # bettors are divided by this larger number, so that they sum to less than 1.
@@ -26,14 +26,15 @@ def log_capital(values, mean, n_population, cap, prior_variance, log_target):
     values : ndarray of shape (n_rows,), dtype=float64
         C-contiguous, in [0, 1].
     mean : float
+        The mean that is tested.
     n_population : int
         Number of rows that `values` are drawn from without replacement. 0 if the draws
         are independent.
     cap : float
         A bet is at most ``cap / (1 - mean)``.
     prior_variance : float
-        Variance that is assumed before the first value. It weighs as much as one row in
-        a hundred, and at least as one row.
+        Variance that is assumed before the first value. Its weight is that of
+        ``max(1, n_rows / 100)`` rows.
     log_target : float
         ``log(1 / level)`` for the level that the bets are tuned to.
 
@@ -108,6 +109,7 @@ def restarted_bets(
     Parameters
     ----------
     values : ndarray of shape (n_rows,), dtype=float64
+        Values of this call, in order.
     n_before : int
         Number of values in earlier calls.
     promised : float
@@ -115,6 +117,8 @@ def restarted_bets(
     largest_value : float
         Larger values are replaced by it before they are bet on.
     bets : ndarray of shape (n_bets,), dtype=float64
+        Factors of the differences of values from `promised`. A unit of capital on a bet
+        becomes ``1 + bet * (value - promised)`` units.
     log_capitals : ndarray of shape (n_bets,), dtype=float64
         Log of the capital on each bet. Changed in place.
     leaders : Leaders
@@ -122,6 +126,7 @@ def restarted_bets(
         (n_bets,). Changed in place, up to the first value at which the threshold is
         reached.
     log_threshold : float
+        Log of the capital at which an alarm is raised.
     restart_interval : int
         Number of values after which a new bettor starts.
 
@@ -130,7 +135,7 @@ def restarted_bets(
     int
         Position of the first value at which the threshold is reached, or `NO_ALARM`.
     """
-    # Position of the first value at which the threshold is reached.
+    # Position of the first value at which the threshold is reached. NO_ALARM: not yet.
     first_alarm = NO_ALARM
     for i in range(values.shape[0]):
         n_seen = n_before + i
@@ -158,6 +163,7 @@ def _start_bettor(k, log_capitals):
     Parameters
     ----------
     k : int
+        Number of the bettor, from 0 on.
     log_capitals : ndarray of shape (n_bets,)
         Log of the capital on each bet. Changed.
     """

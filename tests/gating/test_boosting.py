@@ -52,7 +52,7 @@ def grow(rows, gate=None, **problem_changes):
         group_of=np.arange(n_features),
         group_costs=np.ones(n_features),
     )
-    data = gate.ready(rows, np.zeros(n_features, dtype=bool))
+    data = gate.prepare(rows, np.zeros(n_features, dtype=bool))
     return boost(data, rows, problem._replace(**problem_changes), gate, n_threads=1)
 
 

@@ -105,6 +105,8 @@ def plan_within(dual, most, *, solver="auto", tol=0.0, options=None):
     ------
     ConflictError
         If no plan meets the limits.
+    RuntimeError
+        If HiGHS ends without a plan, at a limit of `options`.
     """
     limit_prices = _prices_of_whole_rows(dual, most)
     choices, bound = _find_plan(
@@ -505,6 +507,7 @@ def _solve_core(dual, most, base, is_option, *, bound, closed_gap, options):
         info = model.getInfo()
         is_feasible = highspy.SolutionStatus.kSolutionStatusFeasible
         if info.primal_solution_status != is_feasible:
+            _check_infeasible(model)
             return None
         if first_bound is None:
             dual_bound = value_of_base + info.mip_dual_bound * dual.value_unit / n_rows
@@ -529,6 +532,21 @@ def _solve_core(dual, most, base, is_option, *, bound, closed_gap, options):
         f"The plans of HiGHS exceed the limits after {_MAX_CALLS} calls: its tolerance "
         "is too coarse for the scale of the amounts. Give amounts that differ less."
     )
+
+
+def _check_infeasible(model):
+    """Raise a RuntimeError unless HiGHS has proven that there is no plan.
+
+    It ends without a plan at a limit of its own, too, such as ``time_limit``.
+    """
+    import highspy
+
+    status = model.getModelStatus()
+    if status != highspy.HighsModelStatus.kInfeasible:
+        raise RuntimeError(
+            f"HiGHS ended without a plan: {model.modelStatusToString(status)}. Give it "
+            "more time, or leave out solver_options."
+        )
 
 
 def _core_program(core, gain, extra):

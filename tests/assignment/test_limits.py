@@ -262,6 +262,23 @@ def test_a_limit_on_whole_numbers_is_a_limit_on_plans_of_whole_rows():
         )
 
 
+@pytest.mark.parametrize("options", [{"time_limit": 0.0}, {"mip_max_nodes": 0}])
+def test_a_solver_that_is_stopped_is_not_a_conflict(options):
+    rng = np.random.default_rng(0)
+    values = rng.random((300, 4))
+    seconds = rng.random((300, 4))
+    problem = {
+        "values": values,
+        "costs": rng.random((300, 4)) + np.arange(4),
+        "budget": 0.9,
+        "limits": {"seconds": 0.4},
+        "amounts": {"seconds": seconds},
+    }
+    assert solve_assignment(**problem, solver="highs").status == "optimal"
+    with pytest.raises(RuntimeError, match="HiGHS ended without a plan"):
+        solve_assignment(**problem, solver="highs", solver_options=options)
+
+
 def test_the_choices_of_a_frame_are_read_by_name():
     problem = draw_large(60, seed=1)
     names = [f"model{k}" for k in range(7)]

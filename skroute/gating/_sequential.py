@@ -1342,8 +1342,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
         Returns
         -------
         ndarray of shape (n_samples, n_groups), dtype=int
-            The round, from 1; 0 where a group is not bought. The columns are in the
-            order of ``group_names_``.
+            The round, from 1; 0 where a group is not bought. A free group comes with
+            the first set, in its round. The columns are in the order of
+            ``group_names_``.
         """
         call = self.make_call(
             budget, known=known, max_rounds=max_rounds, max_cost=max_cost

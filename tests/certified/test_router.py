@@ -641,7 +641,7 @@ def test_a_stream_keeps_to_the_certified_operating_point(logged):
         stream.commit(ticket)
         assert ticket.name == made.choices_[expected]
     assert stream.status().spent == pytest.approx(made.predict_cost(X[:300]).sum())
-    with pytest.raises(ValueError, match="Table has no streams"):
+    with pytest.raises(ValueError, match="Table has no method stream"):
         certified(table(500), max_loss=0.3).stream(10)
 
 

@@ -312,7 +312,9 @@ def test_the_smallest_budget_that_reaches_a_quality():
     last = smallest[-1]
     score = router.score(X, Q, budget=last.budget)
     assert score == pytest.approx(best[-1], abs=0.03)
-    assert all(figures.reached == 1 for figures in smallest)
+    # The smallest budget that is enough is enough in about half of the samples.
+    reached = np.array([figures.reached for figures in smallest])
+    assert ((0.3 < reached) & (reached < 0.8)).all(), reached
     # The same quality as a number, a lower one for less, one that no budget reaches.
     assert router.smallest_budget(best[-1]) == last
     assert router.smallest_budget(0.8).budget < last.budget
@@ -495,7 +497,7 @@ def test_warns_when_a_single_choice_is_better():
             return super().predict(X)[:, ::-1]
 
     with pytest.warns(
-        UserWarning, match="below the 0.7.* of 'large' alone, which fits"
+        UserWarning, match="below the 0.7.* of 'large' alone, whose cost is within"
     ):
         BudgetRouter(Wrong(), costs=COSTS, budget=5).fit(X, Q)
     with warnings.catch_warnings():

@@ -617,7 +617,12 @@ class BudgetStream:
         self._limit_use = LimitUse()
         # No choice is excluded yet.
         self._offers = self._make_offers(mean, excluded=frozenset())
-        check_affordable(total, self._offers.floor * n_to_pay, name="budget_total")
+        advice = (
+            "For each expected request, the maximal cost of the cheapest choice is "
+            "kept. Raise budget_total, or lower n_expected or max_costs."
+        )
+        least_total = self._offers.floor * n_to_pay
+        check_affordable(total, least_total, name="budget_total", advice=advice)
         self._warned: set[str] = set()
         self.ledger = MemoryLedger() if ledger is None else ledger
         # The first purse is the stream's own, which is opened here. The others must be
@@ -943,11 +948,14 @@ class BudgetStream:
             held=held,
             key=key,
         )
-        if not affords(planned.largest_cost, offer.deciding):
+        is_above = not affords(planned.largest_cost, offer.deciding)
+        if is_above and "max_costs" not in self._warned:
+            self._warned.add("max_costs")
             warn(
                 f"A request cost {offer.deciding:.6g}, above the max_costs of "
                 f"{planned.largest_cost:.6g}. The cost is recorded. Give the stream "
-                "the largest cost of a request: its total is not safe otherwise."
+                "the largest cost of a request: its total is not safe otherwise. (This "
+                "warning comes once.)"
             )
         return Reservation(_ticket(made, answer), x, plan.state)
 

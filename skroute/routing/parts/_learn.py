@@ -508,7 +508,7 @@ def what_is_behind(single, routed, name, weight=None):
     mean_single = np.average(single, weights=weight)
     return (
         f"On validation rows the router's quality {mean_routed:.4g} is below the "
-        f"{mean_single:.4g} of {name!r} alone, which fits the budget. Use that choice "
-        "for all rows, or try a larger reg_lambda, another quality_estimator or better "
-        "features."
+        f"{mean_single:.4g} of {name!r} alone, whose cost is within the budget of "
+        "now, if there is one. Use that choice for all rows, or try a larger "
+        "reg_lambda, another quality_estimator or better features."
     )

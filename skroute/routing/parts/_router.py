@@ -68,7 +68,9 @@ class SmallestBudget(NamedTuple):
         The quality to reach.
 
     reached : float
-        Share of the samples of rows in which a budget reaches `quality`.
+        Share of the samples of the validation rows in which this budget reaches
+        `quality`. It is usually about one half, since a smaller budget is not enough on
+        the validation rows. 0 if `budget` is NaN.
     """
 
     budget: float
@@ -101,7 +103,7 @@ class SmallestBudget(NamedTuple):
                     "reached",
                     [self.reached],
                     label="reached in",
-                    whole="the resamples of the validation rows",
+                    whole="the resamples of the validation rows, at this budget",
                 ),
             ],
         )
@@ -380,7 +382,9 @@ default=None
         -------
         SmallestBudget
             Named tuple ``(budget, budget_se, quality, reached)``. `budget` is NaN if no
-            budget reaches the quality.
+            budget reaches the quality. On new rows, the mean quality is as often below
+            `quality` as above it. For a promise, use
+            :class:`~skroute.certified.CertifiedRouter`.
 
         Examples
         --------
@@ -413,16 +417,21 @@ default=None
         weights = np.vstack([np.ones(n_rows), counts]) * weight
         means = weights @ qualities.T / weights.sum(axis=1, keepdims=True)
         budget = _first_reaching(budgets, means[0], quality)
+        if np.isnan(budget):
+            return SmallestBudget(np.nan, np.nan, float(quality), 0.0)
+        # Smallest budgets of the samples in which some budget is enough.
         resampled = []
+        n_reached = 0
         for means_of_sample in means[1:]:
             budget_of_sample = _first_reaching(budgets, means_of_sample, quality)
             if not np.isnan(budget_of_sample):
                 resampled.append(budget_of_sample)
+            n_reached += np.interp(budget, budgets, means_of_sample) >= quality
         return SmallestBudget(
             budget=budget,
-            budget_se=np.nan if np.isnan(budget) else float(np.std(resampled)),
+            budget_se=float(np.std(resampled)),
             quality=float(quality),
-            reached=len(resampled) / _N_RESAMPLES,
+            reached=float(n_reached / _N_RESAMPLES),
         )
 
     @property

@@ -147,7 +147,7 @@ class Certificate(NamedTuple):
         promises = " and ".join(self._promise_texts())
         return (
             f"With a confidence of {self.confidence:g}, {promises}, if "
-            f"{self.assumption}; {observed}."
+            f"{self.assumption}. Measured, and not promised: {observed}."
         )
 
     def __repr__(self) -> str:

@@ -110,7 +110,7 @@ def test_the_certificate_in_words_and_json():
         "With a confidence of 0.95, the mean loss against Expensive (its cost is not "
         "known) is at most 0.1 (wrong answers per row) and the mean cost is at most 9, "
         "if later rows are drawn as the 990 evidence rows were and none costs more "
-        "than 14.5, the most that was seen;"
+        "than 14.5, the most that was seen. Measured, and not promised:"
     )
     assert str(certificate).startswith(sentence)
     record = json.loads(certificate.to_json())

@@ -151,7 +151,7 @@ class OperatingPoint(NamedTuple):
                     infinite="infinite, no row buys more",
                 ),
                 share_column(
-                    "share", [self.share], whole="rows at the next lower price"
+                    "share", [self.share], whole="rows, which buy at the next lower price"
                 ),
                 Column("cost", [self.cost], unit="per row, held-out mean"),
                 Column("cost_se", [self.cost_se]),

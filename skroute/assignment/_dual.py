@@ -308,12 +308,13 @@ class CutModel:
 
 
 class DualFunction:
-    """The dual function of several limits on one table of values.
+    """Lagrangian dual function of the assignment problem with several limits.
 
-    The limits are in this order everywhere: means of amounts, shares of rows by choice
-    (capacities), floors of the mean value on segments. A floor ``f`` is a limit
-    ``-f`` on minus the mean value. The choice rule is the largest value less the sum of
-    price times amount, with ties to the cheaper choice.
+    It is evaluated at prices, one for each limit. The limits are in this order
+    everywhere: means of amounts, shares of rows by choice (capacities), floors of the
+    mean value on segments. A floor ``f`` is a limit ``-f`` on minus the mean value. The
+    choice rule is the largest value less the sum of price times amount, with ties to
+    the cheaper choice.
 
     Parameters
     ----------
@@ -765,7 +766,8 @@ class DualFunction:
         centre = np.append(1.0, model_prices)
         plan_points = np.array([self.cuts.points[cut] for cut in minimum.cuts])
         points = centre + _APART * (plan_points - centre)
-        # The value price of a plan may differ from 1. Only ratios matter.
+        # Column 0 is the value price, and the others are the prices of the limits. Only
+        # their ratios decide, so that the value price is made 1.
         points = points[:, 1:] / points[:, :1]
         price_unit = self.value_unit / self.units
         return LimitPrices(

@@ -352,7 +352,7 @@ def _own_categories(columns):
 
 
 def _with_codes(X, categories):
-    """Return the numbers of a frame of pandas, with codes of its categories.
+    """Return a pandas data frame as an array of numbers, in which categories are codes.
 
     Parameters
     ----------

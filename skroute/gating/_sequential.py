@@ -151,7 +151,9 @@ class OperatingPoint(NamedTuple):
                     infinite="infinite, no row buys more",
                 ),
                 share_column(
-                    "share", [self.share], whole="rows, which buy at the next lower price"
+                    "share",
+                    [self.share],
+                    whole="rows, which buy at the next lower price",
                 ),
                 Column("cost", [self.cost], unit="per row, held-out mean"),
                 Column("cost_se", [self.cost_se]),
@@ -1106,6 +1108,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         known : ndarray of bool of shape (n_rows, n_groups)
             Groups that the rows need not pay for.
         choice : Choice
+            The first set, the number of purchases after it, and the two prices.
         budget : float
             Hard cap on the mean cost if ``policy="batch"``.
         record : list, default=None
@@ -1116,7 +1119,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         first = self._sets[choice.start]
         # The round in which each group was bought, 0 if it was not. (n_rows, n_groups)
         rounds = (first & ~known).astype(np.int64)
-        # The set of each row.
+        # The set of each row. Known groups that belong to a larger set move it there.
         position = np.full(n_rows, choice.start)
         position = self._with_known(position, known)
         spent = ((rounds > 0) @ self.group_costs_).sum()
@@ -1124,20 +1127,22 @@ class SequentialFeatureClassifier(FeatureBuyer):
         room = budget * n_rows * ROOM - spent
         # Number of the last round. A first set that is free is no round of purchases.
         n_round = int((self.group_costs_[first] > 0).any())
-        drawn = LowerPrice(n_rows, choice.point.share)
+        # A share of the rows buys at the lower of two prices. They are drawn at random.
+        drawn_rows = LowerPrice(n_rows, choice.point.share)
         # Positions of the rows that may buy more.
         going = np.arange(n_rows if choice.goes_on else 0)
         is_capped = self.policy == "batch" and np.isfinite(budget)
         # `n_left` of None is any number of rounds.
         while len(going) and n_left != 0:
             step = self._next_sets(
-                X, ledger, going, position, choice, n_left, drawn, is_capped
+                X, ledger, going, position, choice, n_left, drawn_rows, is_capped
             )
             if record is not None:
                 record.append(step)
             buys = step.target != STOP
             going = going[buys]
             target = step.target[buys]
+            # Position of the highest price that each row would pay.
             reach = step.reach[buys]
             # Groups that each row buys in this round. (n_going, n_groups)
             extra = self._sets[target] & ~self._sets[position[going]] & ~known[going]
@@ -1161,7 +1166,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
                 n_left -= 1
         return Walk(position, rounds)
 
-    def _next_sets(self, X, ledger, going, position, choice, n_left, drawn, with_reach):
+    def _next_sets(
+        self, X, ledger, going, position, choice, n_left, drawn_rows, with_reach
+    ):
         """Return what rows buy next (`Step`).
 
         Parameters
@@ -1175,7 +1182,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         choice : Choice
         n_left : int or None
             Purchases that are left.
-        drawn : LowerPrice
+        drawn_rows : LowerPrice
+            The rows that buy at the lower price.
         with_reach : bool
             True if the highest price at which each row buys is needed.
         """
@@ -1199,13 +1207,13 @@ class SequentialFeatureClassifier(FeatureBuyer):
             go = expectation.go  # (n_inside, n_prices)
             high = go[:, pair[0]]
             low = go[:, pair[1]]
-            target[inside] = drawn.take(rows, high, low, shown.values)
+            target[inside] = drawn_rows.take(rows, high, low, shown.values)
             if with_reach:
                 buys = go != STOP
                 # Prices rise: the last one at which a row buys is the highest.
                 last = buys.shape[1] - 1 - buys[:, ::-1].argmax(axis=1)
                 reach[inside] = np.where(buys.any(axis=1), last, -1)
-        return Step(going, target, reach, drawn.is_lower(going), expectations)
+        return Step(going, target, reach, drawn_rows.is_lower(going), expectations)
 
     def _shown(self, X, ledger, position, rows, n_rows):
         """Return what rows have shown at a set (`Shown`). A sweep computes it once."""

@@ -311,6 +311,8 @@ def _probabilities(region, nuisance):
     Parameters
     ----------
     region : _RejectionRegion
+        An entry is a number of unequal rows at one limit, with the largest number of
+        lost rows that is extreme enough.
     nuisance : ndarray of shape (n_values, n_limits)
         Probabilities of an unequal row, for each limit.
 
@@ -324,6 +326,7 @@ def _probabilities(region, nuisance):
     n_unequal = region.n_unequal
     max_lost = region.max_lost
     limit_index = region.limit_index
+    # The logarithm of 0 is minus infinity, if all rows or no row are unequal for sure.
     with np.errstate(divide="ignore", invalid="ignore"):
         log_binomial = (
             gammaln(n + 1) - gammaln(n_unequal + 1) - gammaln(n - n_unequal + 1)
@@ -334,19 +337,22 @@ def _probabilities(region, nuisance):
         log_unequal = n_unequal * np.log(nuisance)[:, limit_index]
         # Probability of the number of unequal rows, (n_values, n_entries).
         p_count = np.exp(log_binomial + log_unequal + log_equal)
-    # Index of the nuisance value, and of the entry, of each pair that counts.
-    value, entry = np.nonzero((p_count > _NEGLIGIBLE) & (max_lost >= 0))
-    p_unequal = nuisance[value, limit_index[entry]]
+    # Positions of the pairs of a nuisance value and an entry that count. Without a
+    # number of lost rows, an entry has no extreme outcome.
+    has_extreme = max_lost != _NO_LOSSES
+    value_index, entry = np.nonzero((p_count > _NEGLIGIBLE) & has_extreme)
+    p_unequal = nuisance[value_index, limit_index[entry]]
     limit = region.limits[limit_index[entry]]
     # Probability that an unequal row is won.
     p_won = np.clip((p_unequal - limit) / (2 * p_unequal), 0.0, 1.0)
     # Probability of at most `max_lost` lost rows among the unequal ones (binomial).
+    # It is 1 if all unequal rows may be lost. `betainc` needs at least 1 won row there.
     min_won = np.maximum(n_unequal - max_lost, 1)[entry]
     p_extreme = betainc(min_won, max_lost[entry] + 1.0, p_won)
     p_extreme[max_lost[entry] >= n_unequal[entry]] = 1.0
     sums = np.bincount(
-        value * len(region.limits) + limit_index[entry],
-        weights=p_count[value, entry] * p_extreme,
+        value_index * len(region.limits) + limit_index[entry],
+        weights=p_count[value_index, entry] * p_extreme,
         minlength=nuisance.size,
     )
     return sums.reshape(nuisance.shape)

@@ -480,7 +480,9 @@ class Ledger(Store):
         return settled
 
     def _settle(self, ledger, number, purse, offer, cost):
-        """Book the method `settle`: return its result, or None if nothing fits.
+        """Book the method `settle`: return its result.
+
+        None is returned if there is no such reservation that can be settled.
 
         Parameters
         ----------

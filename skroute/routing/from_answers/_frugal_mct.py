@@ -462,7 +462,9 @@ class FrugalMCTClassifier(CombiningRouter):
         log = Log([names[service] for service in services], quality, addon_costs)
         if self.abstain_quality_ is None:
             return log
-        return log.with_abstaining(float(quality.max()) - self.abstain_quality_)
+        # Abstaining is given by what it loses against the best quality in the log.
+        abstain_cost = float(quality.max()) - self.abstain_quality_
+        return log.with_abstaining(abstain_cost)
 
     def _paying_for_base(self, policy, base, budget):
         """Return a policy that pays for its base, with `delta` as its margin.
@@ -745,7 +747,7 @@ class FrugalMCTClassifier(CombiningRouter):
 
     @property
     def delta_(self):
-        """Delta at the constructor's budget."""
+        """Margin at the constructor's budget: the share of it that is left unspent."""
         return self._policy().margin
 
 

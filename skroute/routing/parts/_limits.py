@@ -475,12 +475,15 @@ class LimitRule(NamedTuple):
         ndarray of shape (n_rows,), dtype=int64
         """
         costs = np.broadcast_to(costs, values.shape)
+        # A unit of cost has at least the price of the floor. The price of the budget,
+        # which is among `self.prices`, comes on top.
+        net_values = values - self.price_floor * costs
         return choose_by_mixture(
             self.prices,
-            values - self.price_floor * costs,
+            net_values,
             _stacked(costs, planned_amounts, self.order),
             draws,
-            costs=costs,
+            costs=costs,  # they break ties
             capacity_choice=self.order.capacity_choice,
         )
 

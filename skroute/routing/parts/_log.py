@@ -500,7 +500,7 @@ def _known_cells_of_table(quality, names):
 
 
 class LoggedChoices(NamedTuple):
-    """Choices that a log of one answer per request has made.
+    """Choices that were made for the requests of a log of one answer per request.
 
     Attributes
     ----------

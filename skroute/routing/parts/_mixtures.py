@@ -220,8 +220,8 @@ def quality_less_luck(cost, quality, is_simple, n_errors, weight=None):
         net_of_rule = quality[rule] - price * cost[rule]
         net_of_low = quality[low_rule] - price * cost[low_rule]
         net_of_high = quality[high_rule] - price * cost[high_rule]
-        lead_over_low = net_of_rule - (1 - mixed.share) * net_of_low
-        lead = lead_over_low - mixed.share * net_of_high
+        lead = net_of_rule - (1 - mixed.share) * net_of_low
+        lead -= mixed.share * net_of_high
         if len(lead) > 1:
             penalised[rule] -= n_errors * standard_error(lead, weight)
     return penalised

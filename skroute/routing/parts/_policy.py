@@ -864,22 +864,18 @@ class Policy:
         elif allowed is not None:
             # A choice without a value is not made.
             values = np.where(allowed, values, np.nan)
-        # Rows are decided by planned costs, which are not the bills.
+        # True if `costs` are planned costs that differ from the bills.
         are_costs_estimated = self.realised is not None and not costs_given
-        # Mean bill per row of the cheapest plan, deciding included, in the log.
-        least_in_log = self.least
-        # The same for the rows of this call, in `costs`, if they are decided together
-        # or the user gave their costs. A budget is a mean over rows, which a single row
-        # may exceed: the log is then compared.
-        least_of_call = least_in_log
-        if policy == "batch" or (costs_given and len(values) > 1):
-            least_of_call = float(np.min(costs, axis=-1).mean()) + self.deciding
-        # A budget is in bills, and so are `costs` unless they are estimated.
-        check_affordable(
-            budget,
-            least_in_log if are_costs_estimated else least_of_call,
-            advice=self._advice_on_limits(),
-        )
+        # Mean cost per row of the cheapest plan, deciding included. It is that of these
+        # rows if they are decided together, or if the user gave their costs. A single
+        # row may cost more than a mean budget, so that the log counts for it.
+        compares_these_rows = policy == "batch" or (costs_given and len(values) > 1)
+        least = self.least
+        if compares_these_rows:
+            least = float(np.min(costs, axis=-1).mean()) + self.deciding
+        # A budget is in bills. Without bills of these rows, those of the log count.
+        least_bill = self.least if are_costs_estimated else least
+        check_affordable(budget, least_bill, advice=self._advice_on_limits())
 
         if policy == "online":
             route = self._route_online(values, costs, budget, draw)
@@ -889,9 +885,9 @@ class Policy:
             if are_costs_estimated:
                 room = self.room(budget)
                 if allowed is not None:
-                    self._check_room(room, budget, least_of_call)
+                    self._check_room(room, budget, least)
             # The cheapest plan of these rows is always allowed.
-            room = max(room, least_of_call - self.deciding)
+            room = max(room, least - self.deciding)
             route = self._route_batch(values, costs, budget, room=room)
         rows = np.arange(len(values))
         if stand_in is not None:

@@ -139,7 +139,7 @@ def price_block(tables, prices, start, end, net):
 
 @njit(cache=True, nogil=True)
 def largest_priced(tables, prices):
-    """Return an upper bound of what all prices together take from one choice."""
+    """Return an upper bound of the sum of price times amount of one choice."""
     total = prices.choices.max()
     for mean in range(prices.means.shape[0]):
         total += prices.means[mean] * tables.largest_amount[mean]

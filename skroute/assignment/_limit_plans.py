@@ -297,18 +297,21 @@ def _search_near(dual, most, bases, losses, *, bound, size):
         is_option[rows, base[rows]] = True
     core = _core(dual, is_option, rows)
     by_loss = np.argsort(losses[rows[core.core_row], core.choice], kind="stable")
-    # First without forced options.
+    # To force an option is to start a search with the option as the choice of its row.
+    # First no option is forced.
     nothing = by_loss[:0]
     best = _best_search(dual, most, bases, core, order=nothing, enough=bound)
     if best is None:
-        # With all options forced. Any plan that fits is enough here.
+        # No plan fits: all options are forced, one after the other, until one does.
         best = _best_search(dual, most, bases, core, order=by_loss, enough=-np.inf)
     if best is None:
         # The search finds no plan. There may be one.
         return None
     enough = bound - _SMALL_GAP * dual.value_unit
-    if dual.means_of(best)[0] >= enough:
+    value, _ = dual.means_of(best)
+    if value >= enough:
         return best
+    # The gap is still large: the options of the smallest losses are forced.
     order = by_loss[:_MAX_FORCED]
     return _best_search(dual, most, best[np.newaxis], core, order=order, enough=enough)
 

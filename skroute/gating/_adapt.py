@@ -901,7 +901,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             return is_sent
         if self.policy == "batch":
             n_affordable = int(share * len(gate) * (1 + ROUNDING))
-            # All rows but those with the highest gate scores.
+            # The budget pays for the rows with the highest gate scores. The others are
+            # not sent.
             falling = np.argsort(-gate, kind="stable")
             is_sent[falling[n_affordable:]] = False
             return is_sent

@@ -65,7 +65,7 @@ LEAF_PRICES = PriceRange(20, 2e-3, 3.0)
 
 
 class Shown(NamedTuple):
-    """Values that rows have shown at one set, and what its model answers.
+    """Features that rows have bought with one set, and the answers of its model.
 
     Attributes
     ----------
@@ -649,7 +649,9 @@ class Spending(NamedTuple):
 
 
 def spend(cost, budget):
-    """Return how a budget is spent in the mean (`Spending`).
+    """Return the prices at which rows buy, so that their mean cost is a budget.
+
+    The result is a `Spending`.
 
     Parameters
     ----------

@@ -677,6 +677,9 @@ class _LinearProblem:
 def adapt_linear(X, rows, problem, *, max_iter, tol, start=None, progress=nullcontext):
     """Alternate (OPT1) for q and (OPT2) for g and f1: Algorithm 1 (Adapt-Lin).
 
+    q is the probability with which each row is sent to the full model. (OPT1) finds the
+    best q for a gate g and a cheap model f1, and (OPT2) the best g and f1 for a q.
+
     With ``p_full=0`` there is no gate: f1 is fitted alone, and the gate's intercept is
     minus infinity.
 
@@ -698,7 +701,8 @@ def adapt_linear(X, rows, problem, *, max_iter, tol, start=None, progress=nullco
         duality gap of each (OPT2).
 
     start : ndarray of shape (n_features, n_outputs + 1), default=None
-        First coefficients. None: the solution of (OPT2) with q = p_full everywhere.
+        First coefficients. None: the solution of (OPT2) with q = min(p_full, 0.5) for
+        all rows.
 
     progress : callable, default=nullcontext
         ``progress()`` returns a context manager. Each alternation runs in one.

@@ -39,8 +39,9 @@ _SURE_PURCHASES = 3
 _FEW_ROWS = 400
 # Sets that cost less than this much more than the one before have no model.
 _RATIO = 1.15
-# Branches: the groups that may be bought next, and for how many purchases.
+# Number of groups that are tried as the next purchase.
 _BRANCHES = 4
+# Number of purchases, one after the other, for which groups are tried.
 _DEPTH = 2
 # Smallest share of a class, as a probability of an empty set.
 _LEAST_SHARE = 1e-6

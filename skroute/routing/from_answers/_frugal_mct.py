@@ -549,8 +549,10 @@ class FrugalMCTClassifier(CombiningRouter):
         """
         costs = self._member_costs
         members = np.arange(len(costs))
-        # Positions among the members, then abstaining.
+        # Positions among the members. Abstaining, if it is possible, is behind them.
+        # One row, which no table of allowed choices restricts.
         allowed, _ = kept_choices(self._excludable_names(), 1, exclude, None)
+        may_abstain = len(members) in allowed
         excluded = np.setdiff1d(members, allowed)
         options_now = []
         for options in self._options:
@@ -563,7 +565,8 @@ class FrugalMCTClassifier(CombiningRouter):
                 costs=is_addon @ costs, deciding=float(costs[options.base])
             )
             is_allowed = ~asked[:, excluded].any(axis=1)
-            if self.abstain_quality_ is not None and len(members) not in allowed:
+            if self.abstain_quality_ is not None and not may_abstain:
+                # The last choice of a base is to abstain.
                 is_allowed[-1] = False
             policy = policy.restricted(np.flatnonzero(is_allowed))
             options_now.append(options._replace(policy=policy))

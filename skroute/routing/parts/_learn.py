@@ -122,10 +122,10 @@ def learn_policy(
 ):
     """Estimate quality out of fold on a log, and return the policy.
 
-    Tables have the names that they have in `Log` and `Policy`. Paid costs are the bills
-    of the log. Planned costs are those by which rows are decided, if they are not the
-    bills. Realised costs are the bills of a log that has planned costs. Estimates "as
-    new" have the distribution of the estimates of new rows.
+    Tables have the names that they have in `Log` and `Policy`. `paid` is what each
+    choice cost in the log. `planned` are the costs by which rows are decided, or None
+    if these are the paid ones. `realised` are the paid costs if there are planned ones,
+    or else None. Estimates "as new" have the distribution of the estimates of new rows.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def learn_policy(
     outcomes = _outcomes_of_log(log, fitted.estimate, weight)
 
     fold_of_row = fold_of_rows(folds, len(outcomes.quality))
-    # `kind` is None as long as no row is known to occur often.
+    # `kind` says of which frequent row each row is a copy. None: no row occurs often.
     new_rows = NewRowEstimates(fitted.as_new, log.planned_as_new, kind=None)
     # Copies of a row are decided alike if their costs are equal, too: fixed costs, or
     # estimates. Known costs of each row may differ between the copies.

@@ -1019,7 +1019,8 @@ class Policy:
         """
         group_paths = []
         for rows, others in rows_and_others(self._group_of_row):
-            # Values and costs of all rows, as the group's rows are estimated.
+            # Values and costs of all rows, by the estimators that were not fitted on
+            # the rows of this group.
             values = self._as_group(self.estimate, self.by_fold, rows) - self.penalty
             planned = self._as_group(self.planned, self.planned_by_fold, rows)
             weight = None if self.weight is None else self.weight[others]

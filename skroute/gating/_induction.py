@@ -550,8 +550,8 @@ def learn_policies(value, states, sets, costs, *, prices, allowed, n_rounds, wei
     value = value.astype(np.float32)
     prices32 = prices.astype(np.float32)
     n_prices = len(prices)
-    # What each row is worth from each set on, less the price of what it buys. At first,
-    # all rows stay at their sets. (n_prices, n_sets, n_rows)
+    # Value of the set that each row ends at, less the price of its purchases, for each
+    # first set. At first no row buys. (n_prices, n_sets, n_rows)
     worth = np.repeat(value[np.newaxis], n_prices, axis=0)
     stay = np.arange(n_sets, dtype=np.int16)[:, np.newaxis]
     # The set that each row ends at, of the same shape.

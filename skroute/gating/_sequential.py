@@ -21,6 +21,7 @@ from skroute.gating._choosing import (
     HeldOut,
     buys_on,
     candidates_within,
+    first_half,
     judge,
 )
 from skroute.gating._explanation import Explanation, NextPurchase, Round
@@ -529,21 +530,12 @@ class SequentialFeatureClassifier(FeatureBuyer):
         with task.step("search"):
             self._sets = self._search_sets(fitted_task, seed)
         with task.step("judge"):
-            # None: the models of a user are not tuned, so that `_judged` is honest.
-            honest_proba = None
-            if self.estimator is None:
-                judged = self._parallel(
-                    delayed(fit_judged)(fitted_task, groups, held_out_task)
-                    for groups in self._sets
-                )
-                self._judged = [judged_set.model for judged_set in judged]
-                honest_proba = [judged_set.honest_proba for judged_set in judged]
-            else:
-                self._judged = self._fit_models(
-                    fitted_task,
-                    _safe_indexing(X, fitted_rows),
-                    check_method_params(X, fit_params, fitted_rows),
-                )
+            self._judged, honest_proba = self._fit_judged_models(
+                fitted_task,
+                _safe_indexing(X, fitted_rows),
+                check_method_params(X, fit_params, fitted_rows),
+                held_out_task,
+            )
             self._held_out = self._judge_sets(
                 held_out_task,
                 _safe_indexing(X, held_out_rows),
@@ -580,7 +572,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         held_out : Task
         shares : ndarray of shape (n_classes,)
         """
-        for half in (held_out.y[::2], held_out.y[1::2]):
+        is_first = first_half(len(held_out.y))
+        for half in (held_out.y[is_first], held_out.y[~is_first]):
             if len(np.unique(half)) < len(self.classes_):
                 raise ValueError(
                     f"quality={self.quality!r} is a scorer, which needs rows of every "
@@ -668,6 +661,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             # mean of both has less of each. A right or wrong label is too noisy.
             by_answer = 0.5 * (by_answer + quality)
             by_everything = 0.5 * (by_everything + quality)
+        # Policies are judged by answers of models that were not tuned on the row.
         if honest_proba is None:
             honest_proba = all_proba
         else:
@@ -756,6 +750,32 @@ class SequentialFeatureClassifier(FeatureBuyer):
                 "routing to weight the rest only."
             )
         return weights
+
+    def _fit_judged_models(self, task, X, fit_params, held_out):
+        """Fit the models that answer the held-out rows.
+
+        Parameters
+        ----------
+        task, X, fit_params
+            As in `_fit_models`, without the held-out rows.
+        held_out : Task
+
+        Returns
+        -------
+        models : list
+            One for each set.
+        honest_proba : list of ndarray of shape (n_held_out, n_classes), or None
+            As in `_judge_sets`. A user's models are not tuned on held-out rows, so that
+            it is None.
+        """
+        if self.estimator is not None:
+            return self._fit_models(task, X, fit_params), None
+        judged_sets = self._parallel(
+            delayed(fit_judged)(task, groups, held_out) for groups in self._sets
+        )
+        models = [judged_set.model for judged_set in judged_sets]
+        honest_proba = [judged_set.honest_proba for judged_set in judged_sets]
+        return models, honest_proba
 
     def _fit_models(self, task, X, fit_params):
         """Fit a model for each set.

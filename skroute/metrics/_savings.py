@@ -193,7 +193,7 @@ class Savings:
         matplotlib Axes
         """
         ax = axes_of(self, ax)
-        for saving, size in zip(self.compared, _MARKER_SIZES):
+        for position, saving in enumerate(self.compared):
             share = saving.share_saved
             gained = saving.quality_gained
             ax.errorbar(
@@ -203,7 +203,9 @@ class Savings:
                 yerr=_bars(gained, factor=1.0),
                 fmt="o",
                 fillstyle="none",
-                markersize=size,
+                # The model of today is often the best single model. One circle is then
+                # inside the other.
+                markersize=6 + 4 * position,
                 capsize=3,
                 label=f"instead of: {saving.reference}",
             )
@@ -217,10 +219,6 @@ class Savings:
         ax.legend(loc="best")
         return ax
 
-
-# Sizes of the circles of three references at most. The model of today is often the best
-# single model: one circle is then inside the other.
-_MARKER_SIZES = (6, 10, 14)
 
 # Fields of `Saving` that are intervals.
 _DIFFERENCES = ("cost_saved", "share_saved", "quality_gained", "seconds_saved")

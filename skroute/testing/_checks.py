@@ -430,7 +430,7 @@ def check_requests_are_decided_as_rows(estimator):
     # The last of the five budgets is above the mean cost without a budget.
     for budget in np.linspace(requests.smallest_budget, 2 * middle_budget(fitted), 5):
         prices.append(requests.price_at(budget))
-    # Where both prices are infinite, their difference is NaN, which is no rise.
+    # The difference of two infinite prices is NaN. It is not a rise.
     with np.errstate(invalid="ignore"):
         assert not (np.diff(prices) > 0).any(), prices
     check_estimates_of_requests(fitted, X_new)

@@ -324,6 +324,17 @@ def test_the_smallest_budget_that_reaches_a_quality():
     assert nothing.reached == 0
 
 
+def test_a_quality_that_is_missed_by_rounding_is_reached():
+    """The mean of equal numbers differs from them in the last bits."""
+    X = np.linspace(0, 1, 300)[:, None]
+    Q = np.column_stack([np.full(300, 0.1), np.full(300, 0.7)])
+    weight = np.linspace(0.1, 1.7, 300)
+    router = BudgetRouter(Ridge(), costs={"small": 1, "large": 5})
+    smallest = router.fit(X, Q, sample_weight=weight).smallest_budget(0.7)
+    assert smallest.budget == pytest.approx(5.0)
+    assert smallest.reached == 1.0
+
+
 def test_errors_do_not_quote_rows():
     rows = np.array([[{f"my secret number {i}": i}] for i in range(30)], dtype=object)
     Q = np.ones((30, 2))

@@ -107,8 +107,8 @@ class LimitPacer:
         self.names = order.names[self._position_after_budget :]
         # Largest mean per request of each limit, the budget without deciding.
         self._largest_means = order.most
-        # What a call of each choice takes of each limit but the budget: its amounts,
-        # then 1 of the choice's own capacity. (n_other_limits, n_choices)
+        # Amounts of each choice under each limit but the budget: (n_limits, n_choices).
+        # A call of a choice takes 1 of the capacity of this choice, and 0 of others.
         is_choice = np.arange(len(names)) == order.capacity_choice[:, np.newaxis]
         planned = policy.amounts_or_none.planned[order.amount_positions]
         self._amounts = np.vstack([planned, is_choice.astype(np.float64)])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skroute.base import affords, check_budget
+from skroute.base import affords
 from skroute.ledgers import Offer
 
 
@@ -87,7 +87,7 @@ class PlannedRequests:
         exclude : sequence of str
             Names that this request must not get, in addition to those of all requests.
         """
-        budget = max(check_budget(budget), self.floor)
+        budget = max(budget, self.floor)
         names = sorted(self.excluded.union(exclude))
         if not names:
             # Not all routers take the keyword.

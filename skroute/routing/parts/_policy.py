@@ -1152,7 +1152,8 @@ class Policy:
         as_new = self._choices_at(budget, values, planned)
         validation = self.validate(budget)
         paid = np.broadcast_to(self.paid, self.quality.shape)
-        # What each choice of each row takes of a limit, in the order of `order.names`.
+        # For each limit, in the order of `order.names`, a table of the amounts that it
+        # counts: (n_rows, n_choices).
         tables = [paid] if order.has_budget else []
         for position in order.amount_positions:
             tables.append(self.amounts_or_none.realised[position])

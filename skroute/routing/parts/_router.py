@@ -426,7 +426,8 @@ default=None
             budget_of_sample = _first_reaching(budgets, means_of_sample, quality)
             if not np.isnan(budget_of_sample):
                 resampled.append(budget_of_sample)
-            n_reached += np.interp(budget, budgets, means_of_sample) >= quality
+            mean_of_sample = np.interp(budget, budgets, means_of_sample)
+            n_reached += bool(_reaches(mean_of_sample, quality))
         return SmallestBudget(
             budget=budget,
             budget_se=float(np.std(resampled)),
@@ -457,6 +458,15 @@ default=None
         return float(policy.rule(self._effective_budget(None)).price)
 
 
+def _reaches(means, quality):
+    """Return True where a mean quality is enough; less by rounding is enough.
+
+    The tolerance is relative to the largest of `means`, a float or an array.
+    """
+    is_close = np.isclose(means, quality, atol=ROUNDING * np.abs(means).max())
+    return affords(means, quality) | is_close
+
+
 def _first_reaching(budgets, means, quality):
     """Return the smallest budget whose mean quality is enough, or NaN if none is.
 
@@ -475,10 +485,7 @@ def _first_reaching(budgets, means, quality):
     -------
     float
     """
-    # A mean that is lower by rounding is enough. The tolerance is relative to the
-    # means.
-    is_close = np.isclose(means, quality, atol=ROUNDING * np.abs(means).max())
-    reaching = np.flatnonzero(affords(means, quality) | is_close)
+    reaching = np.flatnonzero(_reaches(means, quality))
     if not len(reaching):
         return np.nan
     first = reaching[0]

@@ -481,7 +481,12 @@ def test_metadata_routing():
         (
             {"costs": None},
             {"costs": np.full((40, 2), np.nan)},
-            "costs must have no missing values",
+            "costs has fewer than two rows on which",
+        ),
+        (
+            {"costs": None},
+            {"costs": [[1.0, 1.0]] * 39 + [[1.0, np.nan]]},
+            "costs have 1 NaN. Rows are decided by what each choice costs",
         ),
         ({"costs": [1, 2, 3]}, {}, "costs must have one number for each"),
         ({"cost_estimator": Ridge()}, {}, "Leave one of them out"),

@@ -172,6 +172,34 @@ def test_the_budget_is_met_in_what_is_paid(learned):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("learned", [True, False])
+def test_the_budget_is_met_where_bills_are_missing(learned):
+    """Two fifths of the calls were not made: neither their quality nor bill is known."""
+    errors = []
+    errors_of_zeros = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X, Q, C = draw(1200, rng, tail=0.5)
+        X_new, _, C_new = draw(8000, rng, tail=0.5)
+        is_unknown = rng.random(Q.shape) < 0.4
+        Q[is_unknown] = np.nan
+        router = BudgetRouter(Ridge(), budget=4.0)
+        if learned:
+            router.set_params(cost_estimator=KNeighborsRegressor(15))
+        else:
+            router.set_params(costs=PRICES)
+        rows = np.arange(8000)
+        router.fit(X, Q, costs=np.where(is_unknown, np.nan, C))
+        errors.append(C_new[rows, router.route(X_new)].mean() / 4 - 1)
+        # The naive rule: what was not billed has no cost.
+        router.fit(X, Q, costs=np.where(is_unknown, 0.0, C))
+        errors_of_zeros.append(C_new[rows, router.route(X_new)].mean() / 4 - 1)
+    noise = np.std(errors, ddof=1) / np.sqrt(8)
+    assert abs(np.mean(errors)) < 3 * noise + 0.01
+    assert np.mean(errors_of_zeros) > 0.15
+
+
+@pytest.mark.slow
 def test_intervals_of_the_validation_figures_cover_new_rows():
     inside = []
     for seed in range(60):

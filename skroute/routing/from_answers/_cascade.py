@@ -316,6 +316,8 @@ default=None
         self._has_rows = X is not None
         X = self._rows_of_fit(X, y, optional=True)
         quality = check_matrix(y, "y")
+        if costs is not None:
+            check_matrix(costs, "costs")
         check_consistent_length(X, quality)
         if self.costs is not None and costs is not None:
             raise ValueError(

@@ -352,8 +352,9 @@ class BudgetRouter(LimitsMixin, TableRouter):
             The bills: what each choice costs on each row. The budget is always met in
             bills. Rows are decided by the price list, the `cost_estimator` or
             `quoted_costs`. Without these, rows are decided by the bills themselves,
-            which must then be known before each call. With `choice`, the shape may also
-            be (n_samples,): the bills of the answers. None takes the price list as the
+            which must then be known before each call. A bill that is not known is NaN,
+            if rows are decided by something else. With `choice`, the shape may also be
+            (n_samples,): the bills of the answers. None takes the price list as the
             bills.
 
         choice : array-like of shape (n_samples,), default=None
@@ -585,7 +586,13 @@ default=None
             raise ValueError(
                 "propensity belongs to a log of one answer per request: give choice."
             )
-        return read_table(y, costs, listed=self.costs, quoted=quoted_costs)
+        return read_table(
+            y,
+            costs,
+            listed=self.costs,
+            quoted=quoted_costs,
+            estimates_costs=self.cost_estimator is not None,
+        )
 
     def _cheapest_plan(self, log, weight):
         """Return a lower bound of the mean cost of the cheapest plan, before any fit.
@@ -602,7 +609,7 @@ default=None
         float
         """
         cheapest = 0.0
-        # Abstaining is free, and not all costs of a log of single answers are known.
+        # Abstaining is free. With unknown costs, the cheapest choice is not known.
         if self.abstain_cost is None and log.known_costs is None:
             cheapest = np.min(log.paid, axis=-1)
             if cheapest.ndim == 1:

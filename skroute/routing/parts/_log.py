@@ -408,7 +408,7 @@ class LogCosts(NamedTuple):
     known: KnownCells | None = None
 
 
-def read_table(y, costs, listed, quoted=None):
+def read_table(y, costs, listed, quoted=None, *, estimates_costs=False):
     """Return the log of a table of outcomes.
 
     Parameters
@@ -416,11 +416,13 @@ def read_table(y, costs, listed, quoted=None):
     y : {array-like, dataframe} of shape (n_rows, n_choices)
         Quality, NaN where it is not known.
     costs : {array-like, dataframe} of shape (n_rows, n_choices) or None
-        Real costs.
+        Real costs, NaN where they are not known.
     listed : mapping, array-like of shape (n_choices,) or None
         The price list.
     quoted : {array-like, dataframe} of shape (n_rows, n_choices), default=None
         Estimates of the costs that are known before the call.
+    estimates_costs : bool, default=False
+        True if the router learns costs from the rows.
 
     Returns
     -------
@@ -429,24 +431,31 @@ def read_table(y, costs, listed, quoted=None):
     names, named = choice_names(y, listed)
     quality = check_matrix(y, "y", allow_nan=True)
     log_costs = _read_costs(
-        costs, listed, names, quoted=quoted, named=named, shape=quality.shape
+        costs,
+        listed,
+        names,
+        quoted=quoted,
+        named=named,
+        shape=quality.shape,
+        estimates_costs=estimates_costs,
     )
     return Log(
         names,
         quality,
         log_costs.paid,
         log_costs.planned,
-        known_quality=_known_cells_of_table(quality, names),
+        known_quality=_known_cells_of_table(quality, names, "y"),
+        known_costs=log_costs.known,
         named=named,
     )
 
 
-def _read_costs(costs, listed, names, *, quoted, named, shape):
-    """Return the costs of a log in which all costs are known (`LogCosts`).
+def _read_costs(costs, listed, names, *, quoted, named, shape, estimates_costs):
+    """Return the costs of a log, by row and choice or by choice (`LogCosts`).
 
     Parameters
     ----------
-    costs, listed, quoted
+    costs, listed, quoted, estimates_costs
         As in `read_table`.
     names : list of str
         The choices.
@@ -460,8 +469,17 @@ def _read_costs(costs, listed, names, *, quoted, named, shape):
     if quoted is not None:
         planned = check_row_costs(quoted, columns, shape, "quoted_costs")
     if costs is not None:
-        paid = check_row_costs(costs, columns, shape)
-        return LogCosts(paid, planned)
+        paid = check_row_costs(costs, columns, shape, allow_nan=True)
+        known = _known_cells_of_table(paid, names, "costs")
+        if known is not None and planned is None and not estimates_costs:
+            n_unknown = np.count_nonzero(np.isnan(paid))
+            raise ValueError(
+                f"costs have {n_unknown} NaN. Rows are decided by what each choice "
+                "costs them, and that is not known of all. Give the price list to the "
+                "constructor (the budget is then met in the known bills), or a "
+                "cost_estimator that learns the others, or quoted_costs to fit."
+            )
+        return LogCosts(paid, planned, known)
     if planned is None:
         raise ValueError(
             f"costs must say what each of {names!r} costs, got None. Give a mapping or "
@@ -470,33 +488,36 @@ def _read_costs(costs, listed, names, *, quoted, named, shape):
     return LogCosts(paid=planned, planned=None)
 
 
-def _known_cells_of_table(quality, names):
+def _known_cells_of_table(table, names, parameter):
     """Return the known cells of a table with NaN, or None if all are known.
 
     Parameters
     ----------
-    quality : ndarray of shape (n_rows, n_choices)
+    table : ndarray of shape (n_rows, n_choices)
+        Quality or cost.
     names : list of str
         The choices, for messages.
+    parameter : {"y", "costs"}
+        The parameter of `fit` that the table comes from, for messages.
 
     Returns
     -------
     KnownCells or None
     """
-    is_known = ~np.isnan(quality)
+    is_known = ~np.isnan(table)
     if is_known.all():
         return None
     n_known = is_known.sum(axis=0)
     too_few = np.flatnonzero(n_known < _FEWEST_ROWS)
     if len(too_few):
         raise ValueError(
-            f"y has fewer than two rows on which the quality of {names[too_few[0]]!r} "
-            "is known (is not NaN). Leave the choice out."
+            f"{parameter} has fewer than two rows on which the value of "
+            f"{names[too_few[0]]!r} is known (is not NaN). Leave the choice out."
         )
     # Within a choice, cells are missing at random: each known cell of it stands for
     # equally many rows.
-    weight = is_known * (len(quality) / n_known)
-    return KnownCells(quality, weight, noise=float(weight[is_known].mean()))
+    weight = is_known * (len(table) / n_known)
+    return KnownCells(table, weight, noise=float(weight[is_known].mean()))
 
 
 class LoggedChoices(NamedTuple):
@@ -568,6 +589,10 @@ def read_answers(
             quoted=quoted,
         )
     else:
+        if costs is not None:
+            # What is not known of a table is missing at random. Bills of the answers
+            # are not: they are given as one number for each row, see above.
+            check_matrix(costs, "costs")
         log_costs = _read_costs(
             costs,
             listed,
@@ -575,6 +600,7 @@ def read_answers(
             quoted=quoted,
             named=logged.named,
             shape=(n_rows, len(names)),
+            estimates_costs=estimates_costs,
         )
     return Log(
         names,
@@ -823,7 +849,7 @@ def check_matrix(matrix, name, columns=None, allow_nan=False):
     return matrix.reshape(len(matrix), -1)
 
 
-def check_row_costs(costs, columns, shape, name="costs"):
+def check_row_costs(costs, columns, shape, name="costs", *, allow_nan=False):
     """Return costs of rows as an array, or raise an error if they are not valid.
 
     Parameters
@@ -836,18 +862,20 @@ def check_row_costs(costs, columns, shape, name="costs"):
         The shape that the costs must have.
     name : str, default="costs"
         The parameter that error messages name.
+    allow_nan : bool, default=False
+        True if NaN is allowed, which is a cost that is not known.
 
     Returns
     -------
     ndarray of shape (n_rows, n_choices)
     """
-    costs = check_matrix(costs, name, columns)
+    costs = check_matrix(costs, name, columns, allow_nan=allow_nan)
     if costs.shape != shape:
         raise ValueError(
             f"{name} must have one cost for each row and choice, shape {shape}, "
             f"got {costs.shape}."
         )
-    return check_numbers(costs, name, low=0.0)
+    return check_numbers(costs, name, low=0.0, allow_nan=allow_nan)
 
 
 def check_new_choice(name, cost, names):

@@ -17,6 +17,7 @@ E. `PromiseMonitor`: false alarms at the promise, and the rows until a doubled c
 loss is
    noticed after so many good rows, beside one bettor that starts at the first row.
 F. `PromiseMonitor`: rows until an alarm about a loss, by `audit_rate`.
+G. The same for signed losses.
 """
 
 import argparse
@@ -342,8 +343,16 @@ def monitors(n_streams, n_rows, n_changes):
     table(f"E. Mean rows until the alarm, {n_changes} streams", header, rows)
 
 
-def audit_rates(n_streams):
-    """Print how many rows pass until an alarm, for rates of auditing and for losses."""
+# Share of rows on which only the router is right, in the table of signed losses: the
+# loss is -1 there, and takes back a row on which only the reference is right.
+_SHARE_GAINED = 0.05
+
+
+def audit_rates(n_streams, share_gained=0.0):
+    """Print how many rows pass until an alarm, for rates of auditing and for losses.
+
+    `share_gained` is the share of rows with a loss of -1. 0: losses are 0 or 1.
+    """
     promised = 0.02
     n_good = 10_000
     rows = []
@@ -352,9 +361,15 @@ def audit_rates(n_streams):
         for loss in (0.05, 0.1, 0.2):
             delays = []
             for seed in range(n_streams):
-                delays.append(
-                    rows_until_alarm(audit_rate, loss, promised, n_good, seed)
+                delay = rows_until_alarm(
+                    audit_rate,
+                    loss,
+                    promised=promised,
+                    n_good=n_good,
+                    share_gained=share_gained,
+                    seed=seed,
                 )
+                delays.append(delay)
             # Nearest ranks: a stream without an alarm has a delay of infinity.
             middle, late = np.quantile(delays, [0.5, 0.95], method="higher")
             row += [middle, late]
@@ -362,20 +377,30 @@ def audit_rates(n_streams):
     header = ["audit_rate"]
     for loss in (0.05, 0.1, 0.2):
         header += [f"loss {loss}, median", "95 %"]
+    kind = "F. Losses of 0 or 1"
+    if share_gained:
+        kind = f"G. Losses of -1, 0 or 1, with -1 on {share_gained:.0%} of the rows"
     table(
-        f"F. Rows until the alarm against a promised loss of {promised}, after {n_good} "
-        f"rows with a loss of 0.01, {n_streams} streams",
+        f"{kind}: rows until the alarm against a promised loss of {promised}, after "
+        f"{n_good} rows with a loss of 0.01, {n_streams} streams",
         header,
         rows,
     )
 
 
-def rows_until_alarm(audit_rate, loss, promised, n_good, seed):
+def rows_until_alarm(audit_rate, loss, *, promised, n_good, share_gained, seed):
     """Return the rows from a change of the loss until the alarm; infinity for none."""
-    # After the change, 4,000 audited rows: all alarms come by then, or hardly ever.
-    n_bad = int(4000 / audit_rate)
+    # After the change, 4,000 audited rows, or 20,000 noisier ones: all alarms come by
+    # then, or hardly ever.
+    n_audited = 20_000 if share_gained else 4_000
+    n_bad = int(n_audited / audit_rate)
     rng = np.random.default_rng(90_000 + seed)
-    losses = np.r_[rng.random(n_good) < 0.01, rng.random(n_bad) < loss].astype(float)
+    losses = np.concatenate(
+        [
+            _draw_losses(rng, n_good, mean=0.01, share_gained=share_gained),
+            _draw_losses(rng, n_bad, mean=loss, share_gained=share_gained),
+        ]
+    )
     monitor = PromiseMonitor(
         max_loss=promised, audit_rate=audit_rate, random_state=seed
     )
@@ -387,18 +412,28 @@ def rows_until_alarm(audit_rate, loss, promised, n_good, seed):
     return alarm.row - n_good
 
 
+def _draw_losses(rng, n_rows, *, mean, share_gained):
+    """Return losses of -1, 0 and 1 with a mean, float64 of shape (n_rows,)."""
+    uniform = rng.random(n_rows)
+    share_lost = mean + share_gained
+    losses = (uniform < share_lost).astype(np.float64)
+    losses[uniform >= 1 - share_gained] = -1.0
+    return losses
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--short", action="store_true", help="few draws; writes no record"
     )
     parser.add_argument(
-        "--part", choices=["audits"], help="only the rows until an alarm (F)"
+        "--part", choices=["audits"], help="only the rows until an alarm (F, G)"
     )
     arguments = parser.parse_args()
     quick = arguments.short
     if arguments.part == "audits":
         audit_rates(10 if quick else 200)
+        audit_rates(5 if quick else 100, share_gained=_SHARE_GAINED)
         return
     # Of many draws some certify nothing that saves; the tables count them.
     warnings.filterwarnings("ignore", "What is certified saves nothing")
@@ -408,6 +443,7 @@ def main():
     validity(3 if quick else 500)
     monitors(20 if quick else 1000, 20_000 if quick else 100_000, 4 if quick else 40)
     audit_rates(3 if quick else 200)
+    audit_rates(3 if quick else 100, share_gained=_SHARE_GAINED)
     if not quick:
         record("guarantees")
 

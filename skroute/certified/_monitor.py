@@ -148,7 +148,10 @@ class Bettors:
         self.alarm = None
 
     def feed(self, values, rows):
-        """Bet on new values, and set `alarm` at the first that reaches the threshold.
+        """Bet on new values.
+
+        At the first value after which the capital reaches the threshold, `alarm` is
+        set.
 
         Parameters
         ----------

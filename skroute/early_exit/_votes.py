@@ -23,7 +23,7 @@ _REACH = 4
 
 
 class _States(NamedTuple):
-    """The states of a vote after `t` members: ``k = 0, ..., t`` votes for the answer.
+    """The states of a vote after `t` members: ``k = 0, ..., t`` positive votes.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class _Step(NamedTuple):
         After `t` members.
 
     up : ndarray of shape (t + 1,)
-        Chance that the next vote is for the answer.
+        Chance that the next vote is positive.
 
     wrong : ndarray of shape (t + 1,)
         Chance that the positive answer is wrong.
@@ -147,19 +147,19 @@ def _one_vote_back(states, t):
     -------
     _Step
     """
-    k = np.arange(t + 1)
+    k = np.arange(t + 1)  # number of positive votes after t members
     # Each of the t + 1 votes of a row is equally likely to be the last.
-    last_was_for = (k + 1) / (t + 1)
-    last_was_against = (t + 1 - k) / (t + 1)
-    weight_up = states.weight[1:] * last_was_for
-    weight_down = states.weight[:-1] * last_was_against
+    last_was_positive = (k + 1) / (t + 1)
+    last_was_negative = (t + 1 - k) / (t + 1)
+    weight_up = states.weight[1:] * last_was_positive
+    weight_down = states.weight[:-1] * last_was_negative
     weight = weight_up + weight_down
     negative_weight = (
-        states.negative_weight[:-1] * last_was_against
-        + states.negative_weight[1:] * last_was_for
+        states.negative_weight[:-1] * last_was_negative
+        + states.negative_weight[1:] * last_was_positive
     )
-    # In a state that no row passes through, the next vote is for the answer as often as
-    # the votes so far. The positive answer is wrong without a majority of them.
+    # In a state that no row passes through, the next vote is positive with the share of
+    # the votes so far, and the positive answer is wrong unless most votes are positive.
     up = k / t
     wrong = (2 * k <= t).astype(np.float64)
     has_rows = weight > 0

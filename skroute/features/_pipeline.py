@@ -420,10 +420,12 @@ class OutputGroups(NamedTuple):
     Attributes
     ----------
     group_of : ndarray of shape (n_outputs,), dtype=int
-        Group of the raw columns that each output is made from.
+        Group of the raw columns that each output is made from. It has no meaning if
+        `mixed` has groups.
 
     mixed : ndarray of int
-        Groups that some output is made from together; empty if `group_of` is right.
+        Groups that some output is made from together. Empty if each output is made from
+        one group.
     """
 
     group_of: NDArray[np.intp]
@@ -436,7 +438,8 @@ def find_groups(transform, raw, X, group_of_raw):
     Each group of training rows is transformed alone, with one cell per column in all
     others. An output belongs to the group that reproduces it alone. An output that is
     constant on these rows is reproduced by several groups, and belongs to the group
-    whose cells change it.
+    whose cells change it. An output that no group reproduces is made from several: the
+    caller refuses the groups that are then in `mixed`.
 
     Parameters
     ----------
@@ -466,7 +469,9 @@ def find_groups(transform, raw, X, group_of_raw):
             without_group = probe.reproduced_by(groups[groups != group])
             if not without_group[is_mixed_output].all():
                 mixed.append(group)
-    group_of = reproduces.argmax(axis=0)  # the first that reproduces the output
+    # The first group that reproduces the output. 0 for a mixed output, which is not
+    # used.
+    group_of = reproduces.argmax(axis=0)
     is_constant = reproduces.sum(axis=0) > 1
     if is_constant.any():
         changed_by = probe.group_that_changes()

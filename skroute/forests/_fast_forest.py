@@ -718,7 +718,7 @@ def _compare(model, apart, forest, probes):
 
 
 def _library_answers(model, apart, classifies, X):
-    """Return the answers of a library's model to rows, by their names.
+    """Return the answers of a library's model to rows, by the kind of answer.
 
     Parameters
     ----------
@@ -732,7 +732,7 @@ def _library_answers(model, apart, classifies, X):
     Returns
     -------
     dict from str to ndarray or None
-        None if the library has no such answer.
+        Keys are as in `_forest_answers`. None if the library has no such answer.
     """
     answers = {"sums": own_sums(apart.ensemble, prepared(apart.transformers, X))}
     if classifies:
@@ -744,7 +744,7 @@ def _library_answers(model, apart, classifies, X):
 
 
 def _forest_answers(forest, transformers, X):
-    """Return the answers of a forest to rows, by their names.
+    """Return the answers of a forest to rows, by the kind of answer.
 
     Parameters
     ----------
@@ -757,6 +757,7 @@ def _forest_answers(forest, transformers, X):
     Returns
     -------
     dict from str to ndarray
+        ``"sums"``, and ``"numbers"`` or ``"labels"`` and ``"probabilities"``.
     """
     scores = exact_sums(forest, rows_of(forest, prepared(transformers, X)))
     answers = {"sums": decision(forest, scores)}

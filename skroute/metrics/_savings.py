@@ -878,19 +878,29 @@ def _share_terms(logged_cost, cost_terms):
 def _interval_of(evaluation, terms):
     """Return the mean of the terms of rows, with its interval (`BootstrapInterval`).
 
-    NaN terms, which are not known, have a mean of NaN.
+    Parameters
+    ----------
+    evaluation : Evaluation
+        Of one budget. Its effective sample size gives the degrees of freedom.
+    terms : ndarray of shape (n_rows,)
+        Their mean is the estimate. With NaN, which is not known, it is NaN.
+
+    Returns
+    -------
+    BootstrapInterval
     """
     n_rows = len(terms)
     if np.isnan(terms).any():
         return BootstrapInterval(np.nan, np.nan, np.nan, np.nan, n_rows)
     mean = terms.mean()
+    (effective_size,) = evaluation.decisions.effective_sizes()
     estimate = with_interval(
         MeanEstimate(
             estimate=mean,
             standard_error=terms.std(ddof=1) / np.sqrt(n_rows),
             skewness=skewness(terms - mean),
         ),
-        degrees=evaluation.decisions.effective_sizes()[0] - 1,
+        degrees=effective_size - 1,
         confidence_level=evaluation.confidence_level,
     )
     return BootstrapInterval(

@@ -350,17 +350,21 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
     def _base(self, X, n_rows):
         """Return quality and cost by the prior, shape (n_rows, n_choices, 2).
 
-        The costs are deviations from the price list, relative to it. Without a prior
-        all entries are 0.
+        The costs are deviations from the price list, in units of the listed cost (of 1
+        for a choice that is listed at 0). Without a prior all entries are 0. Choices
+        that were added after `fit` may be left out: they have no prior.
         """
         if self._prior is None:
             return np.zeros((n_rows, len(self._serving.names), 2))
-        costs = self._prior_costs
-        base = np.zeros((n_rows, len(costs), 2))
-        base[..., QUALITY] = self._prior.predict_quality(X)[:, : len(costs)]
+        listed = self._prior_costs
+        # The prior may have got other choices after `fit`. They come last.
+        n_choices = len(listed)
+        base = np.zeros((n_rows, n_choices, 2))
+        base[..., QUALITY] = self._prior.predict_quality(X)[:, :n_choices]
         if getattr(self._prior, "cost_estimator_", None) is not None:
-            estimated = self._prior._row_costs(X, None)[:, : len(costs)]
-            base[..., COST] = estimated / unit_of(costs) - (costs > 0)
+            estimated = self._prior._row_costs(X, None)[:, :n_choices]
+            unit = unit_of(listed)
+            base[..., COST] = estimated / unit - listed / unit
         return base
 
     # Decisions ------------------------------------------------------------------------

@@ -446,7 +446,7 @@ def _objective_of_function(quality, classes, *, several):
     # The function gets labels in place of their positions. With several labels per row
     # it gets a matrix of True and False.
     decode = partial(np.asarray, dtype=bool) if several else classes.take
-    return _objective_of_function(function, decode, asks=asks_of(quality))
+    return _decoding_objective(function, decode, asks=asks_of(quality))
 
 
 def cost_objective(costs, classes):
@@ -611,11 +611,11 @@ def objective_of_numbers(quality):
     """
     decode = partial(np.asarray, dtype=np.float64)
     if not isinstance(quality, str):
-        return _objective_of_function(quality, decode)
+        return _decoding_objective(quality, decode)
     # Losses of positive numbers are NaN or infinite for others, which are refused as
     # such.
     function = np.errstate(divide="ignore", invalid="ignore")(OF_NUMBERS[quality])
-    return _objective_of_function(function, decode, name=quality)
+    return _decoding_objective(function, decode, name=quality)
 
 
 # Functions of users -------------------------------------------------------------------
@@ -666,7 +666,7 @@ def _rate(y, answers, *, function, name):
     return per_row
 
 
-def _objective_of_function(function, decode, *, asks="predict", name="callable"):
+def _decoding_objective(function, decode, *, asks="predict", name="callable"):
     """Return an objective that calls a function with decoded answers.
 
     Parameters

@@ -770,7 +770,9 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
                 f"{type(self).__name__} holds no rows out where p_full=0, and has no "
                 "validation figures. Use cross_val_score."
             )
-        is_sent = held_out.ranks < self._affordable_share(self._effective_budget(None))
+        # A row is sent if the share of rows that the budget sends exceeds its rank.
+        share = self._affordable_share(self._effective_budget(None))
+        is_sent = held_out.ranks < share
         costs = self.cost_table_
         quality = np.where(is_sent, held_out.full_quality, held_out.cheap_quality)
         cost = np.where(is_sent, costs["full"], costs["cheap"])
@@ -888,6 +890,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         cheap_cost = self.cost_table_["cheap"]
         full_cost = self.cost_table_["full"]
         if full_cost <= cheap_cost or budget >= full_cost * (1 - ROUNDING):
+            # A sent row costs no more, or the budget pays for it on every row.
             return np.inf
         # Each row costs at least `cheap_cost`. The rest of the budget pays for the rows
         # that are sent.
@@ -924,8 +927,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             falling = np.argsort(-gate, kind="stable")
             is_sent[falling[n_affordable:]] = False
             return is_sent
-        # Online, a row is decided without the others of its call. Its rank is the
-        # smallest share of sent rows that includes it.
+        # Online, each row is decided alone. Its rank is the smallest share of sent rows
+        # at which it is sent.
         ranks = self._ranks.draw(gate, feature_keys(values_read))
         return is_sent & (ranks < share * (1 + ROUNDING))
 

@@ -296,6 +296,8 @@ def boost(data, rows, problem, hyperparameters, *, n_threads, progress=nullconte
 class _Boosting:
     """State of the boosting algorithm, and its steps :meth:`step_q` and :meth:`grow`.
 
+    The parameters of the constructor are those of :func:`boost`.
+
     Attributes
     ----------
     booster : lightgbm.Booster
@@ -733,7 +735,8 @@ def best_round(pair, round_counts, rows, p_full):
 class BoostedGate(Gate):
     """Boosted trees as cheap model and gate, grown by LightGBM: Adapt-Gbrt.
 
-    For the parameter `gate` of :class:`AdaptGatingClassifier` (Algorithm 2).
+    It is a value of the parameter `gate` of :class:`AdaptGatingClassifier` (Algorithm
+    2).
 
     Parameters
     ----------

@@ -156,6 +156,7 @@ class AnswerState(State):
         return _one_cell_each(bins, self._n_bins)
 
     def means(self, lead, weight):
+        """Return mean leads of bins, and expected leads of rows, as `State.means`."""
         bins = self._bin_of_row
         weight = weight.astype(np.float32)[:, np.newaxis]  # (n_rows, 1)
         weighted_lead = weight * lead
@@ -261,6 +262,7 @@ class LeafState(State):
         return sparse.csr_matrix((shares, columns, starts), shape=shape)
 
     def means(self, lead, weight):
+        """Return mean leads of leaves, and expected leads of rows, as `State.means`."""
         cells = self._cells_of(self._leaves_of_rows)
         weight = weight.astype(np.float32)
         # 1 where a row is in a leaf, in place of its share.
@@ -283,7 +285,8 @@ class LeafState(State):
             ((pairs.data * inverse).astype(np.float32), (pairs.row, pairs.col)),
             shape=cells.shape,
         )
-        # The mean over the leaves of a row is a sum with these factors.
+        # The expected lead of a row is the sum over its leaves of factor * (total_lead
+        # - weighted_lead).
         summed_factors = np.asarray(factors.sum(axis=1))  # (n_rows, 1)
         expected = np.asarray(factors @ total_lead) - summed_factors * weighted_lead
         return cell_means, expected
@@ -313,6 +316,7 @@ def joined_trees(trees):
     first_node = np.cumsum(n_nodes) - n_nodes
     left = []
     right = []
+    # Nodes are numbered from 0 on in each tree, so that `start` is added.
     for start, tree in zip(first_node, trees):
         is_leaf = tree.children_left == LEAF
         left.append(np.where(is_leaf, LEAF, tree.children_left + start))
@@ -649,6 +653,8 @@ def learn_policies(value, states, sets, costs, *, prices, allowed, n_rounds, wei
     all_moves = []
     all_ends = []
     all_nexts = []
+    # Each pass allows one purchase more than the pass before. Without a limit, a single
+    # pass allows any number.
     for _ in range(1 if n_rounds is None else n_rounds):
         # Worth and ends after a purchase. Without a limit they are `worth` and `ends`
         # themselves, which the loop over sets fills from the last set on. With a

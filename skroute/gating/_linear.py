@@ -225,8 +225,9 @@ class LinearPair(Pair):
 class LinearGate(Gate):
     """Linear cheap model and gate with a group-sparse penalty: Adapt-Lin.
 
-    For the parameter `gate` of :class:`AdaptGatingClassifier`. The penalty is the
-    convex relaxation ``gamma * sum_a sqrt(c_a) ||(g_a, f1_a)||`` (Algorithm 1).
+    It is a value of the parameter `gate` of :class:`AdaptGatingClassifier` (Algorithm
+    1). The penalty ``gamma * sum_a sqrt(c_a) ||(g_a, f1_a)||`` is a convex relaxation
+    of the cost of the features in use.
 
     Parameters
     ----------

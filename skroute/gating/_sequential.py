@@ -69,8 +69,7 @@ __all__ = ["OperatingPoint", "SequentialFeatureClassifier"]
 _HELD_OUT = 1 / 3
 # Largest number of held-out rows.
 _MOST_HELD_OUT = 5000
-# Smallest number of rows in `fit`. With fewer, one half of the held-out rows is
-# empty.
+# Smallest number of rows in `fit`. With fewer, one half of the held-out rows is empty.
 _FEWEST = 6
 # Number of calls with different limits whose `Choice` is cached.
 _CACHED = 8
@@ -612,7 +611,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
         task : Task
             Rows that are not held out.
         seed : int
+            Seed of the draws of the search.
         """
+        # Costs within which the best set gets a model in any case.
         limits = []
         for limit in (self.budget, self.max_cost):
             if limit is not None and np.isfinite(limit):
@@ -657,7 +658,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         all_rows = np.arange(n_rows)
         # The method whose answers are rated.
         asks_labels = objective.asks == "predict"
-        # These lists have an entry for each set.
+        # These lists have an entry for each set. `quality` is the real quality of the
+        # answers, `expected` the quality that the probabilities expect.
         all_proba = []
         keys = []
         quality = []
@@ -1148,6 +1150,20 @@ class SequentialFeatureClassifier(FeatureBuyer):
     # Decide ---------------------------------------------------------------------------
 
     def _plan(self, X, call):
+        """Buy for each row, and return the decisions.
+
+        Parameters
+        ----------
+        X : {array-like, data frame, LazyFeatures} of n_rows rows
+        call : record of the call
+            Its `budget` is the mean cost per row. Its options are ``known``,
+            ``max_rounds`` and ``max_cost``.
+
+        Returns
+        -------
+        Plan
+            Its state is the ledger of the rows, and their `Walk`.
+        """
         limits = self._limits(
             call.budget, call.option("max_rounds"), call.option("max_cost")
         )
@@ -1162,7 +1178,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return Plan(route, is_bought @ self.group_costs_, state=(ledger, walk))
 
     def _walk(self, X, ledger, known, choice, budget, record=None):
-        """Buy for each row, and return what was bought (`Walk`).
+        """Buy the groups of each row, round by round (`Walk`).
 
         Parameters
         ----------
@@ -1177,12 +1193,13 @@ class SequentialFeatureClassifier(FeatureBuyer):
         budget : float
             Mean cost that is never exceeded if ``policy="batch"``. Else it is not used.
         record : list, default=None
-            Gets a `Step` for each round of the first row. None records nothing.
+            Gets the `Step` of each round. None: steps are not recorded.
         """
         n_rows = len(known)
         n_left = choice.n_left
         first = self._sets[choice.start]
         # The round in which each group was bought, 0 if it was not. (n_rows, n_groups)
+        # The groups of the first set are bought in round 1.
         rounds = (first & ~known).astype(np.int64)
         # The set of each row. Known groups that belong to a larger set move it there.
         position = np.full(n_rows, choice.start)
@@ -1317,7 +1334,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return Shown(values, proba, self._key(proba))
 
     def _columns(self, position):
-        """Return the columns of the groups of a set."""
+        """Return the positions of the columns of a set, which is given by position."""
         return np.flatnonzero(self._sets[position][self.group_of_])
 
     def _proba(self, models, position, X, ledger, rows):
@@ -1414,6 +1431,10 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return known
 
     def _answer(self, plan, response):
+        """Return the answers to the rows, by the models of the sets that they end at.
+
+        `plan` is the result of `_plan`, `response` the name of the called method.
+        """
         ledger, walk = plan.state
         n_rows = len(walk.position)
 
@@ -1441,7 +1462,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         budget : float, default=None
             As in `predict_routed`.
 
-        known : array-like of shape (n_samples, n_features), default=None
+        known : array-like of shape (n_samples, n_groups), default=None
             As in `predict_routed`.
 
         max_rounds : int, default=None
@@ -1561,7 +1582,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
                     groups=self._names_of(is_bought),
                     cost=float(self.group_costs_[is_bought].sum()),
                     proba=proba[row],
-                    following=self._next_purchase(choice, steps, position, number > 0),
+                    following=self._next_purchase(
+                        choice, steps, position, has_bought=number > 0
+                    ),
                 )
             )
         reason = self._reason_to_stop(choice, rounds[-1].following)
@@ -1571,7 +1594,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         """Return the names of groups that are given as booleans, a list."""
         return [str(self.group_names_[group]) for group in np.flatnonzero(groups)]
 
-    def _next_purchase(self, choice, steps, position, was_compared):
+    def _next_purchase(self, choice, steps, position, has_bought):
         """Return the best next purchase of one row at a set.
 
         Parameters
@@ -1582,8 +1605,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
             The comparisons for this row.
         position : int
             The set.
-        was_compared : bool
-            False before the first purchase, which is the same for every row.
+        has_bought : bool
+            False before the first purchase.
 
         Returns
         -------
@@ -1595,7 +1618,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             expectation = step.expectations.get(position)
             if expectation is None or not len(expectation.larger):
                 continue
-            if not was_compared and choice.start != position:
+            if not has_bought and choice.start != position:
                 # Every row buys the first set: nothing was compared before it.
                 return None
             # Position of the row's price. 0: the price. 1: the lower price.

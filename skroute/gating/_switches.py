@@ -169,9 +169,8 @@ class SwitchSearch:
         self.fitted = task.of(other_rows[:_MOST_FITTED])
         raw = raw_scores(full_booster, self.judging.X)
         scores = of_classes(_as_matrix(raw))
-        # Class probabilities by the model of everything. Trials are judged against
-        # these soft labels, which have less noise than the labels. (n_judging,
-        # n_classes)
+        # Class probabilities by the model of everything, (n_judging, n_classes). Trials
+        # are judged against these soft labels, which have less noise than the labels.
         self._soft_labels = softmax(scores, axis=1)
         self.matters = self._attributions(full_booster)
         # Trials so far, by bytes of the set.

@@ -91,6 +91,7 @@ def threads_for(n_rows, n_jobs):
     Parameters
     ----------
     n_rows : int
+        Number of training rows.
 
     n_jobs : int or None
         As in joblib: None means one, -1 all processors.
@@ -278,7 +279,7 @@ def boost(data, rows, problem, hyperparameters, *, n_threads, progress=nullconte
     # differences.
     n_rounds = int(hyperparameters.n_estimators)
     n_alternations = min(int(hyperparameters.max_iter), n_rounds)
-    # The last alternation may have fewer rounds.
+    # Rounded up, so that the last alternation may have fewer rounds.
     rounds_per_alternation = math.ceil(n_rounds / n_alternations)
     for first_round in range(0, n_rounds, rounds_per_alternation):
         if state.is_finished:

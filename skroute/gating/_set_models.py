@@ -115,7 +115,7 @@ class Task(NamedTuple):
             n_rows // _LEAF_SHARE, _LEAST_ROWS_OF_A_LEAF, _MOST_ROWS_OF_A_LEAF
         )
         params = REPRODUCIBLE | {
-            "learning_rate": 0.1,
+            "learning_rate": 0.1,  # LightGBM's default
             "num_leaves": int(n_leaves),
             "min_data_in_leaf": int(n_rows_of_a_leaf),
             "max_bin": _BINS,
@@ -170,8 +170,8 @@ class SetModel(NamedTuple):
     rounds : list of int
         Number of boosting rounds of each forest.
     factors : ndarray of shape (n_forests,) or None
-        Factor of the scores of each forest. Their sum with the lowest loss on held-out
-        rows is the model. None for a set without columns.
+        Factor of the scores of each forest, before they are summed. Factors are chosen
+        by the loss on held-out rows. None for a set without columns.
     """
 
     shares: Any

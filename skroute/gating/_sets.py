@@ -307,6 +307,8 @@ def _search(trials, root):
                 losses.append(trials.loss(child, n_parts))
         # The parent is judged on the same parts as its children.
         losses[position] = trials.loss(sets[position], n_parts)
+    # The undominated sets. The groups that the last of them misses are then added, one
+    # at a time.
     chain = [sets[position] for position in front]
     last = chain[-1]
     # Groups of the set itself have a promise of -1, so that they come last.
@@ -344,6 +346,7 @@ def _race(trials, groups, n_parts):
     -------
     list of ndarray of bool of shape (n_groups,)
     """
+    # Groups of the set itself have a promise of -1, so that they come last.
     by_promise = np.argsort(-trials.promise(groups), kind="stable")
     n_missing = int((~groups).sum())
     children = []
@@ -387,6 +390,7 @@ def best_within(trials, sets, limit):
     best = within[int(np.argmin(losses))]
     best_loss = min(losses)
     while True:
+        # Cost that one more group may have.
         room = limit - trials.cost(best)
         fits = ~best & (trials.task.costs <= room)
         # -inf: groups that do not fit come last.
@@ -397,6 +401,7 @@ def best_within(trials, sets, limit):
             children.append(with_groups(best, [group]))
         losses = [trials.loss(child) for child in children]
         if not losses or min(losses) >= best_loss:
+            # No group more fits, or none lowers the loss.
             return best
         best_loss = min(losses)
         best = children[int(np.argmin(losses))]

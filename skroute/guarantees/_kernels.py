@@ -32,7 +32,7 @@ def log_capital(values, mean, n_population, cap, prior_variance, log_target):
         Number of rows that `values` are drawn from without replacement. 0 if the draws
         are independent.
     cap : float
-        A bet is at most ``cap / (1 - mean)``.
+        Largest share of the capital that one bet may lose.
     prior_variance : float
         Variance that is assumed before the first value. Its weight is that of
         ``max(1, n_rows / 100)`` rows.
@@ -66,7 +66,8 @@ def log_capital(values, mean, n_population, cap, prior_variance, log_target):
             # Not even values of 1 would reach this mean: the hypothesis is false.
             return np.inf
         if mean_left < 1.0:
-            # The bet of eq. (26) without the cap, and the cap.
+            # The bet of eq. (26) is capped, so that a value of 1 loses at most the
+            # share `cap`.
             bet = min(
                 np.sqrt(2.0 * log_target / (n_rows * variance)), cap / (1.0 - mean_left)
             )
@@ -104,10 +105,10 @@ def restarted_bets(
     """Bet that the mean is above `promised`, with a new bettor at regular intervals.
 
     Bettors are numbered k = 0, 1, ... The initial capital of bettor k is 1 / (j
-    log(j)^2), j = k + 2, divided by the sum of these numbers over all j. The bettor
-    divides its capital equally among the fixed `bets`. Capital on the same bet grows by
-    the same factor, for all bettors. So one number for each bet is enough: the log of
-    the capital that all bettors have on it.
+    log(j)^2), j = k + 2, divided by `_SUM_OF_SHARES`, so that all initial capitals
+    together are less than 1. The bettor divides its capital equally among the fixed
+    `bets`. Capital on the same bet grows by the same factor, for all bettors. So one
+    number for each bet is enough: the log of the capital that all bettors have on it.
 
     If the promise holds, the capital of all bettors together is a supermartingale. By
     Ville's inequality it ever reaches ``exp(log_threshold)`` with a probability of at

@@ -393,7 +393,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         self._set_costs()
         budget = self._effective_budget(None)
         self._check_feasible(budget)
-        # No warning with p_full=0, by which the user asks for no gate.
+        # With p_full=0 the user asks for no gate, so that no warning is due.
         gate_sends_none = self.p_full > 0 and not self._sends_rows()
         if gate_sends_none and np.isfinite(budget):
             self._warn_of_unspent_budget(budget)

@@ -154,10 +154,11 @@ class BoostedPair(Pair):
             # There is no gate: no output is read for it.
             gate_outputs = range(0)
         elif self.gate_has_trees:
-            # The outputs of f1, for its doubt, and that of the gate's own trees.
+            # The gate reads the outputs of f1, for the doubt, and the output of its
+            # own trees.
             gate_outputs = range(n_outputs)
         else:
-            # The outputs of f1, for its doubt.
+            # The gate reads the outputs of f1, for the doubt.
             gate_outputs = range(n_cheap)
         self.gate_features = self.forest.features_of(gate_outputs)
 
@@ -275,8 +276,7 @@ def boost(data, rows, problem, hyperparameters, *, n_threads, progress=nullconte
     BoostedFit
     """
     state = _Boosting(data, rows, problem, hyperparameters, n_threads)
-    # Python's integers: the parameters may be unsigned ones of numpy, which overflow in
-    # differences.
+    # The parameters may be unsigned integers of numpy, whose differences overflow.
     n_rounds = int(hyperparameters.n_estimators)
     n_alternations = min(int(hyperparameters.max_iter), n_rounds)
     # Rounded up, so that the last alternation may have fewer rounds.
@@ -344,6 +344,7 @@ class _Boosting:
     """
 
     def __init__(self, data, rows, problem, hyperparameters, n_threads):
+        """Start with a constant f1, and with the same q for all rows."""
         import lightgbm
 
         self.rows = rows
@@ -369,8 +370,8 @@ class _Boosting:
         # from all rows.
         even_q = min(problem.p_full, 0.5)
         self.q = np.full(len(rows.y), even_q)
-        # A gate that sends each row with probability `even_q`. Without a gate, 0 is not
-        # read.
+        # With this intercept, the gate sends each row with probability `even_q`. The 0
+        # without a gate is not read.
         first_intercept = logit(even_q) if self.has_gate else 0.0
         self.doubt_coef = np.array([0.0, first_intercept])
         self.is_stuck = False
@@ -859,7 +860,10 @@ class BoostedGate(Gate):
         )
 
     def level(self, gate, gain, weight, p_full, n_standard_errors):
-        """Return the level above which sending held-out rows raises quality most."""
+        """Return the level above which sending held-out rows raises quality most.
+
+        The parameters are those of :meth:`Gate.level`.
+        """
         return best_level(
             gate,
             gain,

@@ -153,7 +153,8 @@ def candidates_within(held_out, policies, costs, *, budget, starts, n_left_of):
 def _fixed_candidate(held_out, start, costs):
     """Return the `Candidate` that buys one set for every row.
 
-    `start` is the position of the set, and `costs` (n_sets,) are those of all sets.
+    `held_out` has the outcomes, `start` is the position of the set, and `costs`
+    (n_sets,) are those of all sets.
     """
     n_rows = held_out.quality.shape[1]
     proba = None if held_out.score is None else held_out.proba[start]
@@ -277,7 +278,8 @@ def _best(held_out, fixed, going, rows):
 def _values(held_out, candidates, rows):
     """Return the mean quality of candidates on some rows, shape (n_candidates,).
 
-    `rows` are booleans of shape (n_rows,). With a scorer, its values are returned.
+    `rows` are booleans of shape (n_rows,). If `held_out` has a scorer, the results are
+    the scorer's values.
     """
     if held_out.score is None:
         quality = np.array([candidate.quality[rows] for candidate in candidates])

@@ -18,7 +18,7 @@ from skroute.utils._tolerances import ROUNDING, SCORE_TIE
 
 # The move of a row that buys nothing more.
 STOP = -1
-# The left child of a leaf, in scikit-learn and in the kernel.
+# In place of the left child of a leaf, in scikit-learn and in the kernel.
 LEAF = -1
 # A smaller lead over stopping is rounding.
 _LEAST_LEAD = 1e-12
@@ -156,7 +156,10 @@ class AnswerState(State):
         return _one_cell_each(bins, self._n_bins)
 
     def means(self, lead, weight):
-        """Return mean leads of bins, and expected leads of rows, as `State.means`."""
+        """Return mean leads of bins, and expected leads of rows, as `State.means`.
+
+        `lead` has shape (n_rows, n_leads), `weight` has shape (n_rows,).
+        """
         bins = self._bin_of_row
         weight = weight.astype(np.float32)[:, np.newaxis]  # (n_rows, 1)
         weighted_lead = weight * lead
@@ -206,6 +209,7 @@ class LeafState(State):
     def __init__(
         self, shown, gains, weight, *, n_trees=_N_TREES, most_leaves=_MOST_LEAVES
     ):
+        """Grow the forest on the gains, and find the leaves of the rows."""
         forest = RandomForestRegressor(
             n_trees,
             max_leaf_nodes=most_leaves,
@@ -231,7 +235,7 @@ class LeafState(State):
         return self._cells_of(self._leaves(shown))
 
     def _leaves(self, shown):
-        """Return the leaf of each row in each tree, int64 (n_rows, n_trees)."""
+        """Return the leaf of each row of a `Shown`, int64 (n_rows, n_trees)."""
         # Kernels are compiled where they are called first.
         from skroute.gating._leaf_kernels import leaves_of_rows
 
@@ -262,7 +266,10 @@ class LeafState(State):
         return sparse.csr_matrix((shares, columns, starts), shape=shape)
 
     def means(self, lead, weight):
-        """Return mean leads of leaves, and expected leads of rows, as `State.means`."""
+        """Return mean leads of leaves, and expected leads of rows, as `State.means`.
+
+        `lead` has shape (n_rows, n_leads), `weight` has shape (n_rows,).
+        """
         cells = self._cells_of(self._leaves_of_rows)
         weight = weight.astype(np.float32)
         # 1 where a row is in a leaf, in place of its share.
@@ -442,7 +449,7 @@ class Expectation(NamedTuple):
             n_rows, _, n_prices = self.leads.shape
             return np.full((n_rows, n_prices), STOP)
         best = self.leads.argmax(axis=1)  # positions in `larger`
-        # Faster than the maximum along this axis.
+        # This is faster than the maximum along this axis.
         best_lead = np.take_along_axis(self.leads, best[:, np.newaxis], axis=1)[:, 0]
         is_worth = best_lead > _LEAST_LEAD
         return np.where(is_worth, self.larger[best], STOP)
@@ -669,7 +676,7 @@ def learn_policies(value, states, sets, costs, *, prices, allowed, n_rounds, wei
                 # Rows stop at this set.
                 continue
             extra = (costs[larger] - costs[position]).astype(np.float32)
-            # (n_prices, n_larger, n_rows)
+            # Lead over stopping of each larger set. (n_prices, n_larger, n_rows)
             lead = worth_after[:, larger] - value[position]
             lead -= prices32[:, np.newaxis, np.newaxis] * extra[:, np.newaxis]
             moves_of_sets[position], go = _learn_moves(

@@ -150,7 +150,8 @@ class LinearColumns(NamedTuple):
         level = self.level[columns]
         raw = values[:, origin]
         is_missing = np.isnan(raw)
-        # A level of NaN indicates missing cells. An infinite one: a column of numbers.
+        # A level of NaN is for an indicator of missing cells. An infinite level is for
+        # a column of numbers.
         is_indicated = (raw == level) | (is_missing & np.isnan(level))
         numbers = np.where(is_missing, self.mean[origin], raw)
         return np.where(np.isinf(level), numbers, is_indicated)
@@ -312,7 +313,10 @@ class LinearGate(Gate):
         )
 
     def level(self, gate, gain, weight, p_full, n_standard_errors):
-        """Return 0, or the lowest level that `p_full` allows if it is higher."""
+        """Return 0, or the lowest level that `p_full` allows if it is higher.
+
+        The parameters are those of :meth:`Gate.level`. `gain` is not used.
+        """
         return max(0.0, lowest_level(gate, weight, p_full))
 
 
@@ -547,7 +551,7 @@ def accelerated_proximal_gradient(
     momentum = 1.0  # the next step has none
     gap = np.inf  # not computed yet
     for iteration in range(1, max_iter + 1):
-        # Of the smooth part of the objective, the loss and the ridge.
+        # The gradient of the smooth part of the objective: the loss and the ridge.
         gradient = X.T @ loss(X @ ahead).gradient + RIDGE * ahead
         new_W = prox_group_norm(ahead - step * gradient, group_of, step * thresholds)
         change = new_W - W
@@ -882,7 +886,7 @@ def _most_promising_groups(X, rows, problem):
     n_rows = len(X)
     n_groups = len(problem.group_costs)
     weight = rows.weight / rows.weight.sum()
-    # q of the first step of `adapt_linear`.
+    # The first q of `adapt_linear`.
     q = np.full(n_rows, min(problem.p_full, 0.5))
     # The scores at W = 0.
     no_scores = np.zeros((n_rows, problem.n_outputs + 1))

@@ -20,8 +20,8 @@ MIN_PROBABILITY = 1e-3
 # sums of losses is of this size.
 _PRICE_TOLERANCE = 1e-13
 
-# A Newton step of `fit_doubt` is the last if the loss falls by less than half of this,
-# in nats.
+# The Newton steps of `fit_doubt` end if the next one would lower the loss by less than
+# half of this number, in nats.
 _SMALLEST_DECREASE = 1e-12
 
 # Newton steps of `fit_doubt` are halved to no less than this factor. A smaller step

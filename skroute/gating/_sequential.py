@@ -1125,8 +1125,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
     def _warn_of_nothing(self, budget, max_rounds, max_cost):
         """Warn that nothing is bought, with the reason.
 
-        Does nothing if a limit of 0 forbids all purchases. The limits come from
-        `_limits`.
+        Does nothing if a limit of 0 forbids all purchases. `budget`, `max_rounds` and
+        `max_cost` come from `_limits`.
         """
         # The smaller of the two limits of cost, and its name.
         limit, name = min((budget, "budget"), (max_cost, "max_cost"))
@@ -1355,7 +1355,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         columns = self._columns(position)
         if isinstance(model, SetModel):
             return model.proba(ledger.take(rows, columns)[:, columns])
-        # The user's model.
+        # This is a model of the user.
         read = self._input(ledger, rows, columns, X)
         with note_failure("estimator", len(rows), "predict_proba"):
             proba = check_probabilities(model.predict_proba(read), "estimator")
@@ -1366,8 +1366,18 @@ class SequentialFeatureClassifier(FeatureBuyer):
     def _labels(self, models, position, X, ledger, rows):
         """Return the labels of rows by the model of a set, as positions of classes.
 
-        The parameters are those of `_proba`. A user's model answers by `predict`, which
-        may have a decision threshold.
+        A user's model answers by `predict`, which may have a decision threshold.
+
+        Parameters
+        ----------
+        models : list
+            One for each set.
+        position : int
+            The set.
+        X, ledger
+            All rows, and their ledger.
+        rows : ndarray of int
+            Positions of the rows to answer.
         """
         model = models[position]
         if isinstance(model, SetModel):

@@ -20,8 +20,8 @@ _ROWS_OF_A_LEAF = 100
 _FEWEST_LEAVES = 4
 # Largest number of leaves of such a tree.
 _MOST_LEAVES = 63
-# Leaves of the trees with random thresholds. The randomness keeps these trees smooth,
-# not their size: it is LightGBM's default.
+# Largest number of leaves of a tree with random thresholds: LightGBM's default. Random
+# thresholds make the forest smooth, so that its trees need not be small.
 _SMOOTHED_LEAVES = 31
 # The least number of rows of a leaf is one in this number of the rows. It lies within
 # the next two limits.
@@ -32,8 +32,7 @@ _LEAST_ROWS_OF_A_LEAF = 3
 _MOST_ROWS_OF_A_LEAF = 20
 # Largest number of bins of a column.
 _BINS = 63
-# Largest number of bins in a model of one column, which has time for more. LightGBM's
-# default.
+# Largest number of bins in a model of one column: LightGBM's default.
 _BINS_OF_ONE_COLUMN = 255
 # Largest factor of the log-odds of a forest. Larger factors fit noise of few rows.
 _MOST_FACTOR = 3.0
@@ -349,8 +348,8 @@ def _boost(task, columns, params, first, second):
     weights = [first.weight.sum(), second.weight.sum()]
 
     def add_losses(env):
-        # LightGBM calls this after each round. Each result is (data set, metric, value,
-        # ...), in the order of `halves`.
+        # LightGBM calls this after each round, with its state `env`. Each result is
+        # (data set, metric, value, ...), in the order of `halves`.
         losses = [result[2] for result in env.evaluation_result_list]
         first_loss, second_loss = losses
         curves["first"].add(first_loss)

@@ -33,8 +33,8 @@ _RATE_OF_A_PROMISE = 0.2
 _TRIED = 8
 # Largest number of sets to which groups are added.
 _MOST_SETS = 60
-# Groups are added to a set of fewer purchases by its losses on all parts, and else by
-# those on two parts.
+# A set with fewer purchases is compared with larger sets on all parts. Other sets are
+# compared on two parts.
 _SURE_PURCHASES = 3
 # With fewer rows all parts count in every case.
 _FEW_ROWS = 400
@@ -44,7 +44,8 @@ _RATIO = 1.15
 _BRANCHES = 4
 # Number of purchases of a branch, one after the other.
 _DEPTH = 2
-# Smallest share of a class, as a probability of an empty set.
+# A set without columns answers with the class shares. Smaller shares count as this
+# number, so that their logarithm is finite.
 _LEAST_SHARE = 1e-6
 
 
@@ -76,6 +77,7 @@ class Trials:
     """
 
     def __init__(self, task, rng):
+        """Draw the rows, divide them into parts, and bin their columns."""
         drawn_rows = rng.permutation(len(task.y))[:_MOST_ROWS]
         self.task = task.of(drawn_rows)
         self.parts = np.array_split(np.arange(len(drawn_rows)), _PARTS)

@@ -161,6 +161,7 @@ class SwitchSearch:
     """
 
     def __init__(self, task, rng):
+        """Draw the judging rows, and fit the model of everything on the other rows."""
         rows = rng.permutation(len(task.y))
         n_judging = min(len(rows) // _JUDGING_PART, _MOST_JUDGING)
         self.judging = task.of(rows[:n_judging])
@@ -198,7 +199,7 @@ class SwitchSearch:
         )
 
     def _attributions(self, booster):
-        """Return how much each group matters for the first judging rows.
+        """Return how much each group matters to a booster for the first judging rows.
 
         This is the sum of the absolute attributions of the group's columns, over all
         classes. The result has shape (n_attributed, n_groups).
@@ -222,7 +223,7 @@ class SwitchSearch:
     def trial(self, groups):
         """Return the answers of a small booster of a set to the judging rows (`Trial`).
 
-        Each set is tried once. Its trial is stored in `_trials`.
+        `groups` is the set. Each set is tried once, and its trial stored in `_trials`.
         """
         key = groups.tobytes()
         if key not in self._trials:
@@ -234,7 +235,7 @@ class SwitchSearch:
     def _proba(self, groups):
         """Return class probabilities of the judging rows by a small booster of a set.
 
-        The result has shape (n_judging, n_classes).
+        `groups` is the set. The result has shape (n_judging, n_classes).
         """
         task = self.fitted
         columns = task.columns(groups)

@@ -55,7 +55,14 @@ def accepts(n_rows, n_labelled, n_allowed, n_disagreements, level):
 def tolerated_disagreements(n_rows, n_labelled, n_allowed, level):
     """Compute the largest number of labelled disagreements that the test accepts.
 
-    The parameters are those of `accepts`.
+    Parameters
+    ----------
+    n_rows, n_labelled : int
+        Number of rows of the batch, and of its rows with a label.
+    n_allowed : int
+        Number of unlabelled rows that may disagree by the promise.
+    level : float
+        Probability that the test accepts a broken promise.
 
     Returns
     -------

@@ -369,7 +369,7 @@ def _scale_to_unit_range(values, bounds):
 def _check_method(values, method, n_population):
     """Raise a ValueError if a method does not suit the population or the values.
 
-    The values are scaled to [0, 1].
+    The values are scaled to [0, 1]. `n_population` is None for independent rows.
     """
     if n_population is not None and n_population < len(values):
         raise ValueError(

@@ -99,7 +99,7 @@ def rows_needed(
         # No number of rows shows that the mean is below the limit.
         return np.inf
     if limit > high:
-        # No row can be above the limit, so that one is enough.
+        # No row can be above the limit, so that one row is enough.
         return 1.0
     law = _two_point_law(mean, std, low=low, high=high)
     # On a row with the value `high`, a bet loses `bet * (high - limit)` of the capital.

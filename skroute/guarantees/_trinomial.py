@@ -306,8 +306,8 @@ def _max_extreme_lost(n, n_unequal, limits, *, root):
     ndarray of shape (n_entries,)
         `_NO_LOSSES` if the signed root of 0 lost rows is larger.
     """
-    # Bisection between `low`, which is extreme, and `high`, the largest number that may
-    # be. The signed root rises with the number of lost rows.
+    # Bisection: `low` is extreme enough, and no number above `high` is. The signed root
+    # rises with the number of lost rows.
     low = np.full(n_unequal.shape, _NO_LOSSES)
     high = n_unequal.copy()
     while (low < high).any():
@@ -365,7 +365,7 @@ def _probabilities(region, nuisance):
     max_lost = region.max_lost
     limit_index = region.limit_index
     n_limits = len(region.limits)
-    # A nuisance value of 0 or 1 has a logarithm of minus infinity.
+    # The logarithm of a probability of 0 is minus infinity.
     with np.errstate(divide="ignore", invalid="ignore"):
         log_binomial = (
             gammaln(n + 1) - gammaln(n_unequal + 1) - gammaln(n - n_unequal + 1)

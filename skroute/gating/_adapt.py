@@ -63,7 +63,7 @@ _STANDARD_ERRORS_OF_LAST_TRY = 1.0
 
 
 class HeldOutFigures(NamedTuple):
-    """Figures of the held-out rows, from which the validation figures are computed.
+    """Ranks, qualities and weights of held-out rows, for the validation figures.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class Validation(NamedTuple):
 
 
 class _PlanState(NamedTuple):
-    """Results of the decisions about rows that are needed to answer the rows.
+    """Results of deciding about rows, which are needed to answer them.
 
     Attributes
     ----------
@@ -706,11 +706,10 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return self._ranks is not None
 
     def _set_costs(self):
-        """Set `features_used_` and `cost_table_`.
+        """Set the columns that each model reads, and the costs of a row.
 
-        `features_used_` has the columns that each model reads. `cost_table_` has the
-        cost of a row up to the gate's decision, and the cost if the cheap or the full
-        model answers.
+        These are `features_used_` and `cost_table_`. The costs are those up to the
+        gate's decision, and those if the cheap or the full model answers.
         """
         pair = self.pair_
         gate_cost, cheap_cost, full_cost = self.model_costs_

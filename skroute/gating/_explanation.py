@@ -14,7 +14,7 @@ _SHOWN_CLASSES = 3
 
 
 class NextPurchase(NamedTuple):
-    """The best next purchase after a round. It was made, or the row stopped.
+    """The best next purchase after a round. It was made, unless the row stopped.
 
     Attributes
     ----------

@@ -148,7 +148,7 @@ def lowest_level(gate, weight, share):
 
 
 def best_level(gate, gain, weight, p_full, n_standard_errors=0.0):
-    """Return the gate level at which the rows above it gain the most quality if sent.
+    """Return the gate level that gains most quality if the rows above it are sent.
 
     Parameters
     ----------

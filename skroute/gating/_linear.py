@@ -863,7 +863,7 @@ class SingleGroupFit(NamedTuple):
 
 
 def _most_promising_groups(X, rows, problem):
-    """Return the groups whose coefficients would lower the objective most, from W = 0.
+    """Return the groups whose coefficients lower the objective fastest from W = 0.
 
     These are the groups at which the norm of the loss gradient exceeds the threshold of
     the penalty by most.

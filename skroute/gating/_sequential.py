@@ -706,7 +706,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         )
 
     def _make_states(self):
-        """Return the states of all sets, which group rows that have shown the same.
+        """Return the states of all sets, which group rows with similar bought values.
 
         Returns
         -------
@@ -864,11 +864,12 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return self._value(proba)
 
     def _score(self, proba, rows, *, all_y, all_weight):
-        """Return the scorer's value of probabilities of some of the held-out rows.
+        """Return the value of the scorer for answers to some held-out rows.
 
         Parameters
         ----------
         proba : ndarray of shape (n_scored, n_classes)
+            Class probabilities that answer the scored rows.
         rows : ndarray
             The scored rows, booleans or positions.
         all_y, all_weight : ndarray of shape (n_rows,)
@@ -1334,7 +1335,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return Shown(values, proba, self._key(proba))
 
     def _columns(self, position):
-        """Return the positions of the columns of a set, which is given by position."""
+        """Return the positions of the columns of the set at `position`."""
         return np.flatnonzero(self._sets[position][self.group_of_])
 
     def _proba(self, models, position, X, ledger, rows):
@@ -1696,7 +1697,7 @@ _NOT_DRAWN = -1
 
 
 class LowerPrice:
-    """Rows that buy at the lower price, drawn by a hash of what they have shown.
+    """Rows that buy at the lower price, drawn by a hash of their bought values.
 
     The price of a row is drawn when its purchases at the two prices first differ.
 
@@ -1797,7 +1798,7 @@ def split_rows(y, seed):
 
 
 def best_sets(task, seed, limits):
-    """Return the sets of `find_sets`: the best within each cost, and in each limit.
+    """Return the best sets within each cost, and within each limit.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A model for each set of groups: two forests of LightGBM, or what the user gave."""
+"""A model for each set of groups: two forests of LightGBM, or the user's estimator."""
 
 from typing import Any, NamedTuple
 
@@ -78,7 +78,10 @@ class Task(NamedTuple):
         return self._replace(X=self.X[rows], y=self.y[rows], weight=self.weight[rows])
 
     def columns(self, groups):
-        """Return the positions of the columns of a set, bool of shape (n_groups,)."""
+        """Return the positions of the columns of a set of groups.
+
+        `groups` are booleans of shape (n_groups,).
+        """
         return np.flatnonzero(groups[self.group_of])
 
     @property

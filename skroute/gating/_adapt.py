@@ -57,19 +57,19 @@ __all__ = ["AdaptGatingClassifier"]
 # Index of the full model in `choices_`; the cheap model has 0.
 _FULL = 1
 
-# Standard errors by which the gain of the simplest gate must exceed 0. It is tried
-# last, when a gain by luck is more likely.
+# Standard errors by which the gain of the simplest gate must exceed 0. This gate is
+# tried last, when a gain by luck is more likely.
 _STANDARD_ERRORS_OF_LAST_TRY = 1.0
 
 
 class HeldOutFigures(NamedTuple):
-    """Ranks and qualities of held-out rows, for ``validation_quality_`` and so on.
+    """Ranks, qualities and weights of held-out rows, for the validation figures.
 
     Attributes
     ----------
     ranks : ndarray of shape (n_rows,)
-        Smallest share of sent rows at which each row is one of them, learned from the
-        other half of the held-out rows. Infinite for a row that is never sent.
+        Smallest share of sent rows at which each row is sent, learned from the other
+        half of the held-out rows. Infinite for a row that is never sent.
 
     cheap_quality, full_quality : ndarray of shape (n_rows,)
         Quality of the answers of the cheap and of the full model.
@@ -94,7 +94,7 @@ class Validation(NamedTuple):
 
 
 class _PlanState(NamedTuple):
-    """Results of the decisions about rows, which the answers to the rows need.
+    """Results of deciding about rows, which are needed to answer them.
 
     Attributes
     ----------
@@ -374,7 +374,9 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return super().fit(X, y, sample_weight=sample_weight, **params)
 
     def _fit(self, X, y, *, task, sample_weight=None, **params):
-        """Fit the full model, then the cheap model and the gate; set level and costs.
+        """Fit the full model, then the cheap model and the gate.
+
+        All fitted attributes are set.
 
         Parameters
         ----------
@@ -391,14 +393,16 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         self._set_costs()
         budget = self._effective_budget(None)
         self._check_feasible(budget)
-        # No warning with p_full=0, by which the user asks for no gate.
+        # With p_full=0 the user asks for no gate, so that no warning is due.
         gate_sends_none = self.p_full > 0 and not self._sends_rows()
         if gate_sends_none and np.isfinite(budget):
             self._warn_of_unspent_budget(budget)
         self.choices_ = ["cheap", "full"]
 
     def _learn_from_full_model(self, X, y, sample_weight, params):
-        """Check the input, fit the full model, and note how good it is on each row.
+        """Check the input, fit the full model, and measure its quality on each row.
+
+        Sets `model_costs_`, `estimator_` and the attributes of `_checked`.
 
         Parameters
         ----------
@@ -446,7 +450,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             weight=weight,
             full_quality=quality_of(objective, checked.encoded, p0),
         )
-        # A row of weight 0 must leave no trace, not even in the bins of LightGBM.
+        # Rows of weight 0 are left out. They would have an effect on LightGBM's bins.
         has_weight = weight > 0
         return rows.of(has_weight), is_held_out[has_weight]
 
@@ -496,6 +500,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         Returns
         -------
         ndarray of shape (3,)
+            In this order.
         """
         names = ["gate", "cheap", "full"]
         costs = self.model_costs
@@ -520,10 +525,10 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         Parameters
         ----------
         sample_weight : array-like, or None
-            As the user gave it. Without weights the full model gets none.
+            As the user gave it. None: the full model gets no weights.
 
         checked_weight : ndarray of shape (n_rows,)
-            The same after validation.
+            The weights after validation.
 
         params : dict
             Metadata of :meth:`fit`.
@@ -531,6 +536,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         Returns
         -------
         fit_params, split_params : dict
+            For the full model's `fit` and for the splitter's `split`.
         """
         weight_param = {}
         if sample_weight is not None:
@@ -538,7 +544,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         if routing_enabled():
             routed = self._route_metadata(weight_param | params)
             return routed["estimator"]["fit"], routed["splitter"]["split"]
-        # Without metadata routing, it raises an error for any parameter.
+        # Without metadata routing, this raises an error if there is any parameter.
         self._route_metadata(params)
         is_frozen = isinstance(self.estimator, FrozenEstimator)
         if weight_param and not is_frozen and not may_take_weights(self.estimator):
@@ -555,7 +561,10 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return BoostedGate() if self.gate is None else self.gate
 
     def _fit_pair(self, rows, is_held_out, progress):
-        """Fit the cheap model and the gate, and return them as a pair without a level.
+        """Fit the cheap model and the gate, and return them as a pair.
+
+        The level of the gate is not set here. The history of the fit becomes `n_iter_`,
+        `objective_` and `held_out_objective_`.
 
         Parameters
         ----------
@@ -598,10 +607,11 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return fitted.pair
 
     def _set_gate(self, pair, rows, is_held_out):
-        """Set the fitted pair, and the gate level above which it sends rows.
+        """Set the fitted pair, and the level of gate scores above which rows are sent.
 
-        If no level of the gate gains, the pair with the simpler gate is tried. If none
-        gains, no row is ever sent to the full model.
+        If no level gains, the pair with a simpler gate is tried. If no gate gains, no
+        row is ever sent to the full model. Sets `pair_`, `_level`, `_ranks` and
+        `_held_out`.
 
         Parameters
         ----------
@@ -609,8 +619,10 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             The fitted cheap model and gate.
 
         rows : Rows
+            All rows of positive weight.
 
         is_held_out : ndarray of bool of shape (n_rows,)
+            True for the rows by which the level is set.
         """
         self.pair_ = pair
         # The gate scores of the pair above which rows are sent.
@@ -637,7 +649,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             full_quality=held_out.full_quality,
             weight=held_out.weight,
         )
-        # None: no simpler gate is left.
+        # After the simplest gate, `pair` is None.
         while pair is not None:
             scores = self._held_out_scores(pair, rows, is_held_out, cheap_quality)
             level = scores.level()
@@ -650,7 +662,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
                     ranks=scores.ranks_by_other_half()
                 )
                 return
-            # The same cheap model, whose quality is the same, with a simpler gate.
+            # Its cheap model is the same, so that `cheap_quality` still holds.
             pair = pair.simpler
 
     def _held_out_scores(self, pair, rows, is_held_out, cheap_quality):
@@ -659,11 +671,13 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         Parameters
         ----------
         pair : Pair
+            The cheap model and the gate.
 
         rows : Rows
             All rows, of which at most a share `p_full` is above the level.
 
         is_held_out : ndarray of shape (n_rows,), dtype=bool
+            True for the rows by which the level is set.
 
         cheap_quality : ndarray of shape (n_held_out,)
             Quality of the cheap model's answers on the held-out rows.
@@ -674,7 +688,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         """
         gate = pair.scores(rows.values).gate  # (n_rows,)
         held_out = rows.of(is_held_out)
-        # The simplest gate is the last try: its gain must be more than luck.
+        # The simplest gate is tried last. Its gain must be larger than a gain by luck.
         is_last_try = pair.simpler is None
         return HeldOutScores(
             gate_kind=self._gate_kind,
@@ -692,10 +706,10 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return self._ranks is not None
 
     def _set_costs(self):
-        """Set features and costs of each choice: `features_used_`, `cost_table_`.
+        """Set the columns that each model reads, and the costs of a row.
 
-        These are the features that each model reads, and the cost of a row up to the
-        gate's decision, if the cheap model answers it, and if the full model does.
+        These are `features_used_` and `cost_table_`. The costs are those up to the
+        gate's decision, and those if the cheap or the full model answers.
         """
         pair = self.pair_
         gate_cost, cheap_cost, full_cost = self.model_costs_
@@ -714,18 +728,21 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         decision_cost = gate_cost
         if pair.reads_cheap:
             decision_cost = gate_cost + cheap_cost
-        gate_price = self._feature_cost(gate_features)
-        cheap_price = self._feature_cost(gate_features, pair.cheap_features)
-        full_price = self._feature_cost(gate_features, self._full_features)
+        # Cost of all features that are bought for each choice.
+        features_of_gate = self._feature_cost(gate_features)
+        features_of_cheap = self._feature_cost(gate_features, pair.cheap_features)
+        features_of_full = self._feature_cost(gate_features, self._full_features)
         self.cost_table_ = {
-            "gate": float(gate_price + decision_cost),
-            "cheap": float(cheap_price + gate_cost + cheap_cost),
-            "full": float(full_price + decision_cost + full_cost),
+            "gate": float(features_of_gate + decision_cost),
+            # The cheap model is evaluated once, before or after the decision.
+            "cheap": float(features_of_cheap + gate_cost + cheap_cost),
+            "full": float(features_of_full + decision_cost + full_cost),
         }
 
     def _warn_of_unspent_budget(self, budget):
         """Warn that the gate sends no row, so that a budget is left over."""
         held_out = self._held_out
+        # Mean quality of the two models.
         cheap = np.average(held_out.cheap_quality, weights=held_out.weight)
         full = np.average(held_out.full_quality, weights=held_out.weight)
         warn(
@@ -752,7 +769,9 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
                 f"{type(self).__name__} holds no rows out where p_full=0, and has no "
                 "validation figures. Use cross_val_score."
             )
-        is_sent = held_out.ranks < self._affordable_share(self._effective_budget(None))
+        # A row is sent if the share of rows that the budget sends exceeds its rank.
+        share = self._affordable_share(self._effective_budget(None))
+        is_sent = held_out.ranks < share
         costs = self.cost_table_
         quality = np.where(is_sent, held_out.full_quality, held_out.cheap_quality)
         cost = np.where(is_sent, costs["full"], costs["cheap"])
@@ -786,8 +805,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
     # Decisions and answers for new rows -----------------------------------------------
 
     def _smallest_budget(self):
-        # `p_full` limits the rows that the full model answers, also if it is the
-        # cheaper one.
+        # The cheap model may have to answer every row, because `p_full` limits the rows
+        # of the full model, also if the full model costs less.
         return self.cost_table_["cheap"]
 
     def _check_feasible(self, budget):
@@ -797,7 +816,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         )
 
     def _plan(self, X, call):
-        """Decide which rows go to the full model, and plan the features of answers.
+        """Decide which rows go to the full model, and plan the features they need.
 
         Parameters
         ----------
@@ -870,6 +889,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         cheap_cost = self.cost_table_["cheap"]
         full_cost = self.cost_table_["full"]
         if full_cost <= cheap_cost or budget >= full_cost * (1 - ROUNDING):
+            # A sent row costs no more, or the budget pays for it on every row.
             return np.inf
         # Each row costs at least `cheap_cost`. The rest of the budget pays for the rows
         # that are sent.
@@ -906,8 +926,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             falling = np.argsort(-gate, kind="stable")
             is_sent[falling[n_affordable:]] = False
             return is_sent
-        # Online, a row is decided without the others of its call. Its rank is the
-        # smallest share of sent rows that includes it.
+        # Online, each row is decided alone. Its rank is the smallest share of sent rows
+        # at which it is sent.
         ranks = self._ranks.draw(gate, feature_keys(values_read))
         return is_sent & (ranks < share * (1 + ROUNDING))
 
@@ -946,7 +966,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return self._answers_of(np.exp(log_probabilities(scores)), response)
 
     def _full_answers(self, plan, response, rows):
-        """Return the answers of the full model; a sweep has them in its cache.
+        """Return the answers of the full model, in a sweep from the cache.
 
         Parameters
         ----------
@@ -973,7 +993,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return align_by_class(answers, self.estimator_.classes_, self.classes_)
 
     def _ask_full(self, plan, response, rows):
-        """Call a method of the full model; check that probabilities have the sum 1.
+        """Call a method of the full model, and check the probabilities that it returns.
 
         Parameters
         ----------
@@ -994,7 +1014,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         with note_failure("full", len(rows), response):
             answers = getattr(self.estimator_, response)(X)
             if response == "predict":
-                return answers
+                return answers  # labels
             proba = check_probabilities(np.asarray(answers), "estimator", proven=True)
             return with_sum_one(proba)
 
@@ -1040,8 +1060,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         tags = super().__sklearn_tags__()
         # Tags are read before parameters are validated: the estimator may be anything.
         if will_have(self.estimator, "predict_proba"):
-            # A pipeline has the tag of its first step only; its `fit` refuses NaN
-            # itself.
+            # A pipeline has the tag of its first step, though a later step may replace
+            # NaN. It counts as taking NaN: its `fit` raises an error if it does not.
             takes_nan = isinstance(self.estimator, Pipeline)
             if not takes_nan:
                 takes_nan = get_tags(self.estimator).input_tags.allow_nan

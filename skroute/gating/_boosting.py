@@ -3,9 +3,9 @@
 The booster has an output for each output of f1 and one more for the gate. LightGBM's
 coupled feature penalty (``cegb_penalty_feature_coupled``) is charged the first time
 that any tree splits on a feature, in any output and round. It is ``u_alpha`` of
-equations (1) and (2), shared by f1 and g. LightGBM's split gain is a sum over rows of
-twice the decrease of the loss, while the objective is a mean, hence the factor ``2 *
-sum of weights``.
+equations (1) and (2), shared by f1 and g. Penalties have the factor ``2 * sum of
+weights``: LightGBM's split gain is a sum over rows of twice the decrease of the loss,
+while the objective is a mean.
 
 LightGBM has no groups of features. When a feature of a group has been bought, the
 penalties of the others in the group are set to zero before the next round. Within a
@@ -42,9 +42,9 @@ from skroute.utils._typing import NDArray
 
 __all__ = ["BoostedGate"]
 
-# Gradients and Hessians are rounded to multiples of this. Their sums in double
+# Gradients and Hessians are rounded to multiples of this number. Their sums in double
 # precision are then exact, so that ties of splits do not depend on the order of the
-# rows. Gradients are at most 1, so this is about a millionth of the largest one.
+# rows. Gradients are at most 1, so that the rounding is about a millionth of that.
 _RESOLUTION = 2.0**-20
 
 # Number of rows from which LightGBM gets several threads. On a busy machine the threads
@@ -79,8 +79,8 @@ _IMPORTING_PROCESS = os.getpid()
 def _needs_one_thread(n_rows):
     """Return True if LightGBM must use one thread: for few rows, and in a forked child.
 
-    A forked child process has none of OpenMP's threads. OpenMP would wait for them for
-    ever. The process is forked if its id is not that of the import.
+    OpenMP's threads do not exist in a forked child process, and OpenMP would wait for
+    them for ever. The process is forked if its id is not that of the import.
     """
     return n_rows < _MIN_ROWS_FOR_THREADS or os.getpid() != _IMPORTING_PROCESS
 
@@ -91,6 +91,7 @@ def threads_for(n_rows, n_jobs):
     Parameters
     ----------
     n_rows : int
+        Number of training rows.
 
     n_jobs : int or None
         As in joblib: None means one, -1 all processors.
@@ -101,10 +102,11 @@ def threads_for(n_rows, n_jobs):
 
 
 def cloned(estimator, n_rows):
-    """Return a clone of an estimator. A clone from LightGBM may get one thread.
+    """Return a clone of an estimator, which gets one thread if LightGBM needs that.
 
-    It gets one thread for few rows and in a forked process. LightGBM's own default
-    (`n_jobs` is None) is all cores. An `n_jobs` that the user has set stays as it is.
+    An estimator of LightGBM gets one thread for few rows (`n_rows`) and in a forked
+    process. LightGBM's own default (`n_jobs` is None) is all cores. An `n_jobs` that
+    the user has set stays as it is.
     """
     model = clone(estimator)
     is_lightgbm = type(model).__module__.startswith("lightgbm.")
@@ -149,13 +151,14 @@ class BoostedPair(Pair):
         n_outputs = self.forest.n_outputs
         self.cheap_features = self.forest.features_of(range(n_cheap))
         if n_outputs == n_cheap:
-            # There is no gate, which thus reads nothing.
+            # There is no gate: no output is read for it.
             gate_outputs = range(0)
         elif self.gate_has_trees:
-            # The outputs of f1, for its doubt, and that of the gate's own trees.
+            # The gate reads the outputs of f1, for the doubt, and the output of its
+            # own trees.
             gate_outputs = range(n_outputs)
         else:
-            # The outputs of f1, for its doubt.
+            # The gate reads the outputs of f1, for the doubt.
             gate_outputs = range(n_cheap)
         self.gate_features = self.forest.features_of(gate_outputs)
 
@@ -176,20 +179,26 @@ class BoostedPair(Pair):
         doubts = doubt(cheap_scores)
         if not self.gate_has_trees:
             return _gate_of(doubts, self.doubt_coef)
-        # The gate's trees have the output after those of the cheap model.
-        trees = leaf_sums(self.forest, values, [len(self.base)])[:, 0]
+        # The output of the gate's trees comes after those of the cheap model. One
+        # output is one column.
+        gate_output = len(self.base)
+        trees = leaf_sums(self.forest, values, [gate_output])[:, 0]
         return _gate_of(doubts, self.doubt_coef, trees)
 
     @property
     def simpler(self):
-        """Pair whose gate is the doubt alone; None if the gate is that already."""
+        """Pair whose gate is the doubt alone. None if the gate has no trees."""
         if not self.gate_has_trees:
             return None
-        doubt_alone = np.array([1.0, 0.0])
+        doubt_alone = np.array([1.0, 0.0])  # (a, b)
         return replace(self, doubt_coef=doubt_alone, gate_has_trees=False)
 
     def with_rounds(self, n_rounds, doubt_coef):
-        """Return the pair of the first boosting rounds, with new gate coefficients."""
+        """Return the pair of the first `n_rounds` rounds, with new ``(a, b)``.
+
+        `doubt_coef` are the new coefficients of the gate.
+        """
+        # The members of the forest are its rounds. Boosting may have ended early.
         n_members = min(n_rounds, self.forest.n_members)
         first_rounds = self.forest.taken(range(n_members))
         return replace(self, forest=first_rounds, doubt_coef=doubt_coef)
@@ -257,6 +266,7 @@ def boost(data, rows, problem, hyperparameters, *, n_threads, progress=nullconte
     hyperparameters : BoostedGate
 
     n_threads : int
+        Threads of LightGBM.
 
     progress : callable, default=nullcontext
         ``progress()`` returns a context manager. Each alternation runs in one.
@@ -266,10 +276,10 @@ def boost(data, rows, problem, hyperparameters, *, n_threads, progress=nullconte
     BoostedFit
     """
     state = _Boosting(data, rows, problem, hyperparameters, n_threads)
-    # Python integers, since differences of numpy's unsigned ones are never negative.
+    # The parameters may be unsigned integers of numpy, whose differences overflow.
     n_rounds = int(hyperparameters.n_estimators)
     n_alternations = min(int(hyperparameters.max_iter), n_rounds)
-    # The last alternation may have fewer rounds.
+    # Rounded up, so that the last alternation may have fewer rounds.
     rounds_per_alternation = math.ceil(n_rounds / n_alternations)
     for first_round in range(0, n_rounds, rounds_per_alternation):
         if state.is_finished:
@@ -279,12 +289,15 @@ def boost(data, rows, problem, hyperparameters, *, n_threads, progress=nullconte
             if state.booster.current_iteration() > 0:
                 state.step_q()
             state.grow(min(rounds_per_alternation, n_rounds - first_round))
+    # The gate is refitted once more, after the last round.
     state.step_q()
     return state.result()
 
 
 class _Boosting:
     """State of the boosting algorithm, and its steps :meth:`step_q` and :meth:`grow`.
+
+    The parameters of the constructor are those of :func:`boost`.
 
     Attributes
     ----------
@@ -331,6 +344,7 @@ class _Boosting:
     """
 
     def __init__(self, data, rows, problem, hyperparameters, n_threads):
+        """Start with a constant f1, and with the same q for all rows."""
         import lightgbm
 
         self.rows = rows
@@ -345,18 +359,19 @@ class _Boosting:
         # Friedman's factor for the softmax's diagonal Hessian, as in LightGBM's own
         # objective.
         self.curvature = 1.0 if self.n_cheap == 1 else self.n_cheap / (self.n_cheap - 1)
+        # LightGBM's gain is twice the decrease of a loss that is a sum over rows.
         self.penalties = 2 * total_weight * problem.gamma * problem.group_costs
-        # LightGBM reads penalties as text, and no text below the smallest normal
-        # number.
+        # LightGBM reads penalties as texts, and cannot read subnormal numbers.
         self.penalties[self.penalties < np.finfo(np.float64).tiny] = 0.0
         self.is_bought = np.zeros(len(self.penalties), dtype=bool)
         params = _booster_params(hyperparameters, self.n_outputs, n_threads)
         self.booster = lightgbm.Booster(params | self._penalty_params(), data)
-        # At first all rows are alike. Not above a half, so that f1 learns from them.
+        # At first all rows have the same q. It is at most a half, so that f1 learns
+        # from all rows.
         even_q = min(problem.p_full, 0.5)
         self.q = np.full(len(rows.y), even_q)
-        # A gate that sends each row with probability `even_q`. Without a gate, 0 is not
-        # read.
+        # With this intercept, the gate sends each row with probability `even_q`. The 0
+        # without a gate is not read.
         first_intercept = logit(even_q) if self.has_gate else 0.0
         self.doubt_coef = np.array([0.0, first_intercept])
         self.is_stuck = False
@@ -369,9 +384,9 @@ class _Boosting:
         return self.is_stuck and not self.has_gate
 
     def step_q(self):
-        """Take the q-step, refit ``(a, b)`` of the gate, and note the objective.
+        """Take the q-step, refit ``(a, b)`` of the gate, and record the objective.
 
-        It changes `q` and `doubt_coef`, and appends to `objectives` and `round_counts`.
+        Changes `q` and `doubt_coef`, and appends to `objectives` and `round_counts`.
         """
         scores = self._training_scores()
         if self.has_gate:
@@ -391,9 +406,10 @@ class _Boosting:
         self.round_counts.append(self.booster.current_iteration())
 
     def grow(self, n_rounds):
-        """Grow rounds of the cheap model's trees, the first round with a gate tree.
+        """Grow `n_rounds` rounds of trees of the cheap model, and one gate tree.
 
-        The rounds end early when no split pays for its features.
+        The gate tree is in the first round, if there is a gate. The rounds end early
+        when no split pays for its features.
         """
         self._grow_round(with_gate_tree=self.has_gate)
         for _ in range(n_rounds - 1):
@@ -414,14 +430,14 @@ class _Boosting:
         Parameters
         ----------
         with_gate_tree : bool
-            Whether the round has a tree of the gate. Else the gate stays as it is.
+            True if the round has a tree of the gate. Else the gate stays as it is.
         """
         derivatives = partial(self._derivatives, with_gate_tree)
         # LightGBM returns True if no tree has a split.
         self.is_stuck = self.booster.update(fobj=derivatives)
         has_groups = len(self.penalties) < len(self.problem.group_of)
         if not has_groups:
-            # LightGBM charges a feature that is bought alone only once.
+            # Each feature is bought alone. LightGBM itself charges a feature once.
             return
         bought = self._bought_groups()
         if not self.is_bought[bought].all():
@@ -429,15 +445,18 @@ class _Boosting:
             self.booster.reset_parameter(self._penalty_params())
 
     def _derivatives(self, with_gate_tree, predictions, _data):
-        """Return gradient and Hessian of the loss in the scores, as LightGBM asks for.
+        """Return gradient and Hessian of the loss in the scores, for LightGBM.
 
         Parameters
         ----------
         with_gate_tree : bool
-            If False, the gradient of the gate's output is 0, so that its tree is, too.
+            If False, the gradient of the gate's output is 0. Its tree is then 0, too.
 
-        predictions : ndarray
-            Sums of the trees, as LightGBM gives them to an objective.
+        predictions : ndarray of n_rows * n_outputs numbers, row by row
+            Sums of the trees.
+
+        _data : lightgbm.Dataset
+            Not used.
 
         Returns
         -------
@@ -455,11 +474,14 @@ class _Boosting:
         gradient[:, : self.n_cheap] = cheap_share * (p - self.targets)
         hessian[:, : self.n_cheap] = self.curvature * cheap_share * p * (1 - p)
         if with_gate_tree:
-            trees = scores[:, self.n_cheap]
-            sent = expit(_gate_of(doubt(cheap_scores), self.doubt_coef, trees))
-            gradient[:, self.n_cheap] = sent - self.q
-            hessian[:, self.n_cheap] = sent * (1 - sent)
-        # Whole multiples of a unit. Leaves divide by the Hessian, so that it is not 0.
+            gate_output = self.n_cheap  # the last one
+            trees = scores[:, gate_output]
+            # Probability with which the gate sends each row. (n_rows,)
+            p_sent = expit(_gate_of(doubt(cheap_scores), self.doubt_coef, trees))
+            gradient[:, gate_output] = p_sent - self.q
+            hessian[:, gate_output] = p_sent * (1 - p_sent)
+        # Rounded to whole multiples of a unit for each row. Leaves divide by the
+        # Hessian, so that it is at least one unit.
         unit = (_RESOLUTION * self.rows.weight)[:, None]
         gradient = np.rint(gradient / _RESOLUTION) * unit
         hessian = np.maximum(np.rint(hessian / _RESOLUTION), 1.0) * unit
@@ -467,11 +489,16 @@ class _Boosting:
         return gradient.ravel(order="F"), hessian.ravel(order="F")
 
     def _training_scores(self):
-        """Return the scores of training rows by f1 and, last, by the gate's trees."""
+        """Return the scores of the training rows, ndarray of (n_rows, n_outputs).
+
+        The last column are the scores of the gate's trees, if there is a gate.
+        """
         # LightGBM gives predictions for training rows only to objectives and metrics.
-        # An evaluation is (name of the data, name of the metric, value, ...).
+        # An evaluation is (name of the data, name of the metric, value, ...). The value
+        # of this metric is the predictions.
         (evaluation,) = self.booster.eval_train(_predictions_as_metric)
-        return self._as_scores(evaluation[2])
+        predictions = evaluation[2]
+        return self._as_scores(predictions)
 
     def _as_scores(self, predictions):
         """Return LightGBM's predictions with the scores of the constant model added.
@@ -490,11 +517,15 @@ class _Boosting:
 
     def _bought_groups(self):
         """Return the groups of the features that trees split on, rising, as ndarray."""
+        # The importance is the number of splits on a feature.
         columns = np.flatnonzero(self.booster.feature_importance())
         return np.unique(self.problem.group_of[columns])
 
     def _penalty_params(self):
-        """Return LightGBM's parameter for the penalty of each feature."""
+        """Return LightGBM's parameter for the penalty of each feature, as a dict.
+
+        Features of bought groups have the penalty 0.
+        """
         penalties = np.where(self.is_bought, 0.0, self.penalties)
         by_column = penalties[self.problem.group_of]
         return {"cegb_penalty_feature_coupled": by_column.tolist()}
@@ -521,11 +552,12 @@ def _constant_scores(y, share, problem):
     class_shares = np.bincount(y, share, problem.n_classes)
     class_shares = np.clip(class_shares, _MIN_CLASS_SHARE, 1.0)
     if problem.n_outputs == 1:
-        # Two classes: the logarithmic odds of the second one.
-        cheap = np.log(class_shares[1:] / class_shares[0])
+        # Two classes: the log-odds of the second one, an array of one number.
+        cheap_scores = np.log(class_shares[1:] / class_shares[0])
     else:
-        cheap = np.log(class_shares)
-    return np.append(cheap, 0.0)
+        cheap_scores = np.log(class_shares)
+    gate_score = 0.0
+    return np.append(cheap_scores, gate_score)
 
 
 def _booster_params(hyperparameters, n_outputs, n_threads):
@@ -551,12 +583,12 @@ def _booster_params(hyperparameters, n_outputs, n_threads):
         "learning_rate": hyperparameters.learning_rate,
         "num_leaves": hyperparameters.max_leaf_nodes,
         "lambda_l2": hyperparameters.l2_regularization,
-        # A smallest Hessian in place of a smallest number of rows, so that weights
-        # count.
+        # Leaves have a smallest sum of Hessians, not a smallest number of rows, so that
+        # weights count.
         "min_data_in_leaf": 0,
         "min_sum_hessian_in_leaf": 1.0,
         # Least number of rows of a category. LightGBM's default of 100 would leave out
-        # rare ones.
+        # rare categories.
         "min_data_per_group": 10,
         "boost_from_average": False,
         "num_threads": n_threads,
@@ -564,7 +596,10 @@ def _booster_params(hyperparameters, n_outputs, n_threads):
 
 
 def _predictions_as_metric(predictions, _data):
-    """Return the predictions as a metric: (name, value, is_higher_better)."""
+    """Return LightGBM's predictions as the value of a metric.
+
+    A metric is (name, value, is_higher_better). The last is not used.
+    """
     return "predictions", predictions, False
 
 
@@ -592,9 +627,10 @@ class GateFit(NamedTuple):
 
 
 def refit_gate(scores, rows, *, p_full, doubt_coef, n_steps=1):
-    """Alternate the q-step and the fit of the gate's two coefficients ``(a, b)``.
+    """Alternate the q-step and the fit of ``(a, b)``, for fixed scores of the trees.
 
-    The gate is ``a * doubt + b + trees``.
+    The gate is ``a * doubt + b + trees``. Each alternation computes q from the gate,
+    then ``(a, b)`` from q.
 
     Parameters
     ----------
@@ -602,12 +638,13 @@ def refit_gate(scores, rows, *, p_full, doubt_coef, n_steps=1):
         Scores of the cheap model and, in the last column, of the gate's trees.
 
     rows : Rows
+        The rows of these scores.
 
     p_full : float
         Largest mean of q.
 
     doubt_coef : ndarray of shape (2,)
-        First ``(a, b)``.
+        The first ``(a, b)``.
 
     n_steps : int, default=1
         Number of alternations.
@@ -632,11 +669,12 @@ def refit_gate(scores, rows, *, p_full, doubt_coef, n_steps=1):
 
 
 class RoundChoice(NamedTuple):
-    """Number of boosting rounds that is best on held-out rows.
+    """Number of boosting rounds that is best on held-out rows, with its gate.
 
     Attributes
     ----------
     n_rounds : int
+        Number of rounds with the lowest objective.
 
     doubt_coef : ndarray of shape (2,)
         ``(a, b)`` of the gate, fitted on the held-out rows.
@@ -654,9 +692,9 @@ class RoundChoice(NamedTuple):
 def best_round(pair, round_counts, rows, p_full):
     """Return the number of boosting rounds with the lowest held-out objective.
 
-    Boosted trees fit their training rows so well that q believes them: f1 looks better,
-    and the gate sharper, than they are. ``a`` and ``b`` of the gate can undo this, and
-    are fitted here.
+    Boosted trees fit their training rows so well that f1 and the gate look better on
+    these rows than on others. So ``(a, b)`` of the gate is fitted again on the held-out
+    rows, for each number of rounds.
 
     Parameters
     ----------
@@ -676,11 +714,12 @@ def best_round(pair, round_counts, rows, p_full):
     -------
     RoundChoice
     """
-    # The constant model: the trees of the gate start at 0.
+    # The scores of the constant model. 0 is that of the gate's trees.
     constant_scores = np.append(pair.base, 0.0)
     scores = np.tile(constant_scores, (len(rows.y), 1))
     gate_fits = []
     for begin, end in pairwise([0, *round_counts]):
+        # The scores of the rounds from `begin` to `end` are added in place.
         scores += leaf_sums(pair.forest, rows.values, first=begin, last=end)
         gate_fit = refit_gate(
             scores,
@@ -698,7 +737,8 @@ def best_round(pair, round_counts, rows, p_full):
 class BoostedGate(Gate):
     """Boosted trees as cheap model and gate, grown by LightGBM: Adapt-Gbrt.
 
-    For the parameter `gate` of :class:`AdaptGatingClassifier` (Algorithm 2).
+    It is a value of the parameter `gate` of :class:`AdaptGatingClassifier` (Algorithm
+    2).
 
     Parameters
     ----------
@@ -778,7 +818,7 @@ class BoostedGate(Gate):
             "num_threads": 1,
         }
         if not (np.abs(X) > _LIGHTGBM_ZERO).any():
-            # LightGBM refuses a table of zeros. Any other constant is as good.
+            # LightGBM refuses a table of zeros. No tree splits a table of ones either.
             X = np.ones_like(X)
         dataset = lightgbm.Dataset(
             X,
@@ -820,7 +860,10 @@ class BoostedGate(Gate):
         )
 
     def level(self, gate, gain, weight, p_full, n_standard_errors):
-        """Return the level above which sending held-out rows raises quality most."""
+        """Return the level above which sending held-out rows raises quality most.
+
+        The parameters are those of :meth:`Gate.level`.
+        """
         return best_level(
             gate,
             gain,

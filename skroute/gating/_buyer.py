@@ -62,12 +62,12 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
     Attributes
     ----------
     _readers : list of ColumnReader or None
-        How each column of a frame is read as numbers. None if `fit` read an array of
-        numbers.
+        Readers that turn the columns of a frame into numbers. None if `fit` read an
+        array of numbers.
 
     _raw : RawRows or None
-        How rows of the frame that `fit` read are made from single cells; None as for
-        `_readers`.
+        Makes rows of a frame, as `fit` read them, from single cells. None if `fit` read
+        an array of numbers.
 
     _categorical : ndarray of shape (n_columns,), dtype=bool
         True for columns that hold codes of categories.
@@ -88,7 +88,8 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
 
     def _ensure_all_finite(self):
         """Return the value of scikit-learn's `ensure_all_finite` for checks of rows."""
-        # The models take or refuse missing cells of a frame with categories.
+        # In a frame with categories, missing cells are allowed here. The models take or
+        # refuse them.
         if self._categorical.any() or self.__sklearn_tags__().input_tags.allow_nan:
             return "allow-nan"
         return True
@@ -118,8 +119,8 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
             values = validate_data(
                 self, X, dtype=np.float64, ensure_all_finite="allow-nan"
             )
-            # X is an array of numbers: no column needs a reader, and a row is made by
-            # taking its numbers.
+            # X is an array of numbers: no column needs a reader, and rows need not be
+            # made from cells.
             self._readers = None
             self._raw = None
             self._categorical = np.zeros(self.n_features_in_, dtype=bool)
@@ -141,7 +142,9 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         return CheckedRows(values, encoded=encoded, weight=weight)
 
     def _fit_readers(self, X):
-        """Learn how the columns of a frame are read; return them as numbers.
+        """Fit the readers of the columns of a frame, and return the numbers they read.
+
+        Sets `_readers`, `_raw` and `_categorical`.
 
         Parameters
         ----------
@@ -171,7 +174,7 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         Parameters
         ----------
         *column_sets : ndarray of int
-            Positions of columns. A column may be in several sets.
+            Positions of columns. A column may be in several sets, and is paid once.
 
         Returns
         -------
@@ -193,8 +196,8 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
     def _ledger(self, X):
         """Return the ledger of the rows of a call, with nothing planned.
 
-        A sweep over budgets decides the same rows once for each budget. It has one
-        ledger in its cache, so that it buys each feature once.
+        A sweep decides the same rows for several budgets. The cache of the sweep has
+        one ledger for them, so that each feature is bought once.
 
         Parameters
         ----------
@@ -210,7 +213,7 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
     def _new_ledger(self, X):
         """Return a new ledger of rows, which buys lazy features when they are needed.
 
-        All features of rows that are not lazy are bought already.
+        If the rows are not lazy, the ledger has all features from the beginning.
 
         Parameters
         ----------
@@ -241,7 +244,8 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
             refuse_texts(X=X)
             values = X
         else:
-            values = _read_columns(self._readers, names_and_columns(X)[1])
+            _, columns = names_and_columns(X)
+            values = _read_columns(self._readers, columns)
         values = check_array(
             values,
             dtype=np.float64,
@@ -349,11 +353,11 @@ class Bought(NamedTuple):
     Attributes
     ----------
     values : ndarray of shape (n_rows, n_columns), dtype=float64
-        As numbers.
+        The features as numbers.
 
     cells : list of array-like, or None
-        Cells of each column as the source returned them, where models read frames; else
-        None.
+        Cells of each column as the source returned them. None if the models read arrays
+        of numbers.
     """
 
     values: Any
@@ -366,12 +370,13 @@ class LazyReader:
     Parameters
     ----------
     lazy : LazyFeatures
+        The source of the features.
 
     names : list
         Name of each column.
 
     column_readers : list of ColumnReader or None
-        How each column is read. None: all are numbers.
+        Reader of each column. None: all columns are numbers.
 
     allow_nan : bool
         True if the models take missing cells.
@@ -431,13 +436,16 @@ def check_bought(values, names, *, allow_nan):
 
 
 def _refuse_where(is_refused, what, names):
-    """Raise an error that counts the rows, and names the columns, of refused cells.
+    """Raise an error if some cells are refused.
+
+    The message has the number of their rows, and the names of their columns.
 
     Parameters
     ----------
     is_refused : ndarray of bool of shape (n_rows, n_columns)
+        True for refused cells.
     what : str
-        Name of the refused values.
+        Name of the refused values, for the message.
     names : list
         Name of each column.
     """
@@ -453,7 +461,7 @@ def _refuse_where(is_refused, what, names):
 
 
 class FeatureLedger:
-    """Features of some rows: those that were bought, and those that answers will need.
+    """Bought features of some rows, and the groups that the rows will pay for.
 
     A group of columns is bought as a whole.
 
@@ -498,17 +506,17 @@ class FeatureLedger:
     def without_plans(self):
         """Return a ledger of the same rows with nothing planned.
 
-        The two ledgers share the arrays of bought features: what one buys is bought for
-        the other.
+        The two ledgers share the arrays of bought features. A feature that one of them
+        buys is bought for both.
         """
         ledger = copy(self)
         ledger.planned = np.zeros_like(self.planned)
         return ledger
 
     def plan(self, rows, columns):
-        """Record that rows need columns, so that they pay for the columns' groups.
+        """Record in `planned` that rows pay for the groups of the columns they need.
 
-        Nothing is bought yet. `planned` is changed.
+        Nothing is bought yet.
 
         Parameters
         ----------
@@ -518,6 +526,7 @@ class FeatureLedger:
             Positions of the columns.
         """
         groups = np.unique(self.group_of[columns])
+        # np.ix_ selects every pair of a row and a group.
         self.planned[np.ix_(rows, groups)] = True
 
     def take(self, rows, columns):
@@ -533,15 +542,15 @@ class FeatureLedger:
         Returns
         -------
         ndarray of shape (n_selected_rows, n_features), dtype=float64
-            All columns of the rows, in their order. Columns that were never bought are
-            NaN. The array of the ledger itself if all rows are selected: it must not be
+            All columns of the selected rows. Values that were never bought are NaN. If
+            all rows are selected, it is the ledger's own array, which must not be
             changed.
         """
         # Without a reader, `values` has had all features from the beginning.
         if self._reader is not None and len(rows) and len(columns):
             self._buy(rows, np.unique(self.group_of[columns]))
-        # `rows` are rising, each once: if there are as many as in the ledger, they are
-        # all rows. The array itself is returned, not a copy.
+        # `rows` are rising. If there are as many as in the ledger, they are all rows in
+        # their order. The array itself is returned, not a copy.
         if len(rows) == len(self._values):
             return self._values
         return self._values[rows]
@@ -549,13 +558,16 @@ class FeatureLedger:
     def _buy(self, rows, groups):
         """Buy groups of columns for the rows that have not bought them.
 
+        The bought values are written into `_values` and `cells`.
+
         Parameters
         ----------
         rows, groups : ndarray of int
             Positions of the rows, and of the groups that they need.
         """
         is_missing = ~self._is_bought[np.ix_(rows, groups)]
-        # Rows that need the same groups are bought in one request.
+        # Features of rows that miss the same groups are bought in one request. A
+        # pattern tells which of `groups` are missing.
         patterns, pattern_of_row = np.unique(is_missing, axis=0, return_inverse=True)
         for index, pattern in enumerate(patterns):
             if not pattern.any():
@@ -570,7 +582,7 @@ class FeatureLedger:
                 self._keep_cells(columns, pattern_rows, bought.cells)
 
     def _keep_cells(self, columns, rows, cells):
-        """Keep the cells of some columns and rows as the source returned them.
+        """Write the cells that the source returned into `cells`.
 
         Parameters
         ----------

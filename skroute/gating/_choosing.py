@@ -1,6 +1,7 @@
-"""Choice of a first set and of how the rest of a budget is spent, on held-out rows.
+"""Choice of a first set and of a policy for the rest of a budget, on held-out rows.
 
-Candidates are all policies from all first sets, and all sets bought for every row.
+A candidate is a first set with a policy of later purchases, or a *fixed* set: every row
+buys it, and nothing else.
 """
 
 from typing import Any, NamedTuple
@@ -12,9 +13,9 @@ from skroute.utils._row_hash import GOLDEN
 from skroute.utils._statistics import standard_error
 from skroute.utils._tolerances import LIMIT_ROOM
 
-# Factor of a limit: a sum of costs may exceed it by rounding.
+# Factor of a limit that sums of costs may reach, since rounding may raise the sums.
 ROOM = 1 + LIMIT_ROOM
-# Mean qualities that differ by less are equal.
+# Mean qualities that differ by less are equal: the difference is rounding.
 _EQUAL = 1e-12
 
 
@@ -28,10 +29,10 @@ class HeldOut(NamedTuple):
     weight : ndarray of shape (n_rows,)
         Weights of the rows.
     score : callable or None
-        Returns the value of a scorer, of probabilities and positions of rows. None if
-        quality is a mean over rows.
+        ``score(proba, rows)`` returns a scorer's value of the class probabilities of
+        some rows (positions or a mask). None if quality is a mean over rows.
     proba : ndarray of shape (n_sets, n_rows, n_classes) or None
-        Probabilities for `score`.
+        Class probabilities with each set, for `score`. None without a scorer.
     """
 
     quality: np.ndarray
@@ -42,7 +43,7 @@ class HeldOut(NamedTuple):
     def mean(self, values, rows=slice(None)):
         """Return the weighted mean over rows, which are the last axis of `values`.
 
-        `rows` selects the weights: `values` has these rows only.
+        `values` has all rows, or only those that `rows` selects.
         """
         return np.average(values, axis=-1, weights=self.weight[rows])
 
@@ -53,17 +54,18 @@ class Candidate(NamedTuple):
     Attributes
     ----------
     policy : int or None
-        Position of the policies. None buys the first set and nothing else.
+        Position of the policies in the list of policies. None: the first set is bought
+        and nothing else.
     start : int
-        The first set.
+        Position of the first set.
     n_left : int or None
-        Purchases after it. None is any number.
+        Largest number of purchases after the first set. None is any number.
     spending : Spending or None
-        None if nothing else is bought.
+        The two prices at which rows buy. None if `policy` is None.
     quality, cost : ndarray of shape (n_rows,)
         Expected quality and cost of each held-out row.
     proba : ndarray of shape (n_rows, n_classes) or None
-        Probabilities that answer the rows. None if no scorer judges.
+        Class probabilities that answer the rows. None without a scorer.
     """
 
     policy: int | None
@@ -76,14 +78,16 @@ class Candidate(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """The chosen candidate, and its quality by rows that did not choose it.
+    """The chosen candidate, and its estimated quality on new rows.
 
     Attributes
     ----------
     candidate : Candidate
+        The candidate that all held-out rows choose.
     quality, quality_se : float
-        Each half of the rows is judged by the choice of the other half. If a scorer
-        judges, they are the mean of the two halves, and half of their difference.
+        Mean quality and its standard error. Each half of the rows is answered by the
+        candidate that the other half chooses. With a scorer, they are the mean of the
+        scores of the two halves, and half of the difference of the scores.
     """
 
     candidate: Candidate
@@ -105,7 +109,8 @@ def candidates_within(held_out, policies, costs, *, budget, starts, n_left_of):
     starts : ndarray of int
         Positions of the sets that every row may buy first.
     n_left_of : callable
-        Returns the number of purchases after a first set, None for any number.
+        ``n_left_of(start)`` is the largest number of purchases after a first set, None
+        for any number.
 
     Returns
     -------
@@ -125,8 +130,9 @@ def candidates_within(held_out, policies, costs, *, budget, starts, n_left_of):
             # The set that each row ends at. (n_prices, n_rows)
             ends = policy.ends_left(n_left)[:, start]
             spending = spend(held_out.mean(costs[ends]), budget)
-            high = ends[spending.price]  # at the price
-            low = ends[spending.lower]  # at the lower price
+            # The set that each row ends at, at the price and at the lower price.
+            high = ends[spending.price]
+            low = ends[spending.lower]
             share = spending.share
             quality = held_out.quality
             going.append(
@@ -145,9 +151,10 @@ def candidates_within(held_out, policies, costs, *, budget, starts, n_left_of):
 
 
 def _fixed_candidate(held_out, start, costs):
-    """Return the candidate that buys one set for every row (`Candidate`).
+    """Return the `Candidate` that buys one set for every row.
 
-    `start` is the position of the set, and `costs` are those of all sets.
+    `held_out` has the outcomes, `start` is the position of the set, and `costs`
+    (n_sets,) are those of all sets.
     """
     n_rows = held_out.quality.shape[1]
     proba = None if held_out.score is None else held_out.proba[start]
@@ -163,19 +170,20 @@ def _fixed_candidate(held_out, start, costs):
 
 
 def _mixed_answers(held_out, high, low, share):
-    """Return the probabilities that answer each row, or None if no scorer judges.
+    """Return the class probabilities of rows, of which a share has the lower price.
 
     Parameters
     ----------
     held_out : HeldOut
     high, low : ndarray of shape (n_rows,)
-        The set of each row at the price, and at the lower price.
+        The set that each row ends at, at the price and at the lower price.
     share : float
         Share of the rows at the lower price.
 
     Returns
     -------
     ndarray of shape (n_rows, n_classes), or None
+        None without a scorer, which alone needs them.
     """
     if held_out.score is None:
         return None
@@ -186,18 +194,21 @@ def _mixed_answers(held_out, high, low, share):
 
 
 def first_half(n_rows):
-    """Return the first of two halves of held-out rows, which judge each other."""
+    """Return True for the rows of the first half: those at even positions, (n_rows,).
+
+    The two halves of held-out rows judge each other.
+    """
     return np.arange(n_rows) % 2 == 0
 
 
 def judge(held_out, fixed, going):
-    """Return the best candidate, judged by rows that did not choose it.
+    """Return the best candidate, and an estimate of its quality on new rows.
 
     Parameters
     ----------
     held_out : HeldOut
     fixed, going : list of Candidate
-        From `candidates_within`.
+        Fixed sets, and candidates with a policy, from `candidates_within`.
 
     Returns
     -------
@@ -207,18 +218,19 @@ def judge(held_out, fixed, going):
     is_first = first_half(n_rows)
     # The candidate in use is chosen by all rows.
     chosen = _best(held_out, fixed, going, np.ones(n_rows, dtype=bool))
-    by_first = _best(held_out, fixed, going, is_first)
-    by_second = _best(held_out, fixed, going, ~is_first)
+    # The candidates that each half chooses alone. They are rated on the other half.
+    chosen_by_first = _best(held_out, fixed, going, is_first)
+    chosen_by_second = _best(held_out, fixed, going, ~is_first)
     if held_out.score is None:
-        quality = np.where(is_first, by_second.quality, by_first.quality)
+        quality = np.where(is_first, chosen_by_second.quality, chosen_by_first.quality)
         return Judgement(
             chosen,
             quality=float(held_out.mean(quality)),
             quality_se=standard_error(quality, held_out.weight),
         )
     scores = [
-        held_out.score(by_second.proba[is_first], is_first),
-        held_out.score(by_first.proba[~is_first], ~is_first),
+        held_out.score(chosen_by_second.proba[is_first], is_first),
+        held_out.score(chosen_by_first.proba[~is_first], ~is_first),
     ]
     return Judgement(
         chosen,
@@ -228,20 +240,23 @@ def judge(held_out, fixed, going):
 
 
 def _best(held_out, fixed, going, rows):
-    """Return the best policy on some rows, or a fixed set that leads beyond noise.
+    """Return the candidate that is best on some rows.
+
+    This is the best candidate with a policy, unless the best fixed set is better by
+    more than a standard error.
 
     Parameters
     ----------
     held_out : HeldOut
     fixed, going : list of Candidate
-        From `candidates_within`.
+        Fixed sets, and candidates with a policy, from `candidates_within`.
     rows : ndarray of bool of shape (n_rows,)
-        Rows that choose.
+        The rows on which candidates are compared.
 
     Returns
     -------
     Candidate
-        Of policies with equal quality, the cheapest.
+        If several policies have the same quality, the cheapest.
     """
     best_fixed = fixed[int(np.argmax(_values(held_out, fixed, rows)))]
     if not going:
@@ -251,7 +266,7 @@ def _best(held_out, fixed, going, rows):
     costs = [held_out.mean(going[position].cost) for position in equal]
     best = going[equal[int(np.argmin(costs))]]
     if held_out.score is not None:
-        # A scorer says nothing of one row, so that there is no error of a lead.
+        # A scorer has no value for a single row, so that a lead has no standard error.
         return best
     lead = best_fixed.quality[rows] - best.quality[rows]
     noise = standard_error(lead, held_out.weight[rows])
@@ -261,7 +276,11 @@ def _best(held_out, fixed, going, rows):
 
 
 def _values(held_out, candidates, rows):
-    """Return the quality of candidates on some rows (booleans), (n_candidates,)."""
+    """Return the mean quality of candidates on some rows, shape (n_candidates,).
+
+    `rows` are booleans of shape (n_rows,). If `held_out` has a scorer, the results are
+    the scorer's values.
+    """
     if held_out.score is None:
         quality = np.array([candidate.quality[rows] for candidate in candidates])
         return held_out.mean(quality, rows)
@@ -278,6 +297,7 @@ def buys_on(candidate, policies):
     if candidate.policy is None or candidate.n_left == 0:
         return False
     policy = policies[candidate.policy]
+    # The set that each held-out row ends at. (n_prices, n_rows)
     ends = policy.ends_left(candidate.n_left)[:, candidate.start]
     prices = [candidate.spending.price, candidate.spending.lower]
     return bool((ends[prices] != candidate.start).any())

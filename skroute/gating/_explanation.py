@@ -1,4 +1,4 @@
-"""Explanation of what was bought for one row, and why it stopped."""
+"""Explanation of the purchases for one row, and of the reason to stop."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -8,12 +8,13 @@ import numpy as np
 from skroute.utils._optional import axes_of
 from skroute.utils._tables import Column, Table, format_value
 
-# Classes whose probabilities are shown; of more classes the likeliest are shown.
+# Largest number of classes whose probabilities are shown. If there are more classes,
+# the most probable ones are shown.
 _SHOWN_CLASSES = 3
 
 
 class NextPurchase(NamedTuple):
-    """The best next purchase at one point, whether it was made or not.
+    """The best next purchase after a round. It was made, unless the row stopped.
 
     Attributes
     ----------
@@ -21,13 +22,15 @@ class NextPurchase(NamedTuple):
         Names of the groups.
 
     cost : float
-        Their cost for this row.
+        Cost of these groups.
 
     gain : float
-        Quality that the purchase, and the best course after it, was expected to bring.
+        Gain in quality that was expected of the purchase and of the best purchases
+        after it.
 
     needed : float
-        Quality that it had to bring: the price of the budget times the cost.
+        Gain in quality at which the purchase is made: the price of the budget times
+        `cost`.
     """
 
     groups: list
@@ -46,7 +49,7 @@ class Round(NamedTuple):
         groups that cost nothing.
 
     cost : float
-        Their cost.
+        Cost of these groups.
 
     proba : ndarray of shape (n_classes,)
         Class probabilities after the purchase.
@@ -71,13 +74,13 @@ class Explanation:
     Attributes
     ----------
     rounds : list of Round
-        The first one is before any purchase.
+        The first entry is the state before any purchase.
 
     classes : ndarray of shape (n_classes,)
         Class labels.
 
     reason : str
-        Why nothing more was bought.
+        Reason why nothing more was bought.
 
     Examples
     --------
@@ -114,20 +117,26 @@ class Explanation:
         return str(self._table())
 
     def _table(self):
-        """Return the `Table` that is printed and becomes a frame."""
+        """Return the `Table` that `repr` prints and `to_frame` converts.
+
+        It has a row for each round.
+        """
         bought = [", ".join(purchase.groups) for purchase in self.rounds]
         columns = [
             Column("round", list(range(len(self.rounds)))),
             Column("bought", bought, texts=[names or "nothing" for names in bought]),
             Column("cost", [purchase.cost for purchase in self.rounds]),
         ]
-        shown = self._shown_classes()
-        for k, label in enumerate(self.classes):
-            probabilities = [purchase.proba[k] for purchase in self.rounds]
+        shown_classes = self._shown_classes()
+        for position, label in enumerate(self.classes):
+            probabilities = [purchase.proba[position] for purchase in self.rounds]
             texts = [f"{probability:.3f}" for probability in probabilities]
+            # The data frame has all classes, the printed table only the shown ones.
+            is_shown = position in shown_classes
             columns.append(
-                Column(f"P({label})", probabilities, texts=texts, in_text=k in shown)
+                Column(f"P({label})", probabilities, texts=texts, in_text=is_shown)
             )
+        # The best next purchase after each round.
         following = []
         for purchase in self.rounds:
             following.append(purchase.following or _NOT_COMPARED)
@@ -143,17 +152,19 @@ class Explanation:
         return Table(title, columns, notes=[self.reason])
 
     def _shown_classes(self):
-        """Return positions of the classes that are shown."""
+        """Return the positions of the classes whose probabilities are shown."""
         n_classes = len(self.classes)
         if n_classes == 2:
+            # The second class is enough: both probabilities have the sum 1.
             return [1]
         if n_classes <= _SHOWN_CLASSES or not self.rounds:
             return list(range(min(n_classes, _SHOWN_CLASSES)))
+        # The most probable classes after the last round.
         likeliest = np.argsort(-self.rounds[-1].proba, kind="stable")
         return sorted(likeliest[:_SHOWN_CLASSES].tolist())
 
     def plot(self, *, ax: Any = None) -> Any:
-        """Draw the class probabilities against what was spent.
+        """Draw the class probabilities against the cost spent so far.
 
         Parameters
         ----------
@@ -167,13 +178,17 @@ class Explanation:
         ax = axes_of(self, ax)
         spent = np.cumsum([purchase.cost for purchase in self.rounds])
         proba = np.array([purchase.proba for purchase in self.rounds])
-        for k in self._shown_classes():
-            label = f"probability of {self.classes[k]}"
-            ax.plot(spent, proba[:, k], "o-", drawstyle="steps-post", label=label)
+        shown_classes = self._shown_classes()
+        for position in shown_classes:
+            label = f"probability of {self.classes[position]}"
+            probabilities = proba[:, position]
+            ax.plot(spent, probabilities, "o-", drawstyle="steps-post", label=label)
+        # The first round is before any purchase, and has no label.
         for cost, purchase in zip(spent[1:], self.rounds[1:]):
             ax.axvline(cost, color="0.8", linewidth=1, zorder=0)
-            # The label is where the line of the first shown class is not.
-            is_low = purchase.proba[self._shown_classes()[0]] < 0.5
+            # The label is at the top if the line of the first shown class is low there,
+            # and else at the bottom.
+            is_low = purchase.proba[shown_classes[0]] < 0.5
             ax.annotate(
                 "bought: " + ", ".join(purchase.groups),
                 (cost, 0.98 if is_low else 0.02),
@@ -185,16 +200,16 @@ class Explanation:
             )
         ax.set(xlabel="Cost spent on this row", ylabel="Probability", ylim=(0, 1))
         ax.set_title(self.reason, fontsize="small", wrap=True)
-        # Above the axes, where it hides nothing.
+        # The legend is above the axes, where it hides nothing.
         ax.legend(loc="lower right", bbox_to_anchor=(1, 1.06), frameon=False)
         return ax
 
 
-# Stands in the row of a round after which nothing was compared.
+# Takes the place of the next purchase after a round in which none was compared.
 _NOT_COMPARED = NextPurchase([], cost=np.nan, gain=np.nan, needed=np.nan)
 
 
 def _gain_column(name, gains):
-    """Return a column of gains, with a sign. NaN has no text."""
+    """Return a column of gains, which are printed with a sign. NaN has no text."""
     texts = ["" if np.isnan(gain) else f"{gain:+.4f}" for gain in gains]
     return Column(name, gains, texts=texts)

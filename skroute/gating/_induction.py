@@ -1,11 +1,10 @@
 """When to stop buying and what to buy next: backward induction over sets of features.
 
-At a price of cost, going on from a set to a larger one leads over stopping by what the
-larger set is worth, less its price. What it is worth is what answering with it is
-expected to be worth, or what going on from there is worth. This is backward induction
-as for American options (Longstaff and Schwartz, 2001, section 1): the expectation of
-the lead, given what a row has shown at its set, is a mean over rows that have shown
-something alike. A `State` says which rows these are.
+The *lead* of a larger set over stopping is the gain in quality that it brings, less the
+price of the additional cost. The gain is that of answering with the larger set, or of
+going on from there, if that is better. This is backward induction as for American
+options (Longstaff and Schwartz, 2001, section 1). The expected lead of a row is a mean
+over rows that have shown similar values at the same set. A `State` groups these rows.
 """
 
 from abc import ABC, abstractmethod
@@ -19,23 +18,27 @@ from skroute.utils._tolerances import ROUNDING, SCORE_TIE
 
 # The move of a row that buys nothing more.
 STOP = -1
-# The left child of a leaf, in scikit-learn and in the kernel.
+# In place of the left child of a leaf, in scikit-learn and in the kernel.
 LEAF = -1
-# A lead over stopping below this is rounding.
+# A smaller lead over stopping is rounding.
 _LEAST_LEAD = 1e-12
 # A price, in units of the mean gain per mean cost, at which no purchase is worth it.
 _NO_PURCHASE = 1e12
-# A state by answers has at most this number of bins, and rows of a bin at least.
+# Largest number of bins of a state by answers.
 _MOST_BINS = 24
+# Least number of rows of such a bin.
 _ROWS_OF_A_BIN = 25
-# Weights of the neighbouring bins in the mean of a bin, which is as noisy as they are.
+# Weights of the bin before, of the bin itself and of the bin after in a smoothed mean.
 _SMOOTHING = (0.25, 0.5, 0.25)
-# Weights below this are rounding: there are no rows.
+# A smaller sum of weights is rounding: there are no rows.
 _LEAST_WEIGHT = 1e-6
-# The forest of a state: trees, leaves of a tree at most, and rows of a leaf at least. A
-# finer forest overspends, because the rows of a leaf decide for one another.
+# The forest of a state by leaves. A finer forest overspends, because the rows of a leaf
+# decide for one another.
+# Number of trees.
 _N_TREES = 20
+# Largest number of leaves of a tree.
 _MOST_LEAVES = 64
+# Least number of rows of a leaf.
 _ROWS_OF_A_LEAF = 15
 
 
@@ -45,9 +48,9 @@ class PriceRange(NamedTuple):
     Attributes
     ----------
     n_prices : int
-        Number of prices, with one of 0 and one at which nothing is bought.
+        Number of all prices. The first is 0. At the last one nothing is bought.
     lowest, highest : float
-        Ends of the others, which are a geometric series.
+        Ends of the other prices, which are a geometric series.
     """
 
     n_prices: int
@@ -55,10 +58,11 @@ class PriceRange(NamedTuple):
     highest: float
 
 
-# For a state by answers: from a price at which nearly all is bought to one at which
-# nothing is.
+# Prices of policies by answers: at the lowest, nearly all rows buy. At the highest, no
+# row buys.
 ANSWER_PRICES = PriceRange(40, 1e-3, 1e2)
-# For a state by leaves, whose induction takes fifty times as long for each price.
+# Prices of policies by leaves. They are fewer, since the induction takes fifty times as
+# long for each price.
 LEAF_PRICES = PriceRange(20, 2e-3, 3.0)
 
 # States -------------------------------------------------------------------------------
@@ -84,10 +88,10 @@ class Shown(NamedTuple):
 
 
 class State(ABC):
-    """Cells of rows that have shown something alike at one set.
+    """Cells of rows that have shown similar values at one set.
 
-    A row belongs to one or more cells with a share each, and the shares of a row sum
-    to 1. The expected lead of a row is the mean over its cells.
+    A row belongs to one or more cells, with a share in each. The shares of a row sum to
+    1. The expected lead of a row is the mean over its cells, weighted by these shares.
     """
 
     @abstractmethod
@@ -111,23 +115,32 @@ class State(ABC):
         Parameters
         ----------
         lead : ndarray of shape (n_rows, n_leads)
+            Leads of these rows. Each pair of a larger set and a price is a column.
         weight : ndarray of shape (n_rows,)
+            Weights of these rows.
 
         Returns
         -------
         cell_means : ndarray of shape (n_cells, n_leads)
+            Mean leads, from which the leads of new rows are expected.
         expected : ndarray of shape (n_rows, n_leads)
-            The expected lead of these rows. No row counts in its own expectation.
+            The expected leads of these rows. The lead of a row does not count in its
+            own expectation.
         """
 
 
 class AnswerState(State):
-    """Bins of the answer, as one number.
+    """Cells that are bins of the answer, which is one number for each row.
 
     Parameters
     ----------
     key : ndarray of shape (n_rows,)
-        As in `Shown`.
+        The answers, as in `Shown`.
+
+    Attributes
+    ----------
+    borders : ndarray of shape (n_bins - 1,)
+        Rising borders between the bins.
     """
 
     def __init__(self, key):
@@ -143,64 +156,86 @@ class AnswerState(State):
         return _one_cell_each(bins, self._n_bins)
 
     def means(self, lead, weight):
+        """Return mean leads of bins, and expected leads of rows, as `State.means`.
+
+        `lead` has shape (n_rows, n_leads), `weight` has shape (n_rows,).
+        """
         bins = self._bin_of_row
-        weight = weight.astype(np.float32)[:, np.newaxis]
-        weighted = weight * lead
+        weight = weight.astype(np.float32)[:, np.newaxis]  # (n_rows, 1)
+        weighted_lead = weight * lead
         members = _one_cell_each(bins, self._n_bins)
+        # Sums over the rows of each bin.
         total_weight = np.asarray(members.T @ weight)  # (n_bins, 1)
-        total = np.asarray(members.T @ weighted)
-        bin_means = total / np.maximum(total_weight, _LEAST_WEIGHT)
+        total_lead = np.asarray(members.T @ weighted_lead)  # (n_bins, n_leads)
+        bin_means = total_lead / np.maximum(total_weight, _LEAST_WEIGHT)
         smooth_means = _smooth(bin_means)
-        # The mean of the other rows of a row's own bin, in place of that of all rows.
+        # The mean of a row's bin without the row itself. 0: the row is alone there.
         other_weight = total_weight[bins] - weight
-        other_means = (total[bins] - weighted) / np.maximum(other_weight, _LEAST_WEIGHT)
+        other_lead = total_lead[bins] - weighted_lead
+        other_means = other_lead / np.maximum(other_weight, _LEAST_WEIGHT)
         other_means = np.where(other_weight > _LEAST_WEIGHT, other_means, 0.0)
+        # This mean takes the place of the bin's mean in the smoothed mean.
         own_share = _own_share_in_smoothing(self._n_bins)[bins, np.newaxis]
         expected = smooth_means[bins] + own_share * (other_means - bin_means[bins])
         return smooth_means, expected
 
 
 class LeafState(State):
-    """Leaves of a small forest on the values that were bought, and the answer.
+    """Cells that are leaves of a small forest on the bought values and the answer.
 
-    The trees are grown on what the larger sets gain, so that rows of a leaf are alike
-    in what they should buy next.
+    The trees predict the gains of the larger sets, so that the rows of a leaf should
+    buy the same set next.
 
     Parameters
     ----------
     shown : Shown
+        The bought values and the answers.
     gains : ndarray of shape (n_rows, n_larger_sets)
-        What answering with each larger set is worth, less answering with this one.
+        Value of answering with each larger set, less that of answering with this set.
     weight : ndarray of shape (n_rows,)
-    n_trees, most_leaves : int
+        Weights of the rows.
+    n_trees : int
+        Number of trees.
+    most_leaves : int
+        Largest number of leaves of a tree.
+
+    Attributes
+    ----------
+    trees : LeafTrees
+    n_leaves : int
+        Number of the leaves of all trees.
     """
 
     def __init__(
         self, shown, gains, weight, *, n_trees=_N_TREES, most_leaves=_MOST_LEAVES
     ):
+        """Grow the forest on the gains, and find the leaves of the rows."""
         forest = RandomForestRegressor(
             n_trees,
             max_leaf_nodes=most_leaves,
             min_samples_leaf=_ROWS_OF_A_LEAF,
+            # Each tree is grown on half of the rows.
             max_samples=0.5,
-            # All columns: a switch is to be found by every tree.
+            # Each split may use any column, so that every tree can find a switch.
             max_features=1.0,
             random_state=0,
         )
+        # scikit-learn warns if a single target is a table.
         target = gains[:, 0] if gains.shape[1] == 1 else gains
+        # None: equal weights have no effect.
         sample_weight = None if np.ptp(weight) == 0 else weight
         forest.fit(_columns_of(shown), target, sample_weight=sample_weight)
         self.trees = joined_trees([tree.tree_ for tree in forest.estimators_])
         self.n_leaves = int(np.count_nonzero(self.trees.left == LEAF))
         leaves = self._leaves(shown)
-        # Numbers of leaves are small, and there are many of them in a pickle.
+        # A pickle has many of these numbers. They are small enough for int16.
         self._leaves_of_rows = leaves.astype(np.int16)
 
     def cells(self, shown):
         return self._cells_of(self._leaves(shown))
 
     def _leaves(self, shown):
-        """Return the leaf of each row in each tree, int64 (n_rows, n_trees)."""
+        """Return the leaf of each row of a `Shown`, int64 (n_rows, n_trees)."""
         # Kernels are compiled where they are called first.
         from skroute.gating._leaf_kernels import leaves_of_rows
 
@@ -211,43 +246,64 @@ class LeafState(State):
         return leaves
 
     def _cells_of(self, leaves):
-        """Return leaves as `cells`."""
+        """Return the leaves of rows as cells, each with the same share.
+
+        Parameters
+        ----------
+        leaves : ndarray of shape (n_rows, n_trees), dtype=int
+            Number of the leaf of each row in each tree.
+
+        Returns
+        -------
+        csr matrix of shape (n_rows, n_leaves)
+        """
         n_rows, n_trees = leaves.shape
         shares = np.full(leaves.size, 1 / n_trees, dtype=np.float32)
+        # Position of the first entry of each row, and the number of all entries.
         starts = np.arange(0, leaves.size + 1, n_trees)
         shape = (n_rows, self.n_leaves)
         columns = leaves.ravel().astype(np.int64)
         return sparse.csr_matrix((shares, columns, starts), shape=shape)
 
     def means(self, lead, weight):
+        """Return mean leads of leaves, and expected leads of rows, as `State.means`.
+
+        `lead` has shape (n_rows, n_leads), `weight` has shape (n_rows,).
+        """
         cells = self._cells_of(self._leaves_of_rows)
         weight = weight.astype(np.float32)
+        # 1 where a row is in a leaf, in place of its share.
         members = cells.copy()
         members.data = np.ones_like(members.data)
+        # Sums over the rows of each leaf.
         total_weight = members.T @ weight  # (n_cells,)
-        weighted = weight[:, np.newaxis] * lead
-        total = np.asarray(members.T @ weighted)
-        cell_means = total / np.maximum(total_weight, _LEAST_WEIGHT)[:, np.newaxis]
-        # For each pair of a row and its leaf, the share of the leaf over the weight of
-        # its other rows. A row that is alone in a leaf expects nothing from it.
-        pairs = cells.tocoo()
+        weighted_lead = weight[:, np.newaxis] * lead
+        total_lead = np.asarray(members.T @ weighted_lead)  # (n_cells, n_leads)
+        divisor = np.maximum(total_weight, _LEAST_WEIGHT)
+        cell_means = total_lead / divisor[:, np.newaxis]
+        # In one leaf, the mean of the other rows is (total_lead - weighted_lead) /
+        # other_weight. A row that is alone in a leaf has the mean 0 there.
+        pairs = cells.tocoo()  # an entry for each pair of a row and its leaf
         other_weight = total_weight[pairs.col] - weight[pairs.row]
         inverse = 1 / np.maximum(other_weight, _LEAST_WEIGHT)
         inverse = np.where(other_weight > _LEAST_WEIGHT, inverse, 0.0)
-        by_others = sparse.csr_matrix(
+        # Share of a row in each leaf, divided by `other_weight`. (n_rows, n_cells)
+        factors = sparse.csr_matrix(
             ((pairs.data * inverse).astype(np.float32), (pairs.row, pairs.col)),
             shape=cells.shape,
         )
-        own_share = np.asarray(by_others.sum(axis=1))  # (n_rows, 1)
-        expected = np.asarray(by_others @ total) - own_share * weighted
+        # The expected lead of a row is the sum over its leaves of factor * (total_lead
+        # - weighted_lead).
+        summed_factors = np.asarray(factors.sum(axis=1))  # (n_rows, 1)
+        expected = np.asarray(factors @ total_lead) - summed_factors * weighted_lead
         return cell_means, expected
 
 
 def _columns_of(shown):
-    """Return values and answers as float32 columns, which the trees read.
+    """Return the values and answers of `Shown` as float32 columns for the trees.
 
-    Numbers beyond the range of float32 are at its ends. The probability of the first
-    class is left out, since the others say it.
+    Numbers beyond the range of float32 become the nearest end of the range. The
+    probability of the first class is left out: it is 1 less the other probabilities.
     """
     columns = np.column_stack([shown.values, shown.proba[:, 1:]])
     largest = np.finfo(np.float32).max
@@ -255,16 +311,19 @@ def _columns_of(shown):
 
 
 def joined_trees(trees):
-    """Return trees of scikit-learn as `LeafTrees`.
+    """Return scikit-learn's trees (``tree_`` of the estimators) as `LeafTrees`.
 
-    Their splits have one column and a threshold each. Values of the nodes are left out.
+    Each split compares one column with a threshold. The predictions of the nodes are
+    left out.
     """
     from skroute.gating._leaf_kernels import LeafTrees
 
     n_nodes = np.array([tree.node_count for tree in trees])
+    # Number of the first node of each tree, in one numbering of all nodes.
     first_node = np.cumsum(n_nodes) - n_nodes
     left = []
     right = []
+    # Nodes are numbered from 0 on in each tree, so that `start` is added.
     for start, tree in zip(first_node, trees):
         is_leaf = tree.children_left == LEAF
         left.append(np.where(is_leaf, LEAF, tree.children_left + start))
@@ -279,37 +338,60 @@ def joined_trees(trees):
         missing_left=np.concatenate([tree.missing_go_to_left for tree in trees]).astype(
             bool
         ),
+        # Leaves are numbered from 0 on.
         leaf=np.cumsum(left == LEAF) - 1,
     )
 
 
 def _one_cell_each(cell_of_row, n_cells):
-    """Return a membership matrix in which each row is in one cell."""
+    """Return the csr matrix (n_rows, n_cells) that is 1 at the one cell of each row.
+
+    `cell_of_row` are the cells, integers of shape (n_rows,).
+    """
     n_rows = len(cell_of_row)
     ones = np.ones(n_rows, dtype=np.float32)
+    # Position of the first entry of each row, and the number of all entries.
     starts = np.arange(n_rows + 1)
     return sparse.csr_matrix((ones, cell_of_row, starts), shape=(n_rows, n_cells))
 
 
 def borders_of(key):
-    """Return borders of bins of equally many rows. Rows that are alike share a bin."""
+    """Return the rising borders of bins that have about the same number of rows.
+
+    A border is half-way between neighbouring numbers that differ by more than rounding.
+    There may be fewer borders than wanted, or none.
+
+    Parameters
+    ----------
+    key : ndarray of shape (n_rows,)
+        The number by which rows are binned.
+    """
     n_bins = int(np.clip(len(key) // _ROWS_OF_A_BIN, 1, _MOST_BINS))
     rising = np.sort(key)
-    cuts = np.linspace(0, len(key), n_bins, endpoint=False).astype(int)[1:]
+    # Wanted position of the first row of each bin but the first.
+    first_rows = np.linspace(0, len(key), n_bins, endpoint=False).astype(int)[1:]
     # Positions after which numbers rise by more than rounding.
-    size = max(1.0, float(np.abs(rising).max()))
-    rises = np.flatnonzero(np.diff(rising) > SCORE_TIE * size)
-    if not len(rises) or not len(cuts):
+    largest = max(1.0, float(np.abs(rising).max()))
+    rises = np.flatnonzero(np.diff(rising) > SCORE_TIE * largest)
+    if not len(rises) or not len(first_rows):
+        # One bin for all rows.
         return np.empty(0)
-    next_rise = np.minimum(np.searchsorted(rises, cuts - 1), len(rises) - 1)
-    before = np.unique(rises[next_rise])
-    return 0.5 * (rising[before] + rising[before + 1])
+    # The next rise from the wanted border on, or the last rise.
+    next_rise = np.searchsorted(rises, first_rows - 1)
+    next_rise = np.minimum(next_rise, len(rises) - 1)
+    last_rows = np.unique(rises[next_rise])  # the last row before each border
+    return 0.5 * (rising[last_rows] + rising[last_rows + 1])
 
 
 def _smooth(cell_means):
-    """Return means of bins averaged with their neighbours, (n_bins, n_leads)."""
+    """Return the means of bins, each averaged with the means of its neighbours.
+
+    `cell_means` and the result have shape (n_bins, n_leads). Fewer than 3 bins are not
+    smoothed.
+    """
     if len(cell_means) < 3:
         return cell_means
+    # The first and the last bin stand for the neighbour that they do not have.
     padded = np.pad(cell_means, ((1, 1), (0, 0)), mode="edge")
     before, here, after = _SMOOTHING
     return before * padded[:-2] + here * padded[1:-1] + after * padded[2:]
@@ -318,6 +400,7 @@ def _smooth(cell_means):
 def _own_share_in_smoothing(n_bins):
     """Return the weight of each bin's own mean in its smoothed mean, (n_bins,)."""
     if n_bins < 3:
+        # `_smooth` does not change these means.
         return np.ones(n_bins)
     before, here, after = _SMOOTHING
     own_share = np.full(n_bins, here)
@@ -338,7 +421,7 @@ class Moves(NamedTuple):
     larger : ndarray of shape (n_larger,), dtype=int64
         Positions of the sets that may be bought.
     leads : ndarray of shape (n_cells, n_larger, n_prices)
-        Mean lead of buying each over stopping.
+        Mean lead over stopping of buying each of these sets, by cell of the state.
     """
 
     larger: np.ndarray
@@ -351,7 +434,9 @@ class Expectation(NamedTuple):
     Attributes
     ----------
     larger : ndarray of shape (n_larger,), dtype=int64
+        Positions of the sets that may be bought.
     leads : ndarray of shape (n_rows, n_larger, n_prices)
+        Expected lead over stopping of buying each of these sets.
     """
 
     larger: np.ndarray
@@ -361,16 +446,17 @@ class Expectation(NamedTuple):
     def go(self):
         """The set to buy next, by row and price: (n_rows, n_prices). STOP: none."""
         if not len(self.larger):
-            return np.full((len(self.leads), self.leads.shape[2]), STOP)
-        best = self.leads.argmax(axis=1)
-        # Faster than the maximum along this axis.
+            n_rows, _, n_prices = self.leads.shape
+            return np.full((n_rows, n_prices), STOP)
+        best = self.leads.argmax(axis=1)  # positions in `larger`
+        # This is faster than the maximum along this axis.
         best_lead = np.take_along_axis(self.leads, best[:, np.newaxis], axis=1)[:, 0]
         is_worth = best_lead > _LEAST_LEAD
         return np.where(is_worth, self.larger[best], STOP)
 
 
 class Policies(NamedTuple):
-    """The moves of rows at each of some prices, from every set.
+    """Learned purchases of rows from every set, at each of some prices.
 
     Attributes
     ----------
@@ -379,12 +465,14 @@ class Policies(NamedTuple):
     states : list of State or None
         One for each set. None where nothing larger can be bought.
     moves : list of dict from int to Moves
-        For the first dict one purchase is left, for the second two, and so on. If the
-        purchases are not limited, there is one dict. The keys are sets.
+        Moves by the position of the set that rows have. In the first dict one purchase
+        is left, in the second two, and so on. If the purchases are not limited, there
+        is one dict.
     ends : list of ndarray of shape (n_prices, n_sets, n_rows), dtype=int16
-        For each dict, the set that held-out rows end at, from each first set.
+        For each dict, the set that each held-out row ends at, from each first set.
     nexts : list of ndarray of shape (n_prices, n_sets, n_rows), dtype=int16
-        For each dict, the set that they buy next. STOP: none.
+        For each dict, the set that each held-out row buys next, from each set. STOP:
+        none.
     """
 
     prices: np.ndarray
@@ -394,9 +482,9 @@ class Policies(NamedTuple):
     nexts: list
 
     def moves_left(self, n_left):
-        """Return the moves for a number of purchases that are left, from 1 on.
+        """Return the entry of `moves` for `n_left` purchases, which is 1 or more.
 
-        With `n_left` of None, their number is not limited. Then `moves` has one entry.
+        With `n_left` of None, purchases are not limited. Then `moves` has one entry.
         """
         return self.moves[-1 if n_left is None else n_left - 1]
 
@@ -407,15 +495,16 @@ class Policies(NamedTuple):
         """
         if n_left == 0:
             ends = np.empty_like(self.ends[-1])
-            ends[:] = np.arange(ends.shape[1])[:, np.newaxis]
+            n_prices, n_sets, n_rows = ends.shape
+            ends[:] = np.arange(n_sets)[:, np.newaxis]
             return ends
         return self.ends[-1 if n_left is None else n_left - 1]
 
     def at_prices(self, positions):
-        """Return the policies at some prices, for new rows only.
+        """Return the policies at some prices, given by their `positions`.
 
-        The result is small: `ends` and `nexts`, which have an entry for each held-out
-        row, are empty lists. `positions` are those of the prices.
+        The result is for new rows only. It is small, since `ends` and `nexts`, which
+        are about held-out rows, are empty lists.
         """
         all_moves = []
         for moves_of_sets in self.moves:
@@ -427,68 +516,76 @@ class Policies(NamedTuple):
         return Policies(prices, self.states, all_moves, ends=[], nexts=[])
 
     def shares(self, value, costs, weight, *, n_first):
-        """Return the largest share of held-out rows that comes to each set.
+        """Return for each set the largest share of held-out rows that comes to it.
+
+        The share is the largest over prices, first sets and rounds.
 
         Parameters
         ----------
         value : ndarray of shape (n_sets, n_rows)
-            What answering each row with each set is worth.
+            Value of answering each row with each set.
         costs : ndarray of shape (n_sets,)
         weight : ndarray of shape (n_rows,)
         n_first : int
-            Number of first sets from which rows are followed, the best at each price.
+            Number of first sets, the best at each price, from which rows are followed.
 
         Returns
         -------
         ndarray of shape (n_sets,)
         """
+        # The last entries: those with the most purchases left.
         ends = self.ends[-1]
         nexts = self.nexts[-1]
-        n_sets = len(value)
-        rows = np.arange(value.shape[1])
+        n_sets, n_rows = value.shape
+        rows = np.arange(n_rows)
         total_weight = weight.sum()
         share = np.zeros(n_sets)
         # At the last price nothing is bought.
         for index, price in enumerate(self.prices[:-1]):
+            # Value less price, from each first set. (n_sets, n_rows)
             worth = value[ends[index], rows] - price * costs[ends[index]]
             mean_worth = np.average(worth, axis=1, weights=weight)
             for start in np.argsort(-mean_worth, kind="stable")[:n_first]:
-                position = np.full(len(rows), start)
-                is_going = np.ones(len(rows), dtype=bool)
+                # The set of each row, round by round.
+                position = np.full(n_rows, start)
+                is_going = np.ones(n_rows, dtype=bool)
                 while is_going.any():
-                    # Rows that have stopped count where they are.
-                    here = np.bincount(position, weight, minlength=n_sets)
-                    share = np.maximum(share, here / total_weight)
+                    # Rows that have stopped count at the set that they have.
+                    weight_of_set = np.bincount(position, weight, minlength=n_sets)
+                    share = np.maximum(share, weight_of_set / total_weight)
                     target = nexts[index, position, rows]
                     is_going = target != STOP
                     position = np.where(is_going, target, position)
         return share
 
     def expect(self, position, shown, n_left):
-        """Return what rows of a set may expect of larger sets (`Expectation`).
+        """Return the expected leads of larger sets for rows of a set (`Expectation`).
 
         Parameters
         ----------
         position : int
             The set.
         shown : Shown
+            Bought values and answers of the rows.
         n_left : int or None
             Purchases that are left, at least 1; None is any number.
         """
+        n_rows = len(shown.key)
         moves = self.moves_left(n_left).get(position)
         if moves is None:
-            nothing = np.empty(0, dtype=np.int64)
-            leads = np.empty((len(shown.key), 0, len(self.prices)))
-            return Expectation(nothing, leads)
-        table = moves.leads
+            # Nothing larger can be bought.
+            no_sets = np.empty(0, dtype=np.int64)
+            no_leads = np.empty((n_rows, 0, len(self.prices)))
+            return Expectation(no_sets, no_leads)
+        n_cells, n_larger, n_prices = moves.leads.shape
         cells = self.states[position].cells(shown)
-        leads = cells @ table.reshape(len(table), -1)
-        shape = (len(shown.key), *table.shape[1:])
-        return Expectation(moves.larger, leads.reshape(shape))
+        # A sparse matrix multiplies tables: a pair of a set and a price is a column.
+        leads = cells @ moves.leads.reshape(n_cells, -1)
+        return Expectation(moves.larger, leads.reshape(n_rows, n_larger, n_prices))
 
 
 def price_grid(value, costs, price_range):
-    """Return prices from none to one at which nothing is bought.
+    """Return rising prices, from 0 to a price at which nothing is bought.
 
     Parameters
     ----------
@@ -496,16 +593,17 @@ def price_grid(value, costs, price_range):
         Mean value of each set.
     costs : ndarray of shape (n_sets,)
     price_range : PriceRange
+        Number of prices, and the ends of their range.
 
     Returns
     -------
     ndarray of shape (n_prices,)
-        Rising from 0.
+        Quality per unit of cost.
     """
     # 1e-9 keeps the grid above 0 if all sets have the same value.
     spread = max(float(np.ptp(value)), 1e-9)
     positive = costs[costs > 0]
-    # If all sets are free, any unit will do.
+    # If all sets are free, prices have no effect, and the unit is arbitrary.
     mean_cost = float(positive.mean()) if len(positive) else 1.0
     # 1e-300 keeps the quotient finite.
     unit = spread / max(mean_cost, 1e-300)
@@ -519,14 +617,14 @@ def price_grid(value, costs, price_range):
 def learn_policies(value, states, sets, costs, *, prices, allowed, n_rounds, weight):
     """Learn the purchases after each set and at each price, by backward induction.
 
-    The sets are taken from the largest one to the smallest. At a set, it is known what
-    the larger sets are worth to each held-out row. The mean of this over rows that have
-    shown something alike is what a new row may expect.
+    The sets are taken from the most expensive one to the cheapest. So the worth of all
+    larger sets for each held-out row is computed before it is needed. The expectation
+    of a new row is a mean of this worth over rows that have shown similar values.
 
     Parameters
     ----------
     value : ndarray of shape (n_sets, n_rows)
-        What answering each row with each set is worth.
+        Value of answering each held-out row with each set.
     states : list of State or None
         One for each set, made of these rows. None where rows always stop.
     sets : ndarray of bool of shape (n_sets, n_groups)
@@ -553,20 +651,23 @@ def learn_policies(value, states, sets, costs, *, prices, allowed, n_rounds, wei
     # Value of the set that each row ends at, less the price of its purchases, for each
     # first set. At first no row buys. (n_prices, n_sets, n_rows)
     worth = np.repeat(value[np.newaxis], n_prices, axis=0)
-    stay = np.arange(n_sets, dtype=np.int16)[:, np.newaxis]
-    # The set that each row ends at, of the same shape.
-    ends = np.broadcast_to(stay, (n_prices, n_sets, n_rows)).copy()
+    # The set that each row ends at, from each first set: at first, this set itself.
+    first_sets = np.arange(n_sets, dtype=np.int16)[:, np.newaxis]
+    ends = np.broadcast_to(first_sets, (n_prices, n_sets, n_rows)).copy()
+    # Index arrays that are broadcast to (n_prices, n_rows).
     price_index = np.arange(n_prices)[:, np.newaxis]
     row = np.arange(n_rows)
     all_moves = []
     all_ends = []
     all_nexts = []
+    # Each pass allows one purchase more than the pass before. Without a limit, a single
+    # pass allows any number.
     for _ in range(1 if n_rounds is None else n_rounds):
-        # `worth_behind` is what a larger set is worth after it was bought. Without a
-        # limit it is `worth` itself, which this loop fills from the largest set on.
-        # With a limit it is `worth` with one purchase less: that of the loop before.
-        worth_behind = worth if n_rounds is None else worth.copy()
-        ends_behind = ends if n_rounds is None else ends.copy()
+        # Worth and ends after a purchase. Without a limit they are `worth` and `ends`
+        # themselves, which the loop over sets fills from the last set on. With a
+        # limit, one purchase less is left: they are copies from the pass before.
+        worth_after = worth if n_rounds is None else worth.copy()
+        ends_after = ends if n_rounds is None else ends.copy()
         moves_of_sets = {}
         nexts = np.full(ends.shape, STOP, dtype=np.int16)
         for position in range(n_sets - 1, -1, -1):
@@ -575,8 +676,8 @@ def learn_policies(value, states, sets, costs, *, prices, allowed, n_rounds, wei
                 # Rows stop at this set.
                 continue
             extra = (costs[larger] - costs[position]).astype(np.float32)
-            # (n_prices, n_larger, n_rows)
-            lead = worth_behind[:, larger] - value[position]
+            # Lead over stopping of each larger set. (n_prices, n_larger, n_rows)
+            lead = worth_after[:, larger] - value[position]
             lead -= prices32[:, np.newaxis, np.newaxis] * extra[:, np.newaxis]
             moves_of_sets[position], go = _learn_moves(
                 lead, larger, states[position], weight
@@ -586,10 +687,10 @@ def learn_policies(value, states, sets, costs, *, prices, allowed, n_rounds, wei
             # Rows that stop have their own set as target, which is not read.
             target = np.where(is_going, go, position)
             paid = prices32[:, np.newaxis] * (costs[target] - costs[position])
-            going_on = worth_behind[price_index, target, row] - paid
-            worth[:, position] = np.where(is_going, going_on, value[position])
+            worth_of_going = worth_after[price_index, target, row] - paid
+            worth[:, position] = np.where(is_going, worth_of_going, value[position])
             ends[:, position] = np.where(
-                is_going, ends_behind[price_index, target, row], position
+                is_going, ends_after[price_index, target, row], position
             )
         all_moves.append(moves_of_sets)
         all_ends.append(ends.copy())
@@ -598,16 +699,16 @@ def learn_policies(value, states, sets, costs, *, prices, allowed, n_rounds, wei
 
 
 def _learn_moves(lead, larger, state, weight):
-    """Return the moves of one set (`Moves`), and what each held-out row buys by them.
+    """Return the moves of one set, and the purchases of the held-out rows by them.
 
     Parameters
     ----------
     lead : ndarray of shape (n_prices, n_larger, n_rows)
-        What buying each larger set brings each row over stopping.
+        Lead over stopping of buying each larger set, for each row.
     larger : ndarray of shape (n_larger,), dtype=int64
         Positions of these sets.
     state : State
-        That of the smaller set.
+        The state of the set that rows have.
     weight : ndarray of shape (n_rows,)
 
     Returns
@@ -617,28 +718,34 @@ def _learn_moves(lead, larger, state, weight):
         The set that each row buys, by the leads of the other rows. STOP: none.
     """
     n_prices, n_larger, n_rows = lead.shape
-    shape = (n_larger, n_prices)
+    # A column for each pair of a larger set and a price.
     lead_of_rows = lead.transpose(2, 1, 0).reshape(n_rows, -1)
     cell_means, expected = state.means(lead_of_rows, weight)
-    leads = cell_means.reshape(-1, *shape).astype(np.float32)
-    expectation = Expectation(larger, expected.reshape(n_rows, *shape))
-    return Moves(larger, leads), expectation.go.T
+    # One axis for the sets and one for the prices again. (n_cells, n_larger, n_prices)
+    cell_leads = cell_means.reshape(-1, n_larger, n_prices).astype(np.float32)
+    row_leads = expected.reshape(n_rows, n_larger, n_prices)
+    expectation = Expectation(larger, row_leads)
+    return Moves(larger, cell_leads), expectation.go.T
 
 
 def _larger_sets(position, sets, costs, allowed):
-    """Return the allowed sets that contain a set and cost more, as positions."""
+    """Return the positions of allowed sets that contain a set and cost more.
+
+    `position` is that of the set. `costs` and `allowed` have shape (n_sets,), `sets`
+    has shape (n_sets, n_groups).
+    """
     contains = (sets[position] <= sets).all(axis=1)
     return np.flatnonzero(allowed & (costs > costs[position]) & contains)
 
 
 class Spending(NamedTuple):
-    """The two prices at which rows buy, so that they spend a mean budget.
+    """Two prices at which rows buy, so that their mean cost is a budget.
 
     Attributes
     ----------
     price, lower : int
-        Positions of the price and of the lower price. The same if the budget pays for
-        what all rows buy at any price.
+        Positions of the price and of the lower price. They are equal if the budget
+        pays for the purchases of all rows at every price.
     share : float
         Share of the rows that buy at the lower price. The others buy at the price.
     """
@@ -649,23 +756,23 @@ class Spending(NamedTuple):
 
 
 def spend(cost, budget):
-    """Return the prices at which rows buy, so that their mean cost is a budget.
-
-    The result is a `Spending`.
+    """Return the two prices at which the mean cost of rows is a budget (`Spending`).
 
     Parameters
     ----------
     cost : ndarray of shape (n_prices,)
-        Mean cost at each price. That at the last price is within the budget.
+        Mean cost at each price. The cost at the last price is within the budget.
     budget : float
+        Largest mean cost.
     """
     within = cost <= budget * (1 + ROUNDING)
-    # The price that spends most within the budget.
+    # The price that spends most within the budget. -inf: it is not within.
     price = int(np.argmax(np.where(within, cost, -np.inf)))
     if within.all():
         # No row needs to buy at a lower price.
         return Spending(price, price, 0.0)
-    # The price that exceeds the budget least.
+    # The price that exceeds the budget least. inf: it does not exceed the budget.
     lower = int(np.argmin(np.where(within, np.inf, cost)))
+    # With this share at the lower price, the mean cost is the budget.
     share = float((budget - cost[price]) / (cost[lower] - cost[price]))
     return Spending(price, lower, share)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-# The left child of a leaf, which has none.
+# In place of the left child of a leaf, which has none.
 LEAF = -1
 
 

@@ -14,11 +14,12 @@ from skroute.utils._tolerances import ROUNDING, SCORE_TIE
 from skroute.utils._typing import NDArray
 
 # Distance from the highest score to the level that sends no row, in tolerances of a
-# tie. So large that no score of a batch of another size reaches the level by rounding.
+# tie. The scores of a row differ by rounding between batches of different sizes. At
+# this distance they do not reach the level.
 _TIES_ABOVE_ALL = 1e3
 
-# Two summed gains are equal if they differ by less than this share of the heaviest row:
-# they are sums of the same gains in another order.
+# Two summed gains are equal if they differ by less than this number times the largest
+# weight of a row. Sums of the same gains in another order differ by rounding.
 _GAIN_ROUNDING = 1e-6
 
 
@@ -28,7 +29,7 @@ class _FallingScores(NamedTuple):
     Attributes
     ----------
     order : ndarray of shape (n_rows,), dtype=int
-        Positions of the rows, that of the highest score first.
+        Positions of the rows. The row with the highest score is first.
 
     scores : ndarray of shape (n_rows,)
         The falling scores.
@@ -37,7 +38,7 @@ class _FallingScores(NamedTuple):
         Difference up to which another score is tied with each score.
 
     run_starts, run_ends : ndarray of shape (n_runs,), dtype=int
-        Places of the first and the last score of each run, in `order`.
+        Positions in `scores` of the first and of the last score of each run.
     """
 
     order: NDArray[np.intp]
@@ -61,9 +62,10 @@ def _sort_scores(gate):
     order = np.argsort(-gate, kind="stable")
     scores = gate[order]
     tolerance = SCORE_TIE * np.maximum(np.abs(scores), 1.0)
-    steps = scores[:-1] - scores[1:]  # down from each score to the next
-    # The last score of all ends the last run.
-    ends_run = np.append(steps > tolerance[:-1], True)
+    # Difference between each score and the next lower one.
+    differences = scores[:-1] - scores[1:]
+    # True for the last score, which ends the last run.
+    ends_run = np.append(differences > tolerance[:-1], True)
     run_ends = np.flatnonzero(ends_run)
     run_starts = np.append(0, run_ends[:-1] + 1)
     return _FallingScores(
@@ -81,8 +83,8 @@ class Cuts(NamedTuple):
     Attributes
     ----------
     levels : ndarray of shape (n_cuts,)
-        Falling. The first is above all scores, the last below all of them, the others
-        half-way between neighbours that are not tied.
+        Falling. The first level is above all scores, and the last below all scores. The
+        others are half-way between neighbouring scores that are not tied.
 
     shares : ndarray of shape (n_cuts,)
         Share of the weight above each level, from 0 to 1.
@@ -108,11 +110,11 @@ def find_cuts(gate, weight):
     """
     falling = _sort_scores(gate)
     scores = falling.scores
-    # The next lower score of each. Any number below the lowest score will do for the
-    # last one.
+    # The next lower score of each score. The lowest score has none, and any lower
+    # number is right.
     next_scores = np.append(scores[1:], scores[-1] - 1.0)
     half_way = 0.5 * scores[falling.run_ends] + 0.5 * next_scores[falling.run_ends]
-    # The level that sends no row.
+    # The level that sends no row. The highest score is the first one.
     above_all = scores[0] + _TIES_ABOVE_ALL * falling.tolerance[0]
     weight_above = np.cumsum(weight[falling.order])[falling.run_ends]
     return Cuts(
@@ -140,12 +142,13 @@ def lowest_level(gate, weight, share):
         With a share of 0 it is above all scores.
     """
     cuts = find_cuts(gate, weight)
+    # Number of cuts with at most this share. The first cut, with a share of 0, is one.
     n_allowed = np.searchsorted(cuts.shares, share * (1 + ROUNDING), side="right")
     return cuts.levels[n_allowed - 1]
 
 
 def best_level(gate, gain, weight, p_full, n_standard_errors=0.0):
-    """Return the gate level for which sending the rows above it gains most quality.
+    """Return the gate level that gains most quality if the rows above it are sent.
 
     Parameters
     ----------
@@ -166,14 +169,15 @@ def best_level(gate, gain, weight, p_full, n_standard_errors=0.0):
     Returns
     -------
     float
-        The level that gains most. If several do, the one that sends the smallest share.
-        Infinite if no level gains.
+        The level that gains most. If several levels do, the one that sends the smallest
+        share. Infinite if no level gains.
     """
     cuts = find_cuts(gate, weight)
     n_cuts = len(cuts.levels)
-    # The first cut at which each row is sent. It is sent at all later cuts, too.
+    # The first cut at which each row is sent. The row is sent at all later cuts, too.
     first_cut = np.searchsorted(-cuts.levels, -gate, side="right")
     weighted_gain = weight * gain
+    # Sum over the rows that each cut sends, and an estimate of its variance.
     gain_of_cut = np.cumsum(np.bincount(first_cut, weighted_gain, n_cuts))
     variance = np.cumsum(np.bincount(first_cut, weighted_gain**2, n_cuts))
     is_insignificant = gain_of_cut < n_standard_errors * np.sqrt(variance)
@@ -183,6 +187,7 @@ def best_level(gate, gain, weight, p_full, n_standard_errors=0.0):
     gain_of_cut[is_insignificant] = -np.inf
     gain_of_cut[cuts.shares > p_full * (1 + ROUNDING)] = -np.inf
     is_best = gain_of_cut >= gain_of_cut.max() - _GAIN_ROUNDING * weight.max()
+    # The first True: the best cut that sends the smallest share.
     best_cut = np.argmax(is_best)
     if best_cut == 0:
         # It is best to send no row.
@@ -193,18 +198,18 @@ def best_level(gate, gain, weight, p_full, n_standard_errors=0.0):
 class Ranks(NamedTuple):
     """Conformal ranks of gate scores among held-out scores, with random ties.
 
-    The rank of a row is the smallest share of sent rows at which it is one of them. A
-    new row and n held-out ones are alike, and so are the n + 1 places that the new row
-    may have among them: below ``a`` higher scores, and at one of the ``t + 1`` places
-    among ``t`` scores equal to its own. Drawn evenly from these, the rank is uniform,
-    also if scores tie, so that a budget is met on average over held-out rows (Vovk,
-    Gammerman and Shafer, 2005, Proposition 2.8).
+    The rank of a row is the smallest share of sent rows at which it is sent. A new row
+    is equally likely to have each of the n + 1 places among n held-out rows. It is
+    below the ``a`` higher scores, and at one of ``t + 1`` places among the ``t`` scores
+    that are tied with its own. If the place is drawn evenly from these, the rank is
+    uniform, also if scores tie. A budget is then met on average over held-out rows
+    (Vovk, Gammerman and Shafer, 2005, Proposition 2.8).
 
     Attributes
     ----------
     upper, lower : ndarray of shape (n_runs,)
         Bounds of each run of tied held-out scores, from the highest run to the lowest.
-        A score between the bounds of a run is tied with it.
+        A score between the bounds of a run is tied with its scores.
 
     share_above : ndarray of shape (n_runs + 1,)
         Share of the weight of the held-out scores above each run. The last entry is the
@@ -237,7 +242,7 @@ class Ranks(NamedTuple):
         run_weights = np.add.reduceat(weight[falling.order], starts)
         weight_above = np.append(0.0, np.cumsum(run_weights))
         held_out_weight = weight_above[-1]
-        # The held-out rows and the new row, which weighs 1.
+        # Weight of the held-out rows and of the new row, which weighs 1.
         whole_weight = held_out_weight * (1 + 1 / held_out_weight)
         return cls(
             upper=falling.scores[starts] + falling.tolerance[starts],
@@ -259,14 +264,17 @@ class Ranks(NamedTuple):
         lowest, highest : ndarray of shape (n_rows,)
             They differ by the share of the tied scores and of the new row.
         """
+        n_runs = len(self.lower)
         # Number of runs of held-out scores above each score.
         n_above = np.searchsorted(-self.lower, -gate, side="left")
-        # The run that a score may be tied with. A score below all runs has none, and
-        # gets a valid index only.
-        next_run = np.minimum(n_above, len(self.lower) - 1)
-        is_tied = (n_above < len(self.lower)) & (gate <= self.upper[next_run])
+        # The run with which a score may be tied. A score below all runs has none, and
+        # gets the last run as a valid index.
+        next_run = np.minimum(n_above, n_runs - 1)
+        is_tied = (n_above < n_runs) & (gate <= self.upper[next_run])
+        # Runs above a score, and the run that is tied with it.
+        n_above_or_tied = n_above + is_tied
         lowest = self.share_above[n_above]
-        highest = self.share_above[n_above + is_tied] + self.new_row_share
+        highest = self.share_above[n_above_or_tied] + self.new_row_share
         return lowest, highest
 
     def draw(self, gate, keys):
@@ -328,7 +336,7 @@ class HeldOutScores:
     lowest: float
 
     def level(self, selection=slice(None)):
-        """Return the gate level that some rows set; infinite if no level gains.
+        """Return the gate level that is best on some rows, and at least `lowest`.
 
         Parameters
         ----------
@@ -338,6 +346,7 @@ class HeldOutScores:
         Returns
         -------
         float
+            Infinite if no level gains.
         """
         level = self.gate_kind.level(
             self.scores[selection],
@@ -362,7 +371,8 @@ class HeldOutScores:
         for half in (has_even_position, ~has_even_position):
             other_half = ~half
             if not self.weight[other_half].any():
-                # Nothing to rank by: no row of this half is sent.
+                # There are no scores to rank by. Ranks stay infinite: no row of this
+                # half is sent.
                 continue
             other_ranks = Ranks.of(self.scores[other_half], self.weight[other_half])
             drawn = other_ranks.draw(self.scores[half], self.keys[half])

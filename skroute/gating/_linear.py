@@ -1,8 +1,9 @@
 """Adapt-Lin: linear gate and cheap model with group-sparse features.
 
-The coefficients ``W`` have one column per output of f1 and a last one for the gate g.
-Rows of W that belong to features bought together form one group. The last feature is 1,
-alone in the last group, which costs nothing: its coefficients are the intercepts.
+The coefficients ``W`` have a column for each output of f1, and a last column for the
+gate g. Rows of W are features. Features that are bought together form a group. The last
+feature is 1, so that its coefficients are the intercepts. It is alone in the last
+group, which costs nothing.
 """
 
 from contextlib import nullcontext
@@ -38,14 +39,15 @@ _MAX_STEPS = 2000
 # as much as a step.
 _STEPS_PER_GAP = 10
 
-# Share of the tolerance of the alternation that bounds the duality gap of each (OPT2).
-# Small, so that an error of (OPT2) does not end the alternation.
+# The duality gap of each (OPT2) is at most this share of the tolerance of the
+# alternation. It is small, so that an error of (OPT2) does not end the alternation.
 _GAP_SHARE = 0.1
 
-# Number of groups that are tried alone for the second start. Bounds the time of a fit.
+# Number of groups that are tried alone for the second start. It bounds the time of a
+# fit.
 _N_SINGLE_GROUPS = 8
 
-# In place of the code of a category: the column is one of numbers.
+# In place of the code of a category: the column has numbers.
 _NUMBERS = np.inf
 
 # In place of the code of a category: the column indicates missing cells.
@@ -57,11 +59,11 @@ _MIN_CATEGORY_WEIGHT = 2
 
 
 class LinearColumns(NamedTuple):
-    """Columns of the linear model: numbers, and indicators of categories and gaps.
+    """Columns of the linear model: numbers, and indicators (0 or 1) of raw cells.
 
     A raw column of numbers stays a column. A raw column of categories becomes an
-    indicator for each category. Both have an indicator of missing cells, if some cells
-    are missing.
+    indicator for each category. If cells of a raw column are missing, it gets an
+    indicator of them, too.
 
     Attributes
     ----------
@@ -73,8 +75,8 @@ class LinearColumns(NamedTuple):
         cells, and infinite for a column of numbers.
 
     mean : ndarray of shape (n_raw_columns,)
-        Mean of each raw column of numbers, which replaces missing numbers; 0 for
-        categories.
+        Mean of each raw column of numbers. It replaces missing numbers. 0 for a column
+        of categories.
     """
 
     origin: NDArray[np.int64]
@@ -100,19 +102,22 @@ class LinearColumns(NamedTuple):
         -------
         LinearColumns
         """
+        # Raw column and level of each column of the linear model.
         origins = []
         levels = []
-        mean = np.zeros(values.shape[1])
+        n_raw_columns = values.shape[1]
+        mean = np.zeros(n_raw_columns)
         share = weight / weight.sum()
         for position, column in enumerate(values.T):
             is_present = ~np.isnan(column)
             if categorical[position]:
                 codes, code_of_row = np.unique(column[is_present], return_inverse=True)
                 code_weights = np.bincount(code_of_row, weight[is_present])
+                # Rare categories have no column.
                 new_levels = list(codes[code_weights >= _MIN_CATEGORY_WEIGHT])
             else:
                 new_levels = [_NUMBERS]
-                # A column of missing cells alone keeps the mean 0.
+                # If all cells are missing, the mean stays 0.
                 if is_present.any():
                     mean[position] = np.average(
                         column[is_present], weights=share[is_present]
@@ -145,7 +150,8 @@ class LinearColumns(NamedTuple):
         level = self.level[columns]
         raw = values[:, origin]
         is_missing = np.isnan(raw)
-        # A level of NaN indicates missing cells. An infinite one: a column of numbers.
+        # A level of NaN is for an indicator of missing cells. An infinite level is for
+        # a column of numbers.
         is_indicated = (raw == level) | (is_missing & np.isnan(level))
         numbers = np.where(is_missing, self.mean[origin], raw)
         return np.where(np.isinf(level), numbers, is_indicated)
@@ -194,7 +200,8 @@ class LinearPair(Pair):
 
     def __post_init__(self):
         """Set the columns that the cheap model and the gate read."""
-        # They have a coefficient other than 0.
+        # Columns of the linear model with a coefficient other than 0. The last
+        # coefficient of each is that of the gate.
         self._cheap_columns = np.flatnonzero(self.coef[:, :-1].any(axis=1))
         self._gate_columns = np.flatnonzero(self.coef[:, -1])
         self.cheap_features = np.unique(self.columns.origin[self._cheap_columns])
@@ -219,8 +226,9 @@ class LinearPair(Pair):
 class LinearGate(Gate):
     """Linear cheap model and gate with a group-sparse penalty: Adapt-Lin.
 
-    For the parameter `gate` of :class:`AdaptGatingClassifier`. The penalty is the
-    convex relaxation ``gamma * sum_a sqrt(c_a) ||(g_a, f1_a)||`` (Algorithm 1).
+    It is a value of the parameter `gate` of :class:`AdaptGatingClassifier` (Algorithm
+    1). The penalty ``gamma * sum_a sqrt(c_a) ||(g_a, f1_a)||`` is a convex relaxation
+    of the cost of the features in use.
 
     Parameters
     ----------
@@ -266,16 +274,17 @@ class LinearGate(Gate):
         values = columns.expand(rows.values)
         mean = weight @ values
         scale = np.sqrt(weight @ (values - mean) ** 2)
-        # A constant column has no information, and must not become rounding error
-        # divided by rounding error. An infinite scale makes it 0.
+        # The scale of a constant column is rounding error, which must not be a divisor.
+        # An infinite scale makes the standardised column 0.
         scale[scale <= ROUNDING * np.abs(mean)] = np.inf
         standardised = with_ones((values - mean) / scale)
         return LinearRows(columns, standardised=standardised, mean=mean, scale=scale)
 
     def fit_pair(self, rows, held_out, prepared, problem, n_jobs, progress):
-        """Return the pair of the better of two starts; held-out rows are not used.
+        """Return the pair of the better of two starts.
 
-        The parameters are those of :meth:`Gate.fit_pair`.
+        The parameters are those of :meth:`Gate.fit_pair`. `held_out` and `n_jobs` are
+        not used.
         """
         # The intercepts are the last column, in a group of their own that costs 0.
         group_of_columns = problem.group_of[prepared.columns.origin]
@@ -292,8 +301,8 @@ class LinearGate(Gate):
             tol=self.tol,
             progress=progress,
         )
-        # From coefficients of standardised columns to those of the columns themselves.
-        # The last row of W are the intercepts.
+        # W has the coefficients of standardised columns. They become those of the
+        # columns themselves. The last row of W are the intercepts.
         coef = fit.W[:-1] / prepared.scale[:, None]
         intercept = fit.W[-1] - prepared.mean @ coef
         return FittedPair(
@@ -304,12 +313,15 @@ class LinearGate(Gate):
         )
 
     def level(self, gate, gain, weight, p_full, n_standard_errors):
-        """Return 0, or the lowest level that `p_full` allows if it is higher."""
+        """Return 0, or the lowest level that `p_full` allows if it is higher.
+
+        The parameters are those of :meth:`Gate.level`. `gain` is not used.
+        """
         return max(0.0, lowest_level(gate, weight, p_full))
 
 
 def with_ones(values):
-    """Return the features with a last column of ones, for the intercepts."""
+    """Return features (n_rows, n_columns) with a last column of ones for intercepts."""
     return np.column_stack([values, np.ones(len(values))])
 
 
@@ -334,7 +346,9 @@ class Smooth(NamedTuple):
 def loss_kl(scores, y, q, weight):
     """Return the mean loss of cheap model and gate for fixed q, with its gradient.
 
-    It is the smooth part of the problem (OPT2) of Algorithm 1.
+    This is the smooth part of the problem (OPT2) of Algorithm 1: the logistic loss of
+    the cheap model with the weights 1 - q, plus the logistic loss of the gate against
+    q.
 
     Parameters
     ----------
@@ -356,6 +370,7 @@ def loss_kl(scores, y, q, weight):
     """
     gate = scores[:, -1]
     cheap = cheap_part(scores[:, :-1], y, weight * (1 - q))
+    # q log(1 + e^-g) + (1 - q) log(1 + e^g) is log(1 + e^g) - q g.
     gate_value = (weight * (np.logaddexp(0, gate) - q * gate)).sum()
     gate_gradient = weight * (expit(gate) - q)
     return Smooth(
@@ -382,6 +397,7 @@ def cheap_part(scores, y, cheap_weight):
     -------
     Smooth
     """
+    # Derivative of the logistic loss in the scores. (n_rows, n_outputs)
     error = modelled_probabilities(scores) - output_targets(y, scores.shape[1])
     return Smooth(
         value=(cheap_weight * class_losses(scores, y)).sum(),
@@ -390,7 +406,7 @@ def cheap_part(scores, y, cheap_weight):
 
 
 def group_norms(W, group_of, n_groups):
-    """Return the Frobenius norm of each group of rows, shape (n_groups,).
+    """Return the Frobenius norm of the rows of each group, shape (n_groups,).
 
     Parameters
     ----------
@@ -425,13 +441,15 @@ def prox_group_norm(W, group_of, thresholds):
     ndarray of the shape of `W`
     """
     norms = group_norms(W, group_of, len(thresholds))
-    # Groups whose norm is at most the threshold become 0.
-    shrink = np.maximum(1 - thresholds / np.where(norms > 0, norms, 1.0), 0.0)
-    return W * shrink[group_of][:, None]
+    # A group of norm 0 stays 0. The divisor 1 avoids a division by 0.
+    divisors = np.where(norms > 0, norms, 1.0)
+    # The factor of each group. It is 0 if the norm is at most the threshold.
+    factors = np.maximum(1 - thresholds / divisors, 0.0)
+    return W * factors[group_of][:, None]
 
 
 def penalty(W, group_of, thresholds):
-    """Return the L2,1 norm, weighted by the thresholds of the groups, plus the ridge.
+    """Return the penalty of coefficients: weighted norms of the groups, plus the ridge.
 
     Parameters
     ----------
@@ -452,12 +470,12 @@ def penalty(W, group_of, thresholds):
 
 
 def duality_gap(W, gradient, group_of, thresholds):
-    """Return the gap between the objective at W and the dual at the loss gradient.
+    """Return the duality gap at W, with the gradient of the loss as dual point.
 
-    With the dual point at the gradient of the loss, the loss terms cancel
-    (Fenchel-Young) and the gap is ``sum_a Omega_a(W_a) + <W_a, V_a> +
-    Omega_a^*(-V_a)``, V being the gradient with respect to W and ``Omega^*(-V) = (||V||
-    - threshold)_+^2 / (2 ridge)``.
+    With this dual point, the loss terms cancel (Fenchel-Young). V is the gradient with
+    respect to W, and Omega_a the penalty of group a. The gap is ``sum_a Omega_a(W_a) +
+    <W_a, V_a> + Omega_a^*(-V_a)``, with ``Omega_a^*(-V) = (||V|| - threshold_a)_+^2 /
+    (2 ridge)``.
 
     Parameters
     ----------
@@ -477,8 +495,9 @@ def duality_gap(W, gradient, group_of, thresholds):
     """
     gradient_norms = group_norms(gradient, group_of, len(thresholds))
     excess = np.maximum(gradient_norms - thresholds, 0.0)
-    dual = (W * gradient).sum() + (excess**2).sum() / (2 * RIDGE)
-    return float(penalty(W, group_of, thresholds) + dual)
+    # The second and the third term of the gap.
+    other_terms = (W * gradient).sum() + (excess**2).sum() / (2 * RIDGE)
+    return float(penalty(W, group_of, thresholds) + other_terms)
 
 
 def accelerated_proximal_gradient(
@@ -486,13 +505,15 @@ def accelerated_proximal_gradient(
 ):
     """Minimise ``loss(X W) + penalty``: the linear case of (OPT2).
 
-    FISTA with a fixed step, momentum restarted when it points uphill (O'Donoghue and
-    Candes' gradient scheme), stopped by the duality gap, which is computed every tenth
-    step. The objective at the result is never above that at the start.
+    The method is FISTA with a fixed step. Momentum is restarted when it points uphill
+    (O'Donoghue and Candes' gradient scheme). The duality gap is computed every tenth
+    step, and ends the steps. The objective at the result is never above that at the
+    start.
 
     Parameters
     ----------
     X : ndarray of shape (n_rows, n_features)
+        Standardised features and ones.
 
     loss : callable
         ``loss(scores)`` returns a :class:`Smooth`.
@@ -525,11 +546,12 @@ def accelerated_proximal_gradient(
     step = 1.0 / (curvature + RIDGE)
     best_W = W
     best_value = loss(X @ W).value + penalty(W, group_of, thresholds)
-    # The point that momentum extrapolates to, at which the gradient is taken.
+    # The point to which momentum extrapolates. The gradient is taken there.
     ahead = W
-    momentum = 1.0  # none
-    gap = np.inf  # not yet known
+    momentum = 1.0  # the next step has none
+    gap = np.inf  # not computed yet
     for iteration in range(1, max_iter + 1):
+        # The gradient of the smooth part of the objective: the loss and the ridge.
         gradient = X.T @ loss(X @ ahead).gradient + RIDGE * ahead
         new_W = prox_group_norm(ahead - step * gradient, group_of, step * thresholds)
         change = new_W - W
@@ -574,8 +596,7 @@ class LinearFit(NamedTuple):
 class _LinearProblem:
     """The objective (OPT) of a linear cheap model and gate, and its minimiser.
 
-    `X` are standardised features and ones, and the groups of `problem` are those of
-    `X`.
+    The parameters are those of :func:`adapt_linear`.
     """
 
     def __init__(self, X, rows, problem, tol):
@@ -587,8 +608,8 @@ class _LinearProblem:
         self.group_of = problem.group_of
         # Weight of the norm of each group in the penalty.
         self.thresholds = problem.gamma * np.sqrt(problem.group_costs)
-        # Largest eigenvalue of the Hessian of the logistic loss in the scores of f1: a
-        # quarter for one score, a half for a softmax.
+        # Bound of the Hessian of the logistic loss in the scores of f1: a quarter for
+        # one score, a half for a softmax.
         score_curvature = 0.25 if problem.n_outputs == 1 else 0.5
         self.curvature = score_curvature * squared_norm(X, self.weight)
         self.gap_tol = _GAP_SHARE * tol
@@ -716,9 +737,10 @@ def adapt_linear(X, rows, problem, *, max_iter, tol, start=None, progress=nullco
         return _fit_without_gate(linear, problem.n_outputs)
     W = start
     if W is None:
-        # Not above a half, so that f1 learns from all rows.
+        # q is at most a half, so that f1 learns from all rows.
         even_q = np.full(len(X), min(problem.p_full, 0.5))
-        W = linear.minimise_pair(even_q, np.zeros((X.shape[1], problem.n_outputs + 1)))
+        no_coef = np.zeros((X.shape[1], problem.n_outputs + 1))
+        W = linear.minimise_pair(even_q, no_coef)
     q = None  # until the first step
     objectives = []
     for _ in range(max_iter):
@@ -733,7 +755,8 @@ def adapt_linear(X, rows, problem, *, max_iter, tol, start=None, progress=nullco
                 p_full=problem.p_full,
                 weight=linear.weight,
             )
-            # Rounding in the constraint on q may raise the objective. The old q stays.
+            # By rounding in the constraint on q, the new q may have a higher objective.
+            # The old q is then used again.
             if q is None or linear.objective(new_q, W) <= objectives[-1]:
                 q = new_q
             W = linear.minimise_pair(q, W)
@@ -749,6 +772,7 @@ def _fit_without_gate(linear, n_outputs):
     Parameters
     ----------
     linear : _LinearProblem
+        The rows, the groups and the minimiser.
 
     n_outputs : int
         Outputs of the cheap model f1.
@@ -779,27 +803,30 @@ def squared_norm(X, weight):
     -------
     float
     """
+    # It is the square of the largest singular value of sqrt(weight) X.
     return np.linalg.norm(np.sqrt(weight)[:, None] * X, 2) ** 2
 
 
 def adapt_linear_multistart(X, rows, problem, *, max_iter, tol, progress=nullcontext):
     """Run :func:`adapt_linear` from two starts, and return the fit of lower objective.
 
-    (OPT) is convex in q and in (g, f1) but not jointly. Alternation that starts from
-    the features that a single linear model likes best may stay with them. The other
-    start is the best solution with one group of features alone, among the few groups
-    whose penalty the loss gradient exceeds by most.
+    (OPT) is convex in q and in (g, f1) but not jointly, so that the result depends on
+    the start. The first start is the default of :func:`adapt_linear`. The other one is
+    the best fit with the features of a single group. Only the most promising groups are
+    tried, see `_most_promising_groups`.
 
-    The parameters are those of :func:`adapt_linear`.
+    The parameters and the result are those of :func:`adapt_linear`.
     """
     options = {"max_iter": max_iter, "tol": tol, "progress": progress}
     default_fit = adapt_linear(X, rows, problem, **options)
-    # One group of features, and that of the intercepts.
+    # Two groups: one of features, and that of the intercepts.
     has_one_group = len(problem.group_costs) == 2
     if has_one_group or problem.p_full == 0:
+        # The fit of a single group would be the default fit. With p_full=0 there is no
+        # q, so that the problem is convex.
         return default_fit
-    # The last column has the intercepts.
-    intercept = len(problem.group_of) - 1
+    # The last column of X is that of the intercepts.
+    intercept_column = len(problem.group_of) - 1
     single_fits = []
     for group in _most_promising_groups(X, rows, problem):
         columns = np.flatnonzero(problem.group_of == group)
@@ -808,10 +835,12 @@ def adapt_linear_multistart(X, rows, problem, *, max_iter, tol, progress=nullcon
             group_of=np.append(np.zeros(len(columns), dtype=np.intp), 1),
             group_costs=problem.group_costs[[group, -1]],
         )
-        columns = np.append(columns, intercept)
+        columns = np.append(columns, intercept_column)
         fit = adapt_linear(X[:, columns], rows, single_problem, **options)
         single_fits.append(SingleGroupFit(columns, fit))
+    # The last objective of a fit is its lowest.
     best_single = min(single_fits, key=lambda single: single.fit.objectives[-1])
+    # The coefficients of all other groups are 0.
     start = np.zeros_like(default_fit.W)
     start[best_single.columns] = best_single.fit.W
     other_fit = adapt_linear(X, rows, problem, start=start, **options)
@@ -834,7 +863,10 @@ class SingleGroupFit(NamedTuple):
 
 
 def _most_promising_groups(X, rows, problem):
-    """Return the groups whose penalty the loss gradient exceeds by most, at W = 0.
+    """Return the groups whose coefficients lower the objective fastest from W = 0.
+
+    These are the groups at which the norm of the loss gradient exceeds the threshold of
+    the penalty by most.
 
     Parameters
     ----------
@@ -844,21 +876,26 @@ def _most_promising_groups(X, rows, problem):
     rows : Rows
 
     problem : Problem
+        Its groups are those of the columns of `X`.
 
     Returns
     -------
-    ndarray of int, of at most `_N_SINGLE_GROUPS` groups
+    ndarray of int
+        At most `_N_SINGLE_GROUPS` groups, the most promising first.
     """
     n_rows = len(X)
     n_groups = len(problem.group_costs)
     weight = rows.weight / rows.weight.sum()
+    # The first q of `adapt_linear`.
     q = np.full(n_rows, min(problem.p_full, 0.5))
+    # The scores at W = 0.
     no_scores = np.zeros((n_rows, problem.n_outputs + 1))
     gradient = loss_kl(no_scores, rows.y, q, weight).gradient
-    # Without the part that the intercepts can explain.
+    # The mean is subtracted, since the intercepts can explain it.
     gradient_of_W = X.T @ (gradient - gradient.mean(axis=0))
     norms = group_norms(gradient_of_W, problem.group_of, n_groups)
-    excess = norms - problem.gamma * np.sqrt(problem.group_costs)
+    thresholds = problem.gamma * np.sqrt(problem.group_costs)
+    excess = norms - thresholds
     # The last group is that of the intercepts.
     falling = np.argsort(-excess[:-1], kind="stable")
     return falling[:_N_SINGLE_GROUPS]

@@ -12,16 +12,16 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import expit, log_expit, log_softmax, softmax, xlogy
 
-# Lower bound of p0: the loss of a row that the full model gets confidently wrong is at
-# most 6.9 nats.
+# Lower bound of p0. It bounds the loss of a row that the full model gets wrong with
+# confidence: -log(0.001) is 6.9 nats.
 MIN_PROBABILITY = 1e-3
 
 # Absolute error of the dual price beta of the constraint on q, in nats. The rounding of
 # sums of losses is of this size.
 _PRICE_TOLERANCE = 1e-13
 
-# A Newton step of `fit_doubt` is the last if the loss falls by less than half of this,
-# in nats.
+# The Newton steps of `fit_doubt` end if the next one would lower the loss by less than
+# half of this number, in nats.
 _SMALLEST_DECREASE = 1e-12
 
 # Newton steps of `fit_doubt` are halved to no less than this factor. A smaller step
@@ -32,20 +32,23 @@ _SMALLEST_STEP = 1e-6
 def log_probabilities(scores):
     """Return the log-probabilities of all classes, shape (n_rows, n_classes).
 
-    A single score is the log-odds of the second class. Several scores are the inputs of
-    a softmax.
+    `scores` has shape (n_rows, n_outputs). A single output is the log-odds of the
+    second class. Several outputs are the inputs of a softmax.
     """
-    if scores.shape[1] == 1:
-        return np.column_stack([log_expit(-scores[:, 0]), log_expit(scores[:, 0])])
+    n_outputs = scores.shape[1]
+    if n_outputs == 1:
+        log_odds = scores[:, 0]
+        return np.column_stack([log_expit(-log_odds), log_expit(log_odds)])
     return log_softmax(scores, axis=1)
 
 
 def modelled_probabilities(scores):
     """Return the probability of the class of each output, shape (n_rows, n_outputs).
 
-    A single output stands for the second of two classes.
+    `scores` has the same shape. A single output stands for the second of two classes.
     """
-    if scores.shape[1] == 1:
+    n_outputs = scores.shape[1]
+    if n_outputs == 1:
         return expit(scores)
     return softmax(scores, axis=1)
 
@@ -82,9 +85,15 @@ def class_losses(scores, y):
     ndarray of shape (n_rows,)
         Losses in nats.
     """
-    if scores.shape[1] == 1:
-        return np.logaddexp(0, np.where(y == 1, -scores[:, 0], scores[:, 0]))
-    return -np.take_along_axis(log_probabilities(scores), y[:, None], axis=1)[:, 0]
+    n_outputs = scores.shape[1]
+    if n_outputs == 1:
+        log_odds = scores[:, 0]  # of the second class
+        log_odds_against_truth = np.where(y == 1, -log_odds, log_odds)
+        # log(1 + exp(log_odds_against_truth))
+        return np.logaddexp(0, log_odds_against_truth)
+    log_p = log_probabilities(scores)
+    log_p_of_truth = np.take_along_axis(log_p, y[:, None], axis=1)[:, 0]
+    return -log_p_of_truth
 
 
 def full_losses(p0):
@@ -132,7 +141,7 @@ def q_step(cheap_loss, full_loss, gate, p_full, weight):
     beta : float
         Dual price of the constraint. 0 if the constraint does not bind.
     """
-    # B - A: log(1 + e^-g) - log(1 + e^g) is -g, which has no cancellation.
+    # B - A. In it, log(1 + e^-g) - log(1 + e^g) is -g, which has no rounding error.
     difference = full_loss - cheap_loss - gate
 
     def mean_q(beta):
@@ -150,10 +159,11 @@ def smallest_price(mean_q, p_full):
     Parameters
     ----------
     mean_q : callable
-        ``mean_q(beta)`` is the mean of q at a dual price. It falls to 0.
+        ``mean_q(beta)`` is the mean of q at a dual price. It falls to 0 as the price
+        rises.
 
     p_full : float
-        Above 0.
+        Largest mean of q, above 0.
 
     Returns
     -------
@@ -169,11 +179,12 @@ def smallest_price(mean_q, p_full):
     beta = brentq(
         lambda price: mean_q(price) - p_full, low, high, xtol=_PRICE_TOLERANCE
     )
-    # The root may be met from the side on which the constraint fails by rounding.
-    nudge = _PRICE_TOLERANCE
+    # By rounding, the mean of q at the root may exceed `p_full`. The price then moves
+    # up, in steps that double.
+    step = _PRICE_TOLERANCE
     while mean_q(beta) > p_full and beta < high:
-        beta = min(beta + nudge, high)
-        nudge = 2 * nudge
+        beta = min(beta + step, high)
+        step = 2 * step
     return beta
 
 
@@ -201,15 +212,16 @@ def kl_objective(q, cheap_loss, full_loss, gate, weight):
     -------
     float
     """
-    # log(1 + e^g), from which log(1 + e^-g) differs by g.
+    # log(1 + e^g). The other term, log(1 + e^-g), is `softplus` - g.
     softplus = np.maximum(gate, 0.0) + np.log1p(np.exp(-np.abs(gate)))
     entropy = -xlogy(q, q) - xlogy(1 - q, 1 - q)
+    # (1-q) A + q B - H(q), in which the factors of `softplus` have the sum 1.
     value = (1 - q) * cheap_loss + q * (full_loss - gate) + softplus - entropy
     return float(weight @ value)
 
 
 def doubt(scores):
-    """Return minus the log-odds that the cheap model gives its own answer.
+    """Return the log-odds of the cheap model against its own answer.
 
     Parameters
     ----------
@@ -219,16 +231,17 @@ def doubt(scores):
     Returns
     -------
     ndarray of shape (n_rows,)
-        For two classes at most 0, which is a draw between them.
+        For two classes at most 0. It is 0 if both classes have the same probability.
     """
-    if scores.shape[1] == 1:
+    n_outputs = scores.shape[1]
+    if n_outputs == 1:
         return -np.abs(scores[:, 0])
     log_p = log_probabilities(scores)
     rows = np.arange(len(scores))
     answers = np.argmax(log_p, axis=1)
     log_p_answer = log_p[rows, answers]
-    # log(1 - p) as the sum of the other classes: 1 - exp(log_p_answer) would have no
-    # digits left near p = 1. The answer itself is left out by a logarithm of -inf.
+    # log(1 - p) is computed from the sum of the other classes, since 1 - p has no
+    # digits left near p = 1. A logarithm of -inf leaves the answer itself out.
     log_p_others = log_p.copy()
     log_p_others[rows, answers] = -np.inf
     return np.logaddexp.reduce(log_p_others, axis=1) - log_p_answer
@@ -237,7 +250,8 @@ def doubt(scores):
 def fit_doubt(u, q, offset, weight, start=(0.0, 0.0), max_iter=50, ridge=1e-6):
     """Fit ``(a, b)`` of the gate ``g = offset + a u + b`` by logistic regression of q.
 
-    Newton's method on the gate's part of (OPT2), a convex problem in two numbers.
+    It is Newton's method for the gate's part of (OPT2), a convex problem in two
+    numbers.
 
     Parameters
     ----------
@@ -276,18 +290,22 @@ def fit_doubt(u, q, offset, weight, start=(0.0, 0.0), max_iter=50, ridge=1e-6):
         # A full step is expected to lower the loss by half of this product.
         if gradient @ step < _SMALLEST_DECREASE:
             break
-        size = 1.0
+        # The step is halved until the loss does not rise.
+        factor = 1.0
         new_loss, p = problem.evaluate(coef - step)
-        while new_loss > loss and size > _SMALLEST_STEP:
-            size *= 0.5
-            new_loss, p = problem.evaluate(coef - size * step)
-        coef = coef - size * step
+        while new_loss > loss and factor > _SMALLEST_STEP:
+            factor *= 0.5
+            new_loss, p = problem.evaluate(coef - factor * step)
+        coef = coef - factor * step
         loss = new_loss
     return coef
 
 
 class _DoubtProblem:
-    """Penalised logistic loss of the gate's coefficients ``(a, b)``."""
+    """Penalised logistic loss of the gate's coefficients ``(a, b)``.
+
+    The parameters are those of :func:`fit_doubt`.
+    """
 
     def __init__(self, u, q, *, offset, weight, ridge):
         self.u = u
@@ -311,11 +329,13 @@ class _DoubtProblem:
         p : ndarray of shape (n_rows,)
             Probability with which the gate sends the row: ``1 / (1 + exp(-g))``.
         """
-        gate = self.offset + coef[0] * self.u + coef[1]
-        tail = np.exp(-np.abs(gate))
-        # q log(1 + e^-g) + (1 - q) log(1 + e^g), with one logarithm.
-        losses = np.maximum(gate, 0.0) + np.log1p(tail) - self.q * gate
-        p = np.where(gate >= 0, 1.0, tail) / (1.0 + tail)
+        slope, intercept = coef
+        gate = self.offset + slope * self.u + intercept
+        # e^-|g| does not overflow.
+        exp_minus_abs = np.exp(-np.abs(gate))
+        # q log(1 + e^-g) + (1 - q) log(1 + e^g) is log(1 + e^g) - q g.
+        losses = np.maximum(gate, 0.0) + np.log1p(exp_minus_abs) - self.q * gate
+        p = np.where(gate >= 0, 1.0, exp_minus_abs) / (1.0 + exp_minus_abs)
         return self.weight @ losses + 0.5 * self.ridge * (coef @ coef), p
 
     def derivatives(self, coef, p):
@@ -335,8 +355,10 @@ class _DoubtProblem:
 
         hessian : ndarray of shape (2, 2)
         """
+        # First and second derivative of the loss of each row in its gate score.
         slope = self.weight * (p - self.q)
         curvature = self.weight * p * (1 - p)
+        # The gate has the derivative u in a, and 1 in b.
         gradient = np.array([slope @ self.u, slope.sum()]) + self.ridge * coef
         mixed = curvature @ self.u
         hessian = np.array(

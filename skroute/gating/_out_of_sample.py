@@ -16,13 +16,12 @@ from skroute.utils._validation import check_probabilities
 
 
 def fit_full(estimator, X, y, params):
-    """Fit a clone of the full model; a frozen model stays as it is.
-
-    A frozen estimator is not fitted.
+    """Fit a clone of the full model. A frozen model is not fitted.
 
     Parameters
     ----------
     estimator : classifier
+        The full model. It is cloned.
 
     X, y : indexable of n_rows rows, ndarray of shape (n_rows,)
 
@@ -65,7 +64,7 @@ def out_of_sample_proba(estimator, fitted, X, y, *, splits, params, n_jobs):
     Returns
     -------
     ndarray of shape (n_rows, n_classes), dtype=float64
-        In the order of the sorted classes.
+        Columns in the order of the sorted classes.
     """
     classes = np.unique(y)
     if isinstance(estimator, FrozenEstimator):
@@ -73,10 +72,10 @@ def out_of_sample_proba(estimator, fitted, X, y, *, splits, params, n_jobs):
             proba = check_probabilities(fitted.predict_proba(X), "estimator")
     else:
         proba = _out_of_bag_votes(fitted)
-    # None: neither frozen nor with a vote for each row.
     if proba is not None:
         proba = np.asarray(proba, dtype=np.float64)
         return align_by_class(proba, fitted.classes_, classes)
+    # The model is not frozen, and has no out-of-bag votes for all rows.
     folds = Parallel(n_jobs=n_jobs)(
         delayed(_predict_fold)(estimator, X, y, train=train, test=test, params=params)
         for train, test in splits
@@ -85,9 +84,12 @@ def out_of_sample_proba(estimator, fitted, X, y, *, splits, params, n_jobs):
 
 
 def _out_of_bag_votes(fitted):
-    """Return the out-of-bag votes of a forest, or None if some row has no vote."""
+    """Return the out-of-bag votes of a fitted model, (n_rows, n_classes), or None.
+
+    None if the model has no such votes, or none for some row.
+    """
     votes = getattr(fitted, "oob_decision_function_", None)
-    # Votes of more than two dimensions are those of several outputs.
+    # Votes of a forest with several outputs have more than two dimensions.
     if votes is None or np.ndim(votes) != 2:
         return None
     # A row that every tree has seen has no vote: its probabilities are 0, or NaN.
@@ -105,6 +107,7 @@ class FoldProba(NamedTuple):
         Positions of the rows.
 
     proba : ndarray of shape (n_test, n_fold_classes)
+        Class probabilities of these rows.
 
     classes : ndarray of shape (n_fold_classes,)
         Classes that the model of the fold has seen.
@@ -121,6 +124,7 @@ def _predict_fold(estimator, X, y, *, train, test, params):
     Parameters
     ----------
     estimator : classifier
+        The full model. It is cloned.
 
     X, y : indexable of n_rows rows, ndarray of shape (n_rows,)
 
@@ -157,6 +161,7 @@ def _mean_of_folds(folds, n_samples, classes):
     -------
     ndarray of shape (n_samples, n_classes)
     """
+    # Sum of the probabilities of each row, and number of folds that predict it.
     total = np.zeros((n_samples, len(classes)))
     n_predictions = np.zeros(n_samples)
     for fold in folds:
@@ -208,7 +213,7 @@ def _check_groups_are_given(cv, splitter, params):
     Parameters
     ----------
     cv : object
-        As the user gave it, for the message.
+        The parameter of the user, for the message.
 
     splitter : cross-validation generator
 
@@ -217,7 +222,7 @@ def _check_groups_are_given(cv, splitter, params):
     """
     get_routing = getattr(splitter, "get_metadata_routing", None)
     if get_routing is None:
-        # A splitter that is not from scikit-learn does not say what it needs.
+        # The splitter does not say if it needs groups.
         return
     needs_groups = get_routing().split.requests.get("groups") is True
     if needs_groups and params.get("groups") is None:
@@ -229,16 +234,16 @@ def _check_groups_are_given(cv, splitter, params):
 
 
 def hold_out(splits, y, weight):
-    """Return a mask of the rows that are held out: those of the first test sets.
+    """Return True for the rows that are held out: those of the first test sets.
 
-    As many test sets are taken as make a tenth of the weight of all rows.
+    Test sets are taken until their rows have a tenth of the weight of all rows.
 
     Parameters
     ----------
     splits : list of (train, test)
 
     y : ndarray of shape (n_rows,)
-        Classes.
+        Class of each row.
 
     weight : ndarray of shape (n_rows,)
 
@@ -249,7 +254,7 @@ def hold_out(splits, y, weight):
     is_held_out = np.zeros(len(y), dtype=bool)
     for _, test in splits:
         is_held_out[test] = True
-        # Times 10: a tenth is not a binary fraction.
+        # The weight times 10 is compared, since a tenth is not a binary fraction.
         if 10 * weight[is_held_out].sum() >= weight.sum():
             break
     classes = np.unique(y[weight > 0])

@@ -1,8 +1,8 @@
 """Interface of the gates of Adapt: the rows they learn from, and the pair they fit.
 
-A pair is a cheap model f1 with a gate g. :class:`Gate` fits one; `BoostedGate` and
-`LinearGate` are the two gates. :class:`Pair` is what :class:`AdaptGatingClassifier`
-calls after `fit`.
+A pair is a cheap model f1 with a gate g. A :class:`Gate` is the estimator that fits a
+pair: `BoostedGate` or `LinearGate`. A :class:`Pair` is the fitted result, whose methods
+:class:`AdaptGatingClassifier` calls.
 """
 
 from abc import ABC, abstractmethod
@@ -19,7 +19,7 @@ class Rows(NamedTuple):
     Attributes
     ----------
     values : ndarray of shape (n_rows, n_columns), dtype=float64
-        Features as numbers and codes of categories. NaN where a cell is missing.
+        Numbers and codes of categories. NaN where a cell is missing.
 
     y : ndarray of shape (n_rows,), dtype=int64
         Position of the class of each row.
@@ -42,7 +42,7 @@ class Rows(NamedTuple):
     full_quality: Any
 
     def of(self, selection):
-        """Return some of the rows, by a mask or by positions."""
+        """Return the rows that `selection`, a mask or positions, selects."""
         return Rows(
             values=self.values[selection],
             y=self.y[selection],
@@ -70,6 +70,7 @@ class Problem(NamedTuple):
         Group of each column that the pair reads.
 
     group_costs : ndarray of shape (n_groups,)
+        Cost of each group.
     """
 
     n_classes: int
@@ -150,9 +151,9 @@ class Pair(ABC):
 
     @property
     def simpler(self):
-        """Pair with the same f1 and a simpler gate, for when this gate gains nothing.
+        """Pair with the same f1 and a simpler gate. None if there is none.
 
-        None if there is no simpler gate.
+        It is tried if this gate gains nothing.
         """
         return None
 
@@ -168,8 +169,8 @@ class FittedPair(NamedTuple):
         Objective (OPT) of the paper on the training rows after each alternation.
 
     held_out_objectives : sequence of float
-        The same without feature costs on the held-out rows. Empty for a gate that does
-        not use them.
+        The objective on the held-out rows, without feature costs. Empty for a gate that
+        does not use these rows.
 
     n_iter : int
         Boosting rounds in the pair, or alternations.
@@ -182,13 +183,14 @@ class FittedPair(NamedTuple):
 
 
 class Gate(BaseEstimator, ABC):
-    """Base class of the kinds of a cheap model and gate, with their hyperparameters."""
+    """Base class of the estimators that fit a cheap model and a gate."""
 
     @abstractmethod
     def prepare(self, rows, categorical):
         """Return the training rows in the form that `fit_pair` reads.
 
-        It does not depend on the problem, so that several problems can share it.
+        The result does not depend on the problem, so that several problems can share
+        it.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Buy features a set at a time, and stop where the next is not worth its price."""
+"""Buy features a set at a time, and stop where no further set is worth its price."""
 
 from dataclasses import replace
 from functools import partial
@@ -69,21 +69,24 @@ __all__ = ["OperatingPoint", "SequentialFeatureClassifier"]
 _HELD_OUT = 1 / 3
 # Largest number of held-out rows.
 _MOST_HELD_OUT = 5000
-# With fewer rows a part would have none.
+# Smallest number of rows in `fit`. With fewer, one half of the held-out rows is empty.
 _FEWEST = 6
-# Number of limits whose choices are cached.
+# Number of calls with different limits whose `Choice` is cached.
 _CACHED = 8
-# Number of limits whose policies are cached. They take some 50 MB each.
+# Number of pairs of `max_rounds` and `max_cost` whose policies are cached. The policies
+# of a pair take some 50 MB.
 _CACHED_POLICIES = 2
-# Largest number of sets that get a model. More sets take time, and are reached by few
-# rows.
+# Largest number of sets that get a model. More sets take time, and few rows come to
+# them.
 _MOST_SETS = 44
-# Trees, and leaves of a tree, of the rough states by which these sets are selected.
+# Sets are selected by a rough policy, whose states have small forests.
+# Number of trees of such a forest.
 _ROUGH_TREES = 2
+# Largest number of leaves of such a tree.
 _ROUGH_LEAVES = 32
-# Share of the rows that come to a set at some price, below which it gets no model.
+# A set gets no model if at no price more than this share of the rows comes to it.
 _LEAST_SHARE = 0.005
-# Best first sets at a price whose rows are followed to see which sets they come to.
+# Number of first sets, the best at each price, from which rows are followed.
 _FIRST_SETS = 3
 
 
@@ -101,15 +104,16 @@ class OperatingPoint(NamedTuple):
 
     share : float
         Share of the rows that buy at the next lower price instead, so that the whole
-        budget is spent. They are drawn by a hash of what they have shown.
+        budget is spent. These rows are drawn by a hash of their bought values.
 
     cost, cost_se : float
         Mean cost of the held-out rows, and its standard error.
 
     quality, quality_se : float
-        Mean quality of the held-out rows, and its standard error. Each half of them is
-        judged by the choice of the other half. For a scorer they are the mean of the
-        two halves, and half of their difference.
+        Mean quality of the held-out rows, and its standard error. Each half of the rows
+        buys as the other half has chosen. If `quality` of the estimator is a scorer,
+        the fields are the mean of the scores of the two halves, and half of the
+        difference of the scores.
 
     Examples
     --------
@@ -165,25 +169,30 @@ class OperatingPoint(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Purchases of the rows of a call.
+    """Decisions of one call: the first set, and the policies of later purchases.
 
     Attributes
     ----------
     start : int
-        The first set.
+        Position of the first set.
     n_left : int or None
-        Purchases after it. None is any number.
+        Largest number of purchases after the first set. None is any number.
     goes_on : bool
         True if rows may buy something after the first set.
     policy : int or None
-        Position of the policies that decide. None if nothing more is bought.
+        Position of the deciding policies in the list of `_policies`. None if nothing is
+        bought after the first set.
     policies : Policies or None
-        These policies at the price and at the lower price, in this order.
+        The deciding policies at two prices: the price, then the lower price. None if
+        `goes_on` is False.
     spending : Spending or None
-        Positions of the two prices among all prices of the policies.
-    within : tuple
-        Purchases and cost of a row, within which the policies were learned.
+        Positions of the two prices among all prices of the policies. None if nothing is
+        bought after the first set.
+    within : tuple of (int or None, float)
+        Largest number of purchases and largest cost of a row, for which the policies
+        were learned.
     point : OperatingPoint
+        Cost and quality of these decisions on the held-out rows.
     """
 
     start: int
@@ -197,7 +206,7 @@ class Choice(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """Purchases of rows.
+    """Purchases that were made for the rows of a call.
 
     Attributes
     ----------
@@ -212,22 +221,24 @@ class Walk(NamedTuple):
 
 
 class HeldOutRows(NamedTuple):
-    """Answers for held-out rows at each set, and the worth of the answers.
+    """Answers to the held-out rows with each set, and values of these answers.
 
     Attributes
     ----------
     values : ndarray of shape (n_rows, n_columns)
         All values of the rows.
     proba : list of ndarray of shape (n_rows, n_classes)
-        Answers with each set.
+        Class probabilities by the model of each set.
     key : list of ndarray of shape (n_rows,)
-        The same as one number, see `Shown`.
+        These probabilities as one number for each row, see `Shown`.
     by_answer : ndarray of shape (n_sets, n_rows)
-        Value of answering with each set. Half of it is what the answer itself expects.
+        Estimated quality of answering with each set. It is the quality that the
+        probabilities of the set expect. If probabilities are rated, it is the mean of
+        this and the real quality.
     by_everything : ndarray of shape (n_sets, n_rows)
-        The same, with the expectation of the model of all groups.
+        The same, with the quality that the probabilities of all groups expect.
     outcomes : HeldOut
-        What answering was really worth.
+        Real quality of answering with each set.
     """
 
     values: np.ndarray
@@ -428,8 +439,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return tags
 
     def __getstate__(self):
-        # Policies are larger than all the rest. They are learned again if another
-        # budget is asked for.
+        # Policies are larger than all other attributes, so that they are not pickled.
+        # A call that needs them learns them again.
         return super().__getstate__() | {"_cached_policies": []}
 
     # Fit ------------------------------------------------------------------------------
@@ -476,7 +487,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         """Find sets of groups, fit a model for each, and learn the purchases.
 
         Sets, states and policies are learned with models that were not fitted on the
-        held-out rows. The models that answer new rows are fitted on all rows.
+        held-out rows. The models that answer new rows are fitted on all rows. The
+        fitted attributes are set here or in `_checked`.
 
         Parameters
         ----------
@@ -502,7 +514,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
             params = params | {"sample_weight": checked.weight}
         fit_params = self._inner_params(params)
         self._scorer = scorer_of(self.quality)
-        # A scorer says nothing of a single row: rows are then judged by log loss.
+        # A scorer has no value for a single row. Single rows are then judged by log
+        # loss.
         row_quality = self.quality if self._scorer is None else "log_loss"
         objective = objective_of_labels(row_quality, self.classes_)
         objective = objective.bound(checked.encoded[rows], weight[rows])
@@ -519,8 +532,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
             categorical=self._categorical,
             seed=seed,
         )
-        # Positions among `rows`, then among the rows of X.
+        # Positions in `rows`.
         fitted_positions, held_out_positions = split_rows(checked.encoded[rows], seed)
+        # Positions in X.
         fitted_rows = rows[fitted_positions]
         held_out_rows = rows[held_out_positions]
         fitted_task = all_rows.of(fitted_rows)
@@ -557,10 +571,11 @@ class SequentialFeatureClassifier(FeatureBuyer):
             self._cached_choices = []
             n_groups = len(self.group_costs_)
             self.choices_ = [
-                f"{k} group{'' if k == 1 else 's'}" for k in range(n_groups + 1)
+                f"{n_bought} group{'' if n_bought == 1 else 's'}"
+                for n_bought in range(n_groups + 1)
             ]
-            # None: the limits of the constructor. The choice is cached for the calls to
-            # come. Here it only gives its warning.
+            # None: the limits of the constructor. The result is not used here. The call
+            # caches it for `predict`, and may warn.
             limits = self._limits(budget=None, max_rounds=None, max_cost=None)
             self._choice(*limits, warns=True)
 
@@ -570,7 +585,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
         Parameters
         ----------
         held_out : Task
+            The held-out rows.
         shares : ndarray of shape (n_classes,)
+            Class shares, with which the scorer is tried.
         """
         is_first = first_half(len(held_out.y))
         for half in (held_out.y[is_first], held_out.y[~is_first]):
@@ -580,7 +597,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
                     "class in each half of the held-out rows. Give more rows, or "
                     "quality='log_loss'."
                 )
-        # A scorer that is not for these labels says so before a model is fitted.
+        # A scorer that is not for these labels raises its own error here, before a
+        # model is fitted.
         proba = np.tile(shares, (len(held_out.y), 1))
         answers = FixedAnswers(self.classes_, proba)
         self._scorer(answers, held_out.X, self.classes_[held_out.y])
@@ -593,18 +611,20 @@ class SequentialFeatureClassifier(FeatureBuyer):
         task : Task
             Rows that are not held out.
         seed : int
+            Seed of the draws of the search.
         """
+        # Costs within which the best set gets a model in any case.
         limits = []
         for limit in (self.budget, self.max_cost):
             if limit is not None and np.isfinite(limit):
                 limits.append(float(limit))
-        best, behind_switches = self._parallel(
+        best, search_and_grown = self._parallel(
             [
                 delayed(best_sets)(task, seed, limits),
                 delayed(sets_behind_switches)(task, seed),
             ]
         )
-        search, grown = behind_switches
+        search, grown = search_and_grown
         return select_sets(search, best, grown)
 
     def _parallel(self, calls):
@@ -612,17 +632,19 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return Parallel(n_jobs=self.n_jobs, prefer="threads")(calls)
 
     def _judge_sets(self, held_out, X, objective, honest_proba):
-        """Return what held-out rows show at each set, and what it is worth.
+        """Return the answers to held-out rows with each set, and their values.
 
         Parameters
         ----------
         held_out : Task
+            The held-out rows.
         X : indexable
             The held-out rows as the user gave them.
         objective : Objective
+            The quality of single rows.
         honest_proba : list of ndarray of shape (n_rows, n_classes), or None
-            Class probabilities at each set, by models that were not tuned on the row
-            that they answer. They say how good a policy is. None if no model was tuned.
+            Class probabilities with each set, by models that were not tuned on the row
+            that they answer. Policies are judged by them. None if no model was tuned.
 
         Returns
         -------
@@ -634,17 +656,22 @@ class SequentialFeatureClassifier(FeatureBuyer):
             *held_out.X.shape, self.group_of_, n_groups, values=held_out.X
         )
         all_rows = np.arange(n_rows)
+        # The method whose answers are rated.
+        asks_labels = objective.asks == "predict"
+        # These lists have an entry for each set. `quality` is the real quality of the
+        # answers, `expected` the quality that the probabilities expect.
         all_proba = []
         keys = []
         quality = []
         expected = []
         for position in range(len(self._sets)):
             proba = self._proba(self._judged, position, X, ledger, all_rows)
-            # Half of the memory; trees read no more digits.
+            # Single precision takes half of the memory. The trees of `LeafState` read
+            # no more digits.
             all_proba.append(proba.astype(np.float32))
             keys.append(self._key(proba))
             answers = proba
-            if objective.asks == "predict":
+            if asks_labels:
                 answers = self._labels(self._judged, position, X, ledger, all_rows)
             quality.append(objective.of(held_out.y, answers))
             expected.append(self._value(proba))
@@ -656,16 +683,15 @@ class SequentialFeatureClassifier(FeatureBuyer):
             [self._value(proba, beliefs=of_everything) for proba in all_proba]
         )
         if objective.asks == "predict_proba":
-            # The value that probabilities expect of themselves is too high for a model
-            # that is too sure. Their real value is right in the mean, but noisy. The
-            # mean of both has less of each. A right or wrong label is too noisy.
+            # The expected quality is too high if a model is too sure. The real quality
+            # is right on average, but noisy. The mean of both has half of each error.
+            # The real quality of a label, right or wrong, is too noisy for this mean.
             by_answer = 0.5 * (by_answer + quality)
             by_everything = 0.5 * (by_everything + quality)
         # Policies are judged by answers of models that were not tuned on the row.
         if honest_proba is None:
             honest_proba = all_proba
         else:
-            asks_labels = objective.asks == "predict"
             honest_quality = []
             for proba in honest_proba:
                 answers = proba.argmax(axis=1) if asks_labels else proba
@@ -680,35 +706,36 @@ class SequentialFeatureClassifier(FeatureBuyer):
         )
 
     def _make_states(self):
-        """Return what rows of a set can be told apart by, for both policies.
+        """Return the states of all sets, which group rows with similar bought values.
 
         Returns
         -------
         by_answer : list of AnswerState
-            One for each set.
+            The states of the policies by answers, one for each set.
         by_leaves : list of LeafState or None
-            One for each set. None where nothing is known of the rows, or nothing more
-            can be bought.
+            The states of the policies by leaves, one for each set. None if the set has
+            no columns, or if no larger set can be bought.
         """
         held_out = self._held_out
         value = held_out.by_everything
         weight = held_out.outcomes.weight
         by_answer = []
-        # Shown values and gains of each set, or None.
+        # The arguments (shown, gains) of `LeafState` for each set. None: it has none.
         leaf_inputs = []
         for position in range(len(self._sets)):
             key = held_out.key[position]
             values = held_out.values[:, self._columns(position)]
             shown = Shown(values, held_out.proba[position], key)
             by_answer.append(AnswerState(key))
+            # Sets that contain this one. (n_sets,)
             contains = (self._sets[position] <= self._sets).all(axis=1)
-            dearer = self.set_costs_ > self.set_costs_[position]
-            larger = np.flatnonzero(contains & dearer)
+            costs_more = self.set_costs_ > self.set_costs_[position]
+            larger = np.flatnonzero(contains & costs_more)
             has_columns = values.shape[1] > 0
             if not len(larger) or not has_columns:
                 leaf_inputs.append(None)
                 continue
-            gains = (value[larger] - value[position]).T
+            gains = (value[larger] - value[position]).T  # (n_rows, n_larger)
             leaf_inputs.append((shown, gains))
         leaf_states = iter(
             self._parallel(
@@ -739,7 +766,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         others = dict(params)
         if "sample_weight" in others:
             weights["sample_weight"] = others.pop("sample_weight")
-        # Without metadata routing these are refused.
+        # Without metadata routing, this raises an error if there are other parameters.
         self._route_metadata(others)
         if self.estimator is None:
             return {}
@@ -752,21 +779,21 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return weights
 
     def _fit_judged_models(self, task, X, fit_params, held_out):
-        """Fit the models that answer the held-out rows.
+        """Fit the models that answer the held-out rows, without these rows.
 
         Parameters
         ----------
         task, X, fit_params
             As in `_fit_models`, without the held-out rows.
         held_out : Task
+            The held-out rows. skroute's own models are tuned on them.
 
         Returns
         -------
         models : list
             One for each set.
         honest_proba : list of ndarray of shape (n_held_out, n_classes), or None
-            As in `_judge_sets`. A user's models are not tuned on held-out rows, so that
-            it is None.
+            As in `_judge_sets`. None for a user's models, which are not tuned.
         """
         if self.estimator is not None:
             return self._fit_models(task, X, fit_params), None
@@ -778,16 +805,18 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return models, honest_proba
 
     def _fit_models(self, task, X, fit_params):
-        """Fit a model for each set.
+        """Return a list with a fitted model for each set.
+
+        They are clones of the user's model, or the models of `_judged` fitted again.
 
         Parameters
         ----------
         task : Task
+            The rows to fit on.
         X : indexable
-            Its rows as the user gave them.
+            The rows of `task` as the user gave them.
         fit_params : dict
-            Parameters of the `fit` of the user's model. skroute's own models are those
-            that were judged, fitted again.
+            Parameters of the `fit` of the user's model.
         """
         if self.estimator is not None:
             models = []
@@ -803,38 +832,44 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     @property
     def _objective(self):
-        """The quality of single rows, with the weights of classes in `fit`."""
+        """The quality of single rows, with the class shares of the training rows."""
         objective = objective_of_labels(self._row_quality, self.classes_)
         return replace(objective, share=self._class_shares)
 
     def _value(self, proba, beliefs=None):
-        """Return the quality that answering by probabilities is expected to have.
+        """Return the expected quality of answering rows by probabilities, (n_rows,).
 
         Parameters
         ----------
         proba : ndarray of shape (n_rows, n_classes)
             Probabilities that answer.
         beliefs : ndarray of shape (n_rows, n_classes), default=None
-            Probabilities of the classes. None takes `proba`.
+            Probabilities of the true classes, over which the mean is taken. None takes
+            `proba`.
         """
         beliefs = proba if beliefs is None else beliefs
         objective = self._objective
-        value = np.zeros(len(proba))
-        for k in range(proba.shape[1]):
-            labels = np.full(len(proba), k, dtype=np.intp)
-            value += beliefs[:, k] * quality_of(objective, labels, proba)
-        return value
+        n_rows, n_classes = proba.shape
+        expected = np.zeros(n_rows)
+        for true_class in range(n_classes):
+            # The quality if all rows have this class.
+            labels = np.full(n_rows, true_class, dtype=np.intp)
+            expected += beliefs[:, true_class] * quality_of(objective, labels, proba)
+        return expected
 
     def _key(self, proba):
-        """Return answers as one number each, see `Shown`."""
-        return proba[:, 1] if proba.shape[1] == 2 else self._value(proba)
+        """Return probabilities as one number for each row, see `Shown`."""
+        if proba.shape[1] == 2:
+            return proba[:, 1]
+        return self._value(proba)
 
     def _score(self, proba, rows, *, all_y, all_weight):
-        """Return the scorer's value of probabilities of some of the held-out rows.
+        """Return the value of the scorer for answers to some held-out rows.
 
         Parameters
         ----------
         proba : ndarray of shape (n_scored, n_classes)
+            Class probabilities that answer the scored rows.
         rows : ndarray
             The scored rows, booleans or positions.
         all_y, all_weight : ndarray of shape (n_rows,)
@@ -842,6 +877,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         """
         y = self.classes_[all_y[rows]]
         weight = all_weight[rows]
+        # Equal weights are left out, since not every scorer takes weights.
         weights = {} if np.ptp(weight) == 0 else {"sample_weight": weight}
         answers = FixedAnswers(self.classes_, proba)
         # The answers do not read the rows.
@@ -923,7 +959,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         )
 
     def _learn(self, max_rounds, max_cost):
-        """Return the policies within limits of each row: by answers, and by leaves.
+        """Learn the policies within limits of each row.
 
         Parameters
         ----------
@@ -935,18 +971,20 @@ class SequentialFeatureClassifier(FeatureBuyer):
         Returns
         -------
         list of Policies
+            Those by answers, then those by leaves.
         """
         held_out = self._held_out
         weight = held_out.outcomes.weight
         # `ROOM` is for the rounding of summed costs.
         allowed = self.set_costs_ <= max_cost * ROOM
-        by_answer, by_leaves = self._states
-        # Value of each set, states and prices, for each of the two kinds of policies.
+        answer_states, leaf_states = self._states
+        # For each of the two policies: value of each set, states and prices.
         kinds = (
-            (held_out.by_answer, by_answer, ANSWER_PRICES),
-            (held_out.by_everything, by_leaves, LEAF_PRICES),
+            (held_out.by_answer, answer_states, ANSWER_PRICES),
+            (held_out.by_everything, leaf_states, LEAF_PRICES),
         )
-        # Without purchases nothing is learned, but there is a table to read.
+        # `Policies` has at least one purchase. With a `max_rounds` of 0, no caller
+        # reads it.
         n_rounds = None if max_rounds is None else max(max_rounds, 1)
         policies = []
         for value, states, price_range in kinds:
@@ -966,7 +1004,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return policies
 
     def _policies(self, within):
-        """Return the policies of `_learn`, from a cache.
+        """Return the policies of `_learn`, from a cache if they were learned before.
 
         `within` is the pair of `max_rounds` and `max_cost`.
         """
@@ -978,7 +1016,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         )
 
     def _n_left(self, start, max_rounds):
-        """Return the number of purchases after the first set.
+        """Return the largest number of purchases after the first set.
 
         Parameters
         ----------
@@ -1003,10 +1041,10 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return max(max_rounds - int(start > 0), 0)
 
     def _choice(self, budget, max_rounds, max_cost, *, warns=False):
-        """Return how rows buy within the limits of a call (`Choice`), from a cache.
+        """Return the `Choice` of `_choose` within the limits of a call, from a cache.
 
-        `budget`, `max_rounds` and `max_cost` come from `_limits`. If `warns`, a warning
-        is given if nothing is bought.
+        `budget`, `max_rounds` and `max_cost` come from `_limits`. If `warns` is True
+        and nothing is bought, a warning is given.
         """
         limits = (budget, max_rounds, max_cost)
         choice = cached_value(
@@ -1017,7 +1055,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return choice
 
     def _choose(self, budget, max_rounds, max_cost):
-        """Return the best way to spend a budget on the held-out rows.
+        """Return the way to spend a budget that was best on the held-out rows.
 
         Parameters
         ----------
@@ -1039,7 +1077,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         # Sets that every row may buy first. `ROOM` is for the rounding of summed costs.
         starts = np.flatnonzero(costs <= min(budget, max_cost) * ROOM)
         if max_rounds == 0:
-            # Nothing is bought. Set 0 has the free groups only.
+            # Nothing is bought. Set 0 has the free groups only. Without policies, no
+            # row goes on from there.
             starts = np.array([0])
             policies = []
         fixed_sets, policy_candidates = candidates_within(
@@ -1062,7 +1101,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             spending = candidate.spending
             pair = [spending.price, spending.lower]
             pair_policies = policies[candidate.policy].at_prices(pair)
-            price = float(pair_policies.prices[0])  # the first of the pair
+            price = float(pair_policies.prices[0])  # the first of `pair`
             share = spending.share
         point = OperatingPoint(
             first=list(self.sets_[candidate.start]),
@@ -1085,13 +1124,20 @@ class SequentialFeatureClassifier(FeatureBuyer):
         )
 
     def _warn_of_nothing(self, budget, max_rounds, max_cost):
-        """Warn that nothing is bought, with the reason, unless that was asked for."""
-        largest, name = min((budget, "budget"), (max_cost, "max_cost"))
-        if largest == 0 or max_rounds == 0:
+        """Warn that nothing is bought, with the reason.
+
+        Does nothing if a limit of 0 forbids all purchases. `budget`, `max_rounds` and
+        `max_cost` come from `_limits`.
+        """
+        # The smaller of the two limits of cost, and its name.
+        limit, name = min((budget, "budget"), (max_cost, "max_cost"))
+        if limit == 0 or max_rounds == 0:
             return
-        least = self.set_costs_[self.set_costs_ > 0].min()
-        if least > largest * ROOM:
-            reason = f"the cheapest set costs {least:.6g} for each row. Raise {name}."
+        lowest_cost = self.set_costs_[self.set_costs_ > 0].min()
+        if lowest_cost > limit * ROOM:
+            reason = (
+                f"the cheapest set costs {lowest_cost:.6g} for each row. Raise {name}."
+            )
         else:
             quality = self.quality
             if self._scorer is None:
@@ -1100,54 +1146,72 @@ class SequentialFeatureClassifier(FeatureBuyer):
                 f"no set of groups within it raised quality={quality!r} on the "
                 "held-out rows. Another quality, more rows or other features may."
             )
-        warn(f"Nothing is bought within {name}={largest!r}: {reason}")
+        warn(f"Nothing is bought within {name}={limit!r}: {reason}")
 
     # Decide ---------------------------------------------------------------------------
 
     def _plan(self, X, call):
+        """Buy for each row, and return the decisions.
+
+        Parameters
+        ----------
+        X : {array-like, data frame, LazyFeatures} of n_rows rows
+        call : record of the call
+            Its `budget` is the mean cost per row. Its options are ``known``,
+            ``max_rounds`` and ``max_cost``.
+
+        Returns
+        -------
+        Plan
+            Its state is the ledger of the rows, and their `Walk`.
+        """
         limits = self._limits(
             call.budget, call.option("max_rounds"), call.option("max_cost")
         )
+        # A sweep over budgets has a cache. Its calls give no warnings.
         choice = self._choice(*limits, warns=cache_of(self) is NO_CACHE)
         known = self._known(call.option("known"), num_samples(X))
         ledger = self._ledger(X)
         walk = self._walk(X, ledger, known, choice, call.budget)
         is_bought = walk.rounds > 0
-        # The choice of a row is the number of its groups, as in `choices_`.
+        # `route` is the number of bought groups, which is a position in `choices_`.
         route = is_bought.sum(axis=1).astype(np.int64)
         return Plan(route, is_bought @ self.group_costs_, state=(ledger, walk))
 
     def _walk(self, X, ledger, known, choice, budget, record=None):
-        """Buy for each row, and return what was bought (`Walk`).
+        """Buy the groups of each row, round by round (`Walk`).
 
         Parameters
         ----------
         X : indexable of n_rows rows
+            The rows as the user gave them.
         ledger : FeatureLedger
-            Gets the bought features.
+            Changed in place: it gets the bought features.
         known : ndarray of bool of shape (n_rows, n_groups)
             Groups that the rows need not pay for.
         choice : Choice
             The first set, the number of purchases after it, and the two prices.
         budget : float
-            Hard cap on the mean cost if ``policy="batch"``.
+            Mean cost that is never exceeded if ``policy="batch"``. Else it is not used.
         record : list, default=None
-            Gets a `Step` for each round of the first row. None records nothing.
+            Gets the `Step` of each round. None: steps are not recorded.
         """
         n_rows = len(known)
         n_left = choice.n_left
         first = self._sets[choice.start]
         # The round in which each group was bought, 0 if it was not. (n_rows, n_groups)
+        # The groups of the first set are bought in round 1.
         rounds = (first & ~known).astype(np.int64)
         # The set of each row. Known groups that belong to a larger set move it there.
         position = np.full(n_rows, choice.start)
         position = self._with_known(position, known)
         spent = ((rounds > 0) @ self.group_costs_).sum()
-        # What all rows together may spend from here on. `ROOM` is for rounding.
+        # Cost that all rows together may still have. `ROOM` is for rounding.
         room = budget * n_rows * ROOM - spent
-        # Number of the last round. A first set that is free is no round of purchases.
-        n_round = int((self.group_costs_[first] > 0).any())
-        # A share of the rows buys at the lower of two prices. They are drawn at random.
+        # Number of the last round so far: 1 after a first set that costs something, 0
+        # after one that is free.
+        last_round = int((self.group_costs_[first] > 0).any())
+        # A share of the rows buys at the lower of two prices. These rows are drawn.
         drawn_rows = LowerPrice(n_rows, choice.point.share)
         # Positions of the rows that may buy more.
         going = np.arange(n_rows if choice.goes_on else 0)
@@ -1159,6 +1223,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             )
             if record is not None:
                 record.append(step)
+            # Rows that buy nothing now have stopped for good.
             buys = step.target != STOP
             going = going[buys]
             target = step.target[buys]
@@ -1170,16 +1235,18 @@ class SequentialFeatureClassifier(FeatureBuyer):
             if is_capped:
                 # Where the budget ends, the rows that would pay most are served first.
                 order = np.argsort(-reach, kind="stable")
-                spent_so_far = np.cumsum(extra_cost[order])
-                n_paid = int(np.searchsorted(spent_so_far, room, "right"))
+                summed_cost = np.cumsum(extra_cost[order])
+                n_paid = int(np.searchsorted(summed_cost, room, "right"))
+                # Positions in `going` of the rows that the budget pays for. The others
+                # have stopped.
                 paid = np.sort(order[:n_paid])
                 going = going[paid]
                 target = target[paid]
                 extra = extra[paid]
                 room -= extra_cost[paid].sum()
-            n_round += 1
-            # The entries of these groups were 0.
-            rounds[going] += n_round * extra
+            last_round += 1
+            # The entries of the groups in `extra` were 0.
+            rounds[going] += last_round * extra
             position[going] = target
             position = self._with_known(position, known)
             if n_left is not None:
@@ -1189,7 +1256,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
     def _next_sets(
         self, X, ledger, going, position, choice, n_left, drawn_rows, with_reach
     ):
-        """Return what rows buy next (`Step`).
+        """Return the next purchases of rows (`Step`).
 
         Parameters
         ----------
@@ -1200,43 +1267,65 @@ class SequentialFeatureClassifier(FeatureBuyer):
         position : ndarray of shape (n_rows,), dtype=int64
             The set of each row.
         choice : Choice
+            It has the policies, and the two prices at which rows buy.
         n_left : int or None
-            Purchases that are left.
+            Largest number of purchases that are left. None is any number.
         drawn_rows : LowerPrice
-            The rows that buy at the lower price.
+            The rows that buy at the lower price. Changed in place: it draws rows.
         with_reach : bool
             True if the highest price at which each row buys is needed.
         """
-        # The policies at two prices: positions 0, the price, and 1, the lower price.
+        # The policies at the price and at the lower price, in this order.
         policies = choice.policies
-        pair = [0, 1]
+        at_price = 0
+        at_lower_price = 1
         if with_reach:
             # The policies at all prices, and the positions of these two among them.
             policies = self._policies(choice.within)[choice.policy]
-            pair = [choice.spending.price, choice.spending.lower]
+            at_price = choice.spending.price
+            at_lower_price = choice.spending.lower
         target = np.full(len(going), STOP, dtype=np.int64)
         # -1: the row buys at no price, or the price is not needed.
         reach = np.full(len(going), -1, dtype=np.int64)
         expectations = {}
-        for start in np.unique(position[going]):
-            inside = np.flatnonzero(position[going] == start)
+        # Rows of one set are decided together.
+        for set_position in np.unique(position[going]):
+            # Positions in `going` of the rows of this set.
+            inside = np.flatnonzero(position[going] == set_position)
             rows = going[inside]
-            shown = self._shown(X, ledger, int(start), rows, len(position))
-            expectation = policies.expect(int(start), shown, n_left)
-            expectations[int(start)] = expectation
-            go = expectation.go  # (n_inside, n_prices)
-            high = go[:, pair[0]]
-            low = go[:, pair[1]]
+            shown = self._shown(X, ledger, int(set_position), rows, len(position))
+            expectation = policies.expect(int(set_position), shown, n_left)
+            expectations[int(set_position)] = expectation
+            # The set that each row buys at each price, or STOP. (n_inside, n_prices)
+            go = expectation.go
+            high = go[:, at_price]
+            low = go[:, at_lower_price]
             target[inside] = drawn_rows.take(rows, high, low, shown.values)
             if with_reach:
                 buys = go != STOP
-                # Prices rise: the last one at which a row buys is the highest.
-                last = buys.shape[1] - 1 - buys[:, ::-1].argmax(axis=1)
-                reach[inside] = np.where(buys.any(axis=1), last, -1)
+                # Prices rise: the last price at which a row buys is the highest. It is
+                # the first one in reversed order.
+                n_prices = buys.shape[1]
+                last_price = n_prices - 1 - buys[:, ::-1].argmax(axis=1)
+                reach[inside] = np.where(buys.any(axis=1), last_price, -1)
         return Step(going, target, reach, drawn_rows.is_lower(going), expectations)
 
     def _shown(self, X, ledger, position, rows, n_rows):
-        """Return what rows have shown at a set (`Shown`). A sweep computes it once."""
+        """Return the bought values of rows at a set, and their answers (`Shown`).
+
+        The probabilities of a row are computed once in a sweep over budgets.
+
+        Parameters
+        ----------
+        X, ledger
+            All rows, and their ledger.
+        position : int
+            The set.
+        rows : ndarray of int
+            Positions of rows that have bought it.
+        n_rows : int
+            Number of all rows.
+        """
         ask = partial(self._proba, self._judged, position, X, ledger)
         proba = cache_of(self).get_or_compute_rows(
             ("shown", position), rows, n_rows, ask
@@ -1246,7 +1335,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return Shown(values, proba, self._key(proba))
 
     def _columns(self, position):
-        """Return the columns of the groups of a set."""
+        """Return the positions of the columns of the set at `position`."""
         return np.flatnonzero(self._sets[position][self.group_of_])
 
     def _proba(self, models, position, X, ledger, rows):
@@ -1261,11 +1350,13 @@ class SequentialFeatureClassifier(FeatureBuyer):
         X, ledger
             All rows, and their ledger.
         rows : ndarray of int
+            Positions of the rows to answer.
         """
         model = models[position]
         columns = self._columns(position)
         if isinstance(model, SetModel):
             return model.proba(ledger.take(rows, columns)[:, columns])
+        # This is a model of the user.
         read = self._input(ledger, rows, columns, X)
         with note_failure("estimator", len(rows), "predict_proba"):
             proba = check_probabilities(model.predict_proba(read), "estimator")
@@ -1274,10 +1365,20 @@ class SequentialFeatureClassifier(FeatureBuyer):
         )
 
     def _labels(self, models, position, X, ledger, rows):
-        """Return positions of the classes that the model of a set answers rows with.
+        """Return the labels of rows by the model of a set, as positions of classes.
 
-        The parameters are those of `_proba`. The answer of a user's model is its
-        `predict`, which may have a decision threshold.
+        A user's model answers by `predict`, which may have a decision threshold.
+
+        Parameters
+        ----------
+        models : list
+            One for each set.
+        position : int
+            The set.
+        X, ledger
+            All rows, and their ledger.
+        rows : ndarray of int
+            Positions of the rows to answer.
         """
         model = models[position]
         if isinstance(model, SetModel):
@@ -1287,27 +1388,34 @@ class SequentialFeatureClassifier(FeatureBuyer):
             return np.searchsorted(self.classes_, model.predict(read))
 
     def _with_known(self, position, known):
-        """Return the largest sets that cost rows nothing more than their sets.
+        """Return the largest set that each row has bought or knows, (n_rows,).
+
+        It contains the set of the row. Its other groups are known.
 
         Parameters
         ----------
         position : ndarray of shape (n_rows,), dtype=int64
             The set of each row.
         known : ndarray of bool of shape (n_rows, n_groups)
+            Groups that the rows need not pay for.
         """
         if not known.any():
             return position
-        here = self._sets[position]
-        larger = position.copy()
+        bought = self._sets[position]  # (n_rows, n_groups)
+        largest = position.copy()
         for candidate, groups in enumerate(self._sets):
-            missing = groups & ~here
-            contains = (here <= groups).all(axis=1)
+            missing = groups & ~bought
+            contains = (bought <= groups).all(axis=1)
             is_free = contains & ~(missing & ~known).any(axis=1)
-            larger[is_free & (candidate >= larger)] = candidate
-        return larger
+            # Sets rise by cost: a later one costs at least as much.
+            largest[is_free & (candidate >= largest)] = candidate
+        return largest
 
     def _known(self, known, n_rows):
-        """Return the groups that rows need not pay for, bool (n_rows, n_groups)."""
+        """Check the call parameter `known`, and return it as bool (n_rows, n_groups).
+
+        True: the row need not pay for the group.
+        """
         n_groups = len(self.group_costs_)
         if known is None:
             return np.zeros((n_rows, n_groups), dtype=bool)
@@ -1319,9 +1427,10 @@ class SequentialFeatureClassifier(FeatureBuyer):
                     f"known has columns {unknown!r}, which are not among the groups "
                     f"{self.group_names_!r}."
                 )
-            nothing = np.zeros(len(known), dtype=bool)
+            # A group without a column is not known for any row.
+            not_known = np.zeros(len(known), dtype=bool)
             known = np.column_stack(
-                [np.asarray(columns.get(name, nothing)) for name in self.group_names_]
+                [np.asarray(columns.get(name, not_known)) for name in self.group_names_]
             )
         known = np.asarray(known)
         if known.shape != (n_rows, n_groups) or known.dtype != bool:
@@ -1333,15 +1442,21 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return known
 
     def _answer(self, plan, response):
+        """Return the answers to the rows, by the models of the sets that they end at.
+
+        `plan` is the result of `_plan`, `response` the name of the called method.
+        """
         ledger, walk = plan.state
         n_rows = len(walk.position)
 
         def answer(position, rows):
+            # All of these rows end at the set `position`.
             ask = self._labels if response == "predict" else self._proba
             ask = partial(ask, self._models, position, plan.X, ledger)
             key = ("answer", position, response)
             answers = cache_of(self).get_or_compute_rows(key, rows, n_rows, ask)
             if response == "predict":
+                # The answers are positions of classes.
                 return self.classes_[answers]
             return with_sum_one(answers)
 
@@ -1358,7 +1473,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         budget : float, default=None
             As in `predict_routed`.
 
-        known : array-like of shape (n_samples, n_features), default=None
+        known : array-like of shape (n_samples, n_groups), default=None
             As in `predict_routed`.
 
         max_rounds : int, default=None
@@ -1424,7 +1539,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         known = self._known(call.option("known"), 1)
         ledger = self._ledger(X)
         steps = []
-        # A single row has no cap: its price is that of the budget.
+        # Infinity: the mean cost of a single row is not capped. Its price is that of
+        # the budget.
         walk = self._walk(X, ledger, known, choice, np.inf, record=steps)
         return self._explanation(X, ledger, choice, walk, steps)
 
@@ -1436,17 +1552,20 @@ class SequentialFeatureClassifier(FeatureBuyer):
         X, ledger
             The row, and its ledger.
         choice : Choice
+            The decisions of the call.
         walk : Walk
+            The purchases of the row.
         steps : list of Step
             One for each comparison after the first set.
         """
+        row = 0  # the only one
         # Round in which the row paid for each group. 0: it did not. Free groups are not
         # paid for. They are there before the first purchase, in round 0 of the
         # explanation.
         is_free = self.group_costs_ == 0
-        paid_in_round = np.where(is_free, 0, walk.rounds[0])
+        paid_in_round = np.where(is_free, 0, walk.rounds[row])
         n_rounds = int(paid_in_round.max(initial=0))
-        last_position = int(walk.position[0])
+        last_position = int(walk.position[row])
         # Set of the row before any purchase. Set 0 has the free groups only. Without a
         # purchase it is also the last set, which may have known groups.
         first_position = 0
@@ -1460,7 +1579,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         if len(positions) == 1 or positions[-1] != last_position:
             positions.append(last_position)
         # The set after each round, from round 0 on. If the first set is free, the first
-        # comparison comes before round 1, so that one position too many is in front.
+        # comparison comes before round 1. `positions` then has the free set twice.
         position_after_round = positions[-(n_rounds + 1) :]
         rounds = []
         for number in range(n_rounds + 1):
@@ -1468,13 +1587,15 @@ class SequentialFeatureClassifier(FeatureBuyer):
             if number == 0:
                 is_bought = is_free
             position = position_after_round[number]
-            proba = self._proba(self._models, position, X, ledger, np.arange(1))[0]
+            proba = self._proba(self._models, position, X, ledger, np.array([row]))
             rounds.append(
                 Round(
                     groups=self._names_of(is_bought),
                     cost=float(self.group_costs_[is_bought].sum()),
-                    proba=proba,
-                    following=self._next_purchase(choice, steps, position, number > 0),
+                    proba=proba[row],
+                    following=self._next_purchase(
+                        choice, steps, position, has_bought=number > 0
+                    ),
                 )
             )
         reason = self._reason_to_stop(choice, rounds[-1].following)
@@ -1484,34 +1605,42 @@ class SequentialFeatureClassifier(FeatureBuyer):
         """Return the names of groups that are given as booleans, a list."""
         return [str(self.group_names_[group]) for group in np.flatnonzero(groups)]
 
-    def _next_purchase(self, choice, steps, position, was_compared):
-        """Return the best next purchase at a set (`NextPurchase`), or None.
+    def _next_purchase(self, choice, steps, position, has_bought):
+        """Return the best next purchase of one row at a set.
 
         Parameters
         ----------
         choice : Choice
+            The decisions of the call.
         steps : list of Step
+            The comparisons for this row.
         position : int
             The set.
-        was_compared : bool
-            False before the first purchase, which is the same for every row.
+        has_bought : bool
+            False before the first purchase.
+
+        Returns
+        -------
+        NextPurchase or None
+            None if no purchases were compared at this set.
         """
+        row = 0  # the only one
         for step in steps:
             expectation = step.expectations.get(position)
             if expectation is None or not len(expectation.larger):
                 continue
-            if not was_compared and choice.start != position:
+            if not has_bought and choice.start != position:
                 # Every row buys the first set: nothing was compared before it.
                 return None
-            # 0: the row buys at the price. 1: at the lower price.
-            index = int(step.is_lower[0])
-            leads = expectation.leads[0, :, index]
+            # Position of the row's price. 0: the price. 1: the lower price.
+            index = int(step.is_lower[row])
+            leads = expectation.leads[row, :, index]  # (n_larger,)
             best = int(np.argmax(leads))
             larger = int(expectation.larger[best])
             is_extra = self._sets[larger] & ~self._sets[position]
             cost = float(self.set_costs_[larger] - self.set_costs_[position])
             needed = float(choice.policies.prices[index] * cost)
-            # A lead is the gain less what is needed.
+            # A lead is the gain less the needed gain.
             return NextPurchase(
                 groups=self._names_of(is_extra),
                 cost=cost,
@@ -1521,7 +1650,11 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return None
 
     def _reason_to_stop(self, choice, following):
-        """Return why nothing more was bought for a row, as a sentence."""
+        """Return a sentence with the reason why nothing more was bought for a row.
+
+        `choice` has the decisions of the call. `following` is the result of
+        `_next_purchase` at the last set.
+        """
         if not choice.goes_on:
             return "Every row buys this set, and nothing more, at this budget."
         if following is None:
@@ -1534,22 +1667,22 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
 
 class Step(NamedTuple):
-    """Next purchases of rows.
+    """Next purchases of the rows that may still buy.
 
     Attributes
     ----------
-    rows : ndarray of int
+    rows : ndarray of shape (n_going,), dtype=int64
         Positions of the rows.
     target : ndarray of shape (n_going,), dtype=int64
-        The set that each buys up to. STOP: it buys nothing more.
+        The set that each row buys up to. STOP: it buys nothing more.
     reach : ndarray of shape (n_going,), dtype=int64
-        Position of the highest price at which each would buy, -1 for none. -1 for all
-        rows if it is not needed.
+        Position of the highest price at which each row would buy. -1: it buys at no
+        price, or the price was not needed.
     is_lower : ndarray of bool of shape (n_going,)
         True for rows that buy at the lower price.
     expectations : dict from int to Expectation
-        Expected leads by the set of the rows. The prices are the price and the lower
-        one, or all.
+        Expected leads of the rows of each set. Its prices are the price and the lower
+        price, or all prices if `reach` was needed.
     """
 
     rows: np.ndarray
@@ -1564,15 +1697,15 @@ _NOT_DRAWN = -1
 
 
 class LowerPrice:
-    """Rows that buy at the lower price, drawn by a hash of what they have shown.
+    """Rows that buy at the lower price, drawn by a hash of their bought values.
 
-    A row is drawn where the two prices first differ for it.
+    The price of a row is drawn when its purchases at the two prices first differ.
 
     Parameters
     ----------
     n_rows : int
     share : float
-        Share of the rows at the lower price.
+        Share of the rows that buy at the lower price.
     """
 
     def __init__(self, n_rows, share):
@@ -1581,25 +1714,28 @@ class LowerPrice:
         self._drawn = np.full(n_rows, _NOT_DRAWN)
 
     def is_lower(self, rows):
-        """Return True for each row that buys at the lower price."""
-        return self._drawn[rows] == 1
+        """Return True for each of `rows` (positions) that buys at the lower price."""
+        return self._drawn[rows] == 1  # 1: the lower price
 
     def take(self, rows, high, low, values):
-        """Return the targets of rows, each at its price.
+        """Return the set that each row buys at its own price, or STOP.
+
+        Prices that are needed now are drawn, and stored for later calls.
 
         Parameters
         ----------
-        rows : ndarray of int
+        rows : ndarray of shape (n_taken,), dtype=int64
             Positions of the rows.
         high, low : ndarray of shape (n_taken,), dtype=int64
-            Their targets at the price, and at the lower one.
+            The sets that the rows buy at the price, and at the lower price, or STOP.
         values : ndarray of shape (n_taken, n_columns)
-            What they have shown.
+            Values that the rows have bought. Their hash draws the price.
         """
         if self._share == 0:
             return high
         is_new = (high != low) & (self._drawn[rows] == _NOT_DRAWN)
         draws = even_draws(feature_keys(values[is_new]))
+        # True is stored as 1, the lower price. False is stored as 0, the price.
         self._drawn[rows[is_new]] = draws < self._share
         return np.where(self.is_lower(rows), low, high)
 
@@ -1621,7 +1757,7 @@ class FixedAnswers(ClassifierMixin, BaseEstimator):
 
 
 def scorer_of(quality):
-    """Return the scorer that `quality` is or names, None for a quality of rows."""
+    """Return the scorer that `quality` is or names, or None if it rates single rows."""
     if isinstance(quality, str):
         if quality in OF_LABELS:
             return None
@@ -1642,15 +1778,18 @@ def split_rows(y, seed):
     y : ndarray of shape (n_rows,), dtype=int64
         Positions of the classes.
     seed : int
+        Seed of the random split.
 
     Returns
     -------
     fitted, held_out : ndarray of int
+        Positions of the rows.
     """
     n_held_out = max(min(int(len(y) * _HELD_OUT), _MOST_HELD_OUT), 1)
-    # Both parts need a row of each class.
+    # A stratified split needs a row of each class in both parts.
     has_pairs = np.bincount(y).min() >= 2
-    is_enough = n_held_out > y.max()
+    n_classes = y.max() + 1
+    is_enough = n_held_out >= n_classes
     # None: the split is not stratified.
     classes = y if has_pairs and is_enough else None
     return train_test_split(
@@ -1664,8 +1803,11 @@ def best_sets(task, seed, limits):
     Parameters
     ----------
     task : Task
+        The rows to learn from.
     seed : int
+        Seed of the draws of the search.
     limits : list of float
+        Costs within which the best set is wanted, too.
 
     Returns
     -------
@@ -1675,12 +1817,14 @@ def best_sets(task, seed, limits):
 
 
 def sets_behind_switches(task, seed):
-    """Return the search behind switches, and the sets that it grew.
+    """Search for sets behind switches, and return the search and the sets.
 
     Parameters
     ----------
     task : Task
+        The rows to learn from.
     seed : int
+        Seed of the draws of the search.
 
     Returns
     -------
@@ -1694,13 +1838,15 @@ def sets_behind_switches(task, seed):
 def select_sets(search, best, grown):
     """Return the sets that get a model, by cost.
 
-    The best sets within each cost are always among them. Others are those that the most
-    rows come to by a rough policy.
+    All sets of `best` get a model. Of the sets in `grown`, those get one to which most
+    rows come by a rough policy, up to `_MOST_SETS` in all.
 
     Parameters
     ----------
     search : SwitchSearch
+        The search that found `grown`. It has the judging rows.
     best, grown : ndarray of bool of shape (n_sets, n_groups)
+        Results of `best_sets` and of `sets_behind_switches`.
 
     Returns
     -------
@@ -1709,26 +1855,30 @@ def select_sets(search, best, grown):
     task = search.judging
     sets = sorted_sets(np.vstack([best, grown]), task.costs)
     is_best = np.array([(groups == best).all(axis=1).any() for groups in sets])
-    n_room = _MOST_SETS - int(is_best.sum())
-    if n_room <= 0 or is_best.all():
+    # Number of sets that may be added to the best ones.
+    n_added = _MOST_SETS - int(is_best.sum())
+    if n_added <= 0 or is_best.all():
         return sets[is_best]
+    # 0 for the best sets, which are not added once more.
     share = np.where(is_best, 0.0, shares_of_sets(search, sets))
-    by_share = np.argsort(-share, kind="stable")[:n_room]
+    most_reached = np.argsort(-share, kind="stable")[:n_added]
     is_reached = np.zeros(len(sets), dtype=bool)
-    is_reached[by_share] = share[by_share] > _LEAST_SHARE
+    is_reached[most_reached] = share[most_reached] > _LEAST_SHARE
     return sets[is_best | is_reached]
 
 
 def shares_of_sets(search, sets):
-    """Return the largest share of the judging rows that comes to each set.
+    """Return for each set the largest share of judging rows that comes to it.
 
     The rows are followed from the best first sets at each price, by a rough policy that
-    is learned from small boosters.
+    is learned from small boosters. The share is the largest over prices and first sets.
 
     Parameters
     ----------
     search : SwitchSearch
+        It has the judging rows, and their answers by small boosters.
     sets : ndarray of bool of shape (n_sets, n_groups)
+        Sorted by cost.
 
     Returns
     -------
@@ -1738,19 +1888,22 @@ def shares_of_sets(search, sets):
     costs = sets @ task.costs
     weight = task.weight
     trials = [search.trial(groups) for groups in sets]
+    # Value of answering each row with each set: minus the loss. (n_sets, n_rows)
     value = -np.array([trial.loss for trial in trials])
     states = []
     for position, groups in enumerate(sets):
-        larger = np.flatnonzero(
-            (groups <= sets).all(axis=1) & (costs > costs[position])
-        )
+        contains = (groups <= sets).all(axis=1)
+        costs_more = costs > costs[position]
+        larger = np.flatnonzero(contains & costs_more)
         columns = task.columns(groups)
         if not len(larger) or not len(columns):
+            # Rows stop at this set.
             states.append(None)
             continue
         proba = trials[position].proba
+        # A state by leaves does not read `key`.
         shown = Shown(task.X[:, columns], proba, key=proba[:, 1])
-        gains = (value[larger] - value[position]).T
+        gains = (value[larger] - value[position]).T  # (n_rows, n_larger)
         states.append(
             LeafState(
                 shown,
@@ -1782,9 +1935,11 @@ def cached_value(cache, key, compute, most=_CACHED):
     cache : list of (key, value)
         Changed in place. The oldest pairs are dropped if there are more than `most`.
     key : object
+        Compared by ``==``.
     compute : callable
         Returns the value. It takes no arguments.
-    most : int
+    most : int, default=_CACHED
+        Largest number of pairs.
     """
     for cached_key, value in cache:
         if cached_key == key:

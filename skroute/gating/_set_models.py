@@ -1,4 +1,4 @@
-"""A model for each set of groups: two forests of LightGBM, or what the user gave."""
+"""A model for each set of groups: two forests of LightGBM, or the user's estimator."""
 
 from typing import Any, NamedTuple
 
@@ -13,35 +13,37 @@ from skroute.gating._choosing import first_half
 from skroute.gating._objective import class_losses
 from skroute.utils._compat import _safe_indexing
 
-# Rows that a leaf of a model is worth: of two equal classes, or more of unequal ones.
+# A tree has one leaf for this number of rows of two equal classes. Rows of unequal
+# classes count as fewer rows.
 _ROWS_OF_A_LEAF = 100
 # Least number of leaves of a tree of a model.
 _FEWEST_LEAVES = 4
 # Largest number of leaves of such a tree.
 _MOST_LEAVES = 63
-# Leaves of the trees with random thresholds. The randomness keeps these trees smooth,
-# not their size: it is LightGBM's default.
+# Largest number of leaves of a tree with random thresholds: LightGBM's default. Random
+# thresholds make the forest smooth, so that its trees need not be small.
 _SMOOTHED_LEAVES = 31
-# The least number of rows of a leaf is one in 50 of the rows, within the next two
-# limits.
+# The least number of rows of a leaf is one in this number of the rows. It lies within
+# the next two limits.
 _LEAF_SHARE = 50
+# Smallest value of this least number.
 _LEAST_ROWS_OF_A_LEAF = 3
-# LightGBM's default.
+# Largest value of this least number: LightGBM's default.
 _MOST_ROWS_OF_A_LEAF = 20
 # Largest number of bins of a column.
 _BINS = 63
-# The same in a model of one column, which has room for more. LightGBM's default.
+# Largest number of bins in a model of one column: LightGBM's default.
 _BINS_OF_ONE_COLUMN = 255
-# Largest factor of the log-odds of a forest. Larger ones fit noise of few rows.
+# Largest factor of the log-odds of a forest. Larger factors fit noise of few rows.
 _MOST_FACTOR = 3.0
 # Largest number of boosting rounds of a forest.
 _MOST_ROUNDS = 300
-# Number of rounds without progress on held-out rows after which it ends.
+# Number of rounds without progress on held-out rows after which boosting ends.
 _PATIENCE = 20
 
 
 class Task(NamedTuple):
-    """Rows to learn from, of weight above 0, with the groups of their columns.
+    """Rows to learn from, with the groups of their columns.
 
     Attributes
     ----------
@@ -50,13 +52,16 @@ class Task(NamedTuple):
     y : ndarray of shape (n_rows,), dtype=int64
         Positions of the classes.
     weight : ndarray of shape (n_rows,)
+        Weights of the rows, above 0.
     n_classes : int
     group_of : ndarray of shape (n_columns,), dtype=int64
         Group of each column.
     costs : ndarray of shape (n_groups,)
+        Cost of each group.
     categorical : ndarray of shape (n_columns,), dtype=bool
         True for columns of codes.
     seed : int
+        Seed of LightGBM.
     """
 
     X: Any
@@ -69,45 +74,50 @@ class Task(NamedTuple):
     seed: int
 
     def of(self, rows):
-        """Return the task of some of the rows."""
+        """Return the task of some of the rows, a mask or positions."""
         return self._replace(X=self.X[rows], y=self.y[rows], weight=self.weight[rows])
 
     def columns(self, groups):
-        """Return the columns of a set of groups, which is given as booleans."""
+        """Return the positions of the columns of a set of groups.
+
+        `groups` are booleans of shape (n_groups,).
+        """
         return np.flatnonzero(groups[self.group_of])
 
     @property
     def shares(self):
         """Share of each class, ndarray of shape (n_classes,)."""
-        count = np.bincount(self.y, self.weight, minlength=self.n_classes)
-        return count / self.weight.sum()
+        class_weights = np.bincount(self.y, self.weight, minlength=self.n_classes)
+        return class_weights / self.weight.sum()
 
     def log_loss(self, scores):
-        """Return the mean log loss of scores of these rows, one for each class."""
+        """Return the mean log loss of scores (n_rows, n_classes) of these rows."""
         return np.average(class_losses(scores, self.y), weights=self.weight)
 
     def params(self, most_leaves, **more):
-        """Return LightGBM's parameters for these rows.
+        """Return LightGBM's parameters for these rows, a dict.
 
-        Rare classes and few rows get small trees.
+        If there are few rows, or if all classes but one are rare, the trees are small.
 
         Parameters
         ----------
         most_leaves : int
             Largest number of leaves of a tree.
         **more : dict
-            Further parameters, which replace these.
+            Other parameters. They are added, or replace those of the same name.
         """
         n_rows = len(self.y)
-        # Number of rows of two equal classes that are worth as much as these rows. A
-        # rare class makes it small.
-        n_equal_rows = 2 * n_rows * (1 - (self.shares**2).sum())
+        # Probability that two drawn rows have different classes. It is a half for two
+        # equal classes.
+        diversity = 1 - (self.shares**2).sum()
+        # Number of rows of two equal classes that count as much as these rows.
+        n_equal_rows = 2 * n_rows * diversity
         n_leaves = np.clip(n_equal_rows / _ROWS_OF_A_LEAF, _FEWEST_LEAVES, most_leaves)
         n_rows_of_a_leaf = np.clip(
             n_rows // _LEAF_SHARE, _LEAST_ROWS_OF_A_LEAF, _MOST_ROWS_OF_A_LEAF
         )
         params = REPRODUCIBLE | {
-            "learning_rate": 0.1,
+            "learning_rate": 0.1,  # LightGBM's default
             "num_leaves": int(n_leaves),
             "min_data_in_leaf": int(n_rows_of_a_leaf),
             "max_bin": _BINS,
@@ -136,7 +146,7 @@ class Task(NamedTuple):
         params : dict
             LightGBM's parameters.
         reference : lightgbm.Dataset, default=None
-            Data whose bins are used. None makes bins.
+            Data whose bins are used. None: bins are made from these rows.
         """
         import lightgbm
 
@@ -156,14 +166,14 @@ class SetModel(NamedTuple):
     Attributes
     ----------
     shares : ndarray of shape (n_classes,)
-        Class shares, which a set without columns answers with.
+        Class shares. They are the answer to every row if the set has no columns.
     forests : list of Forest
         Empty for a set without columns.
     rounds : list of int
         Number of boosting rounds of each forest.
     factors : ndarray of shape (n_forests,) or None
-        Factors of the log-odds of each forest that suit held-out rows best. None for a
-        set without columns.
+        Factor of the scores of each forest, before they are summed. Factors are chosen
+        by the loss on held-out rows. None for a set without columns.
     """
 
     shares: Any
@@ -172,28 +182,34 @@ class SetModel(NamedTuple):
     factors: Any
 
     def proba(self, values):
-        """Return class probabilities of rows of the columns, (n_rows, n_classes)."""
+        """Return class probabilities of rows, ndarray of shape (n_rows, n_classes).
+
+        `values` has the columns of the set.
+        """
         if not self.forests:
             return np.tile(self.shares, (len(values), 1))
         scores = _scores(self.forests, values)
-        return softmax(np.tensordot(self.factors, scores, axes=1), axis=1)
+        # The sum over forests of factor * scores. (n_rows, n_classes)
+        summed_scores = np.tensordot(self.factors, scores, axes=1)
+        return softmax(summed_scores, axis=1)
 
 
 def _scores(forests, values):
     """Return the scores of the classes by each forest, a list of (n_rows, n_classes).
 
-    `values` has the columns of the set.
+    `values` (n_rows, n_columns) has the columns of the set.
     """
     return [of_classes(leaf_sums(forest, values)) for forest in forests]
 
 
 def of_classes(scores):
-    """Return scores (n_rows, n_outputs) as (n_rows, n_classes).
+    """Return the outputs of a forest as scores of the classes, (n_rows, n_classes).
 
     A forest of two classes has one output, the score of the second class. The first
-    class then gets the score 0.
+    class then gets the score 0. `scores` has shape (n_rows, n_outputs).
     """
-    if scores.shape[1] > 1:
+    n_outputs = scores.shape[1]
+    if n_outputs > 1:
         return scores
     return np.hstack([np.zeros_like(scores), scores])
 
@@ -208,6 +224,7 @@ def _kinds(task, columns):
     Parameters
     ----------
     task : Task
+        The rows to fit on.
     columns : ndarray of int
         Positions of the columns of the set.
     """
@@ -218,16 +235,16 @@ def _kinds(task, columns):
 
 
 class JudgedSet(NamedTuple):
-    """A model of a set, and its answers to the rows that judge sets.
+    """A model of a set, and its answers to the held-out rows.
 
     Attributes
     ----------
     model : SetModel
-        Its rounds and factors suit all held-out rows best.
+        Its rounds and factors have the lowest loss on all held-out rows.
     honest_proba : ndarray of shape (n_held_out, n_classes)
-        Class probabilities of the held-out rows. Each half is answered with the rounds
-        and factors that suit the other half best, so that no row judges a model that
-        was tuned on it.
+        Class probabilities of the held-out rows. For each half, rounds and factors are
+        tuned on the other half, so that no row is answered by a model that was tuned on
+        it.
     """
 
     model: SetModel
@@ -235,15 +252,16 @@ class JudgedSet(NamedTuple):
 
 
 def fit_judged(task, groups, held_out):
-    """Fit a model of a set, and answer the held-out rows (`JudgedSet`).
+    """Fit a model of a set, tune it, and answer the held-out rows (`JudgedSet`).
 
     Parameters
     ----------
     task : Task
+        The rows to fit on.
     groups : ndarray of bool of shape (n_groups,)
         The set.
     held_out : Task
-        At least two rows.
+        The rows to tune on and to answer, at least two.
     """
     columns = task.columns(groups)
     if not len(columns):
@@ -256,21 +274,22 @@ def fit_judged(task, groups, held_out):
     boosted = [
         _boost(task, columns, params, first, second) for params in _kinds(task, columns)
     ]
-    by_first = _tuned(task, columns, boosted, "first", first)
-    by_second = _tuned(task, columns, boosted, "second", second)
+    tuned_on_first = _tuned(task, columns, boosted, "first", first)
+    tuned_on_second = _tuned(task, columns, boosted, "second", second)
+    tuned_on_both = _tuned(task, columns, boosted, "both", held_out)
     honest_proba = np.empty((len(held_out.y), task.n_classes))
-    honest_proba[is_first] = by_second.proba(first.X[:, columns])
-    honest_proba[~is_first] = by_first.proba(second.X[:, columns])
-    return JudgedSet(_tuned(task, columns, boosted, "both", held_out), honest_proba)
+    honest_proba[is_first] = tuned_on_second.proba(first.X[:, columns])
+    honest_proba[~is_first] = tuned_on_first.proba(second.X[:, columns])
+    return JudgedSet(tuned_on_both, honest_proba)
 
 
 class LossCurve:
-    """Losses after each boosting round, up to the end of progress.
+    """Record of the losses after each boosting round, until progress ends.
 
     Attributes
     ----------
     n_rounds : int
-        Number of rounds with the smallest loss.
+        Number of rounds after which the loss was smallest. 0 before the first loss.
     has_ended : bool
         True if the loss has not fallen for `_PATIENCE` rounds. Later losses do not
         count.
@@ -284,7 +303,7 @@ class LossCurve:
         self._smallest = np.inf
 
     def add(self, loss):
-        """Add the loss after one more round."""
+        """Add the loss after one more round. After the end of progress, do nothing."""
         if self.has_ended:
             return
         self._n_seen += 1
@@ -295,13 +314,15 @@ class LossCurve:
 
 
 class Boosted(NamedTuple):
-    """A booster, with the rounds that suit held-out rows best.
+    """A booster, with the numbers of rounds that have the lowest loss on held-out rows.
 
     Attributes
     ----------
     booster : lightgbm.Booster
+        It may have more rounds than these.
     n_rounds : dict from str to int
-        Best number of rounds by the rows of the first half, the second, and both.
+        Best number of rounds on the rows of the ``"first"`` half, of the ``"second"``
+        half, and on ``"both"``.
     """
 
     booster: Any
@@ -309,12 +330,16 @@ class Boosted(NamedTuple):
 
 
 def _boost(task, columns, params, first, second):
-    """Boost until none of the losses on held-out rows makes progress (`Boosted`).
+    """Boost until no loss on held-out rows falls any more (`Boosted`).
+
+    The losses are those of each half of the held-out rows, and of both halves.
 
     Parameters
     ----------
     task : Task
+        The rows to fit on.
     columns : ndarray of int
+        Positions of the columns of the set.
     params : dict
         Parameters of LightGBM.
     first, second : Task
@@ -326,10 +351,12 @@ def _boost(task, columns, params, first, second):
     weights = [first.weight.sum(), second.weight.sum()]
 
     def add_losses(env):
-        # Each result is (data set, metric, value, whether higher is better, ...).
+        # LightGBM calls this after each round, with its state `env`. Each result is
+        # (data set, metric, value, ...), in the order of `halves`.
         losses = [result[2] for result in env.evaluation_result_list]
-        curves["first"].add(losses[0])
-        curves["second"].add(losses[1])
+        first_loss, second_loss = losses
+        curves["first"].add(first_loss)
+        curves["second"].add(second_loss)
         curves["both"].add(np.average(losses, weights=weights))
         if all(curve.has_ended for curve in curves.values()):
             raise lightgbm.EarlyStopException(env.iteration, env.evaluation_result_list)
@@ -344,17 +371,19 @@ def _boost(task, columns, params, first, second):
     return Boosted(booster, n_rounds)
 
 
-def _tuned(task, columns, boosted, suited, rows):
-    """Return the model with the rounds and factors that suit some rows best.
+def _tuned(task, columns, boosted, tuned_on, rows):
+    """Return the model with the rounds and factors of lowest loss on some rows.
 
     Parameters
     ----------
     task : Task
         The rows that the boosters were fitted on.
     columns : ndarray of int
+        Positions of the columns of the set.
     boosted : list of Boosted
-    suited : {"first", "second", "both"}
-        Halves of the held-out rows that the model suits.
+        The boosters of the two forests.
+    tuned_on : {"first", "second", "both"}
+        Halves of the held-out rows that the model is tuned on.
     rows : Task
         The rows of these halves.
 
@@ -364,15 +393,17 @@ def _tuned(task, columns, boosted, suited, rows):
     """
     forests = []
     rounds = []
-    for booster, n_rounds_by in boosted:
-        n_rounds = n_rounds_by[suited]
+    for booster, best_rounds in boosted:
+        n_rounds = best_rounds[tuned_on]
         rounds.append(n_rounds)
         forests.append(read_lightgbm(booster, n_rounds))
     scores = _scores(forests, rows.X[:, columns])
 
     def loss(factors):
+        # The argument is the sum over forests of factor * scores.
         return rows.log_loss(np.tensordot(factors, scores, axes=1))
 
+    # At first, the mean of the forests.
     start = np.full(len(forests), 1 / len(forests))
     bounds = [(0.0, _MOST_FACTOR)] * len(forests)
     solution = minimize(loss, start, method="L-BFGS-B", bounds=bounds)
@@ -380,7 +411,7 @@ def _tuned(task, columns, boosted, suited, rows):
 
 
 def fit_again(task, groups, model):
-    """Fit a model again on other rows, with the rounds and factors that it has.
+    """Fit a model again on other rows, with the same rounds and factors.
 
     Parameters
     ----------
@@ -409,10 +440,12 @@ def fit_again(task, groups, model):
 def fit_own(estimator, task, X, classes, fit_params, groups):
     """Return a clone of the user's model, fitted on the columns of a set.
 
+    For a set without columns, the result is the model of the class shares.
+
     Parameters
     ----------
     estimator : classifier
-        Not fitted here.
+        The user's model. It is cloned.
     task : Task
         The rows to fit on.
     X : indexable of n_rows rows
@@ -420,9 +453,10 @@ def fit_own(estimator, task, X, classes, fit_params, groups):
     classes : ndarray of shape (n_classes,)
         Class labels.
     fit_params : dict
-        Parameters of its `fit`, with an entry for each row where they belong to rows.
+        Parameters of the `fit` of `estimator`. Those about rows have an entry for each
+        row of `task`.
     groups : ndarray of bool of shape (n_groups,)
-        The set. For a set without columns, the class shares are returned.
+        The set.
 
     Returns
     -------

@@ -1,9 +1,9 @@
 """Search for sets of groups that are worth a model, by forward selection.
 
-Selection goes on from every undominated set, by small boosted trees. A set is
-undominated if no cheaper one has a lower loss, so that the best set within each cost is
-found. Sets of what may be bought first come in addition, so that the second purchase
-can depend on what a row has shown.
+Groups are added to every undominated set, and small boosted trees give its loss. A set
+is undominated if no cheaper set has a lower loss. The undominated sets are thus the
+best ones within each cost. Sets of a few promising purchases are added, so that the
+second purchase can depend on the values of the first.
 """
 
 import numpy as np
@@ -21,41 +21,44 @@ _TREES = 40
 _FEWEST_TREES = 8
 # Leaves of a tree of a trial.
 _LEAVES = 15
-# Learning rate of a trial, and for many classes, whose rounds are fewer.
+# Learning rate of a trial for two classes.
 _RATE = 0.1
+# Learning rate of a trial for many classes, which has fewer rounds.
 _RATE_OF_MANY_CLASSES = 0.2
-# Boosting rounds that show how much each group promises after a set, and their learning
-# rate.
+# Boosting rounds that compute the promise of each group after a set.
 _TREES_OF_A_PROMISE = 8
+# Learning rate of these rounds.
 _RATE_OF_A_PROMISE = 0.2
 # Largest number of groups that are tried in addition to a set.
 _TRIED = 8
-# Largest number of sets that others are tried from.
+# Largest number of sets to which groups are added.
 _MOST_SETS = 60
-# Up to this number of purchases, a set is tried on all parts. Later ones are tried on
-# two.
+# A set with fewer purchases is compared with larger sets on all parts. Other sets are
+# compared on two parts.
 _SURE_PURCHASES = 3
-# With fewer rows every trial counts on all parts.
+# With fewer rows all parts count in every case.
 _FEW_ROWS = 400
-# Sets that cost less than this much more than the one before have no model.
+# A set gets a model if it costs at least this factor of the set before.
 _RATIO = 1.15
-# Number of groups that are tried as the next purchase.
+# Number of promising groups that branches try as the next purchase.
 _BRANCHES = 4
-# Number of purchases, one after the other, for which groups are tried.
+# Number of purchases of a branch, one after the other.
 _DEPTH = 2
-# Smallest share of a class, as a probability of an empty set.
+# A set without columns answers with the class shares. Smaller shares count as this
+# number, so that their logarithm is finite.
 _LEAST_SHARE = 1e-6
 
 
 class Trials:
-    """Losses of sets on parts of the rows that small boosters have not seen.
+    """Losses of sets on held-out parts of the rows, by small boosters.
 
     A set is a Boolean array of shape (n_groups,).
 
     Parameters
     ----------
     task : Task
-        The rows to try sets on. Of more than `_MOST_ROWS`, some are drawn.
+        The rows to try sets on. If there are more than `_MOST_ROWS`, this number of
+        rows is drawn.
     rng : numpy Generator
         Draws these rows, and the parts that they are divided into.
 
@@ -74,13 +77,16 @@ class Trials:
     """
 
     def __init__(self, task, rng):
+        """Draw the rows, divide them into parts, and bin their columns."""
         drawn_rows = rng.permutation(len(task.y))[:_MOST_ROWS]
         self.task = task.of(drawn_rows)
         self.parts = np.array_split(np.arange(len(drawn_rows)), _PARTS)
         self.fitted = []
-        for judging in range(_PARTS):
-            others = np.concatenate(self.parts[:judging] + self.parts[judging + 1 :])
-            self.fitted.append(self.task.of(others))
+        for part_index in range(_PARTS):
+            other_rows = np.concatenate(
+                self.parts[:part_index] + self.parts[part_index + 1 :]
+            )
+            self.fitted.append(self.task.of(other_rows))
         self.n_trees = _TREES
         rate = _RATE
         if task.n_classes > 2:
@@ -90,10 +96,11 @@ class Trials:
         self.params = self.fitted[0].params(_LEAVES, learning_rate=rate)
         # Losses that were computed, by bytes of the set and position of the part.
         self._losses = {}
-        # Boosters that `promise` goes on from, by bytes of the set. They are fitted on
+        # Boosters from which `promise` goes on, by bytes of the set. They are fitted on
         # all parts but the first. A set without columns has none.
         self._boosters = {}
-        # The same rows with all columns, binned once for all calls of `promise`.
+        # All columns of all parts but the first, binned once for all calls of
+        # `promise`.
         all_columns = np.arange(task.X.shape[1])
         self._all_columns = self.fitted[0].data(all_columns, self.params).construct()
 
@@ -102,27 +109,36 @@ class Trials:
         return float(self.task.costs[groups].sum())
 
     def loss(self, groups, n_parts=_PARTS):
-        """Return the mean log loss of a set on the first parts."""
-        return np.mean([self._loss(groups, judging) for judging in range(n_parts)])
+        """Return the mean log loss of a set over the first `n_parts` parts."""
+        return np.mean(
+            [self._loss(groups, part_index) for part_index in range(n_parts)]
+        )
 
-    def _loss(self, groups, judging):
+    def _loss(self, groups, part_index):
         """Return the log loss of a set on one part, by a booster of the other parts.
 
-        `judging` is the position of the part. The loss is remembered in `_losses`. The
-        booster of the first part is remembered in `_boosters`.
+        The loss is stored in `_losses` for the next call. If `part_index` is 0, the
+        booster is stored in `_boosters` for `promise`.
+
+        Parameters
+        ----------
+        groups : ndarray of bool of shape (n_groups,)
+            The set.
+        part_index : int
+            Position of the part in `parts`.
         """
-        key = groups.tobytes(), judging
+        key = groups.tobytes(), part_index
         if key in self._losses:
             return self._losses[key]
-        task = self.fitted[judging]
-        held_out = self.task.of(self.parts[judging])
+        task = self.fitted[part_index]
+        held_out = self.task.of(self.parts[part_index])
         columns = task.columns(groups)
         if len(columns):
             data = task.data(columns, self.params)
             booster = grow_trees(self.params, data, self.n_trees)
             raw = raw_scores(booster, held_out.X[:, columns])
-            scores = of_classes(raw.reshape(len(raw), -1))
-            if judging == 0:
+            scores = of_classes(raw.reshape(len(raw), -1))  # (n_rows, n_classes)
+            if part_index == 0:
                 self._boosters[groups.tobytes()] = booster
         else:
             # Without columns, each row is answered with the shares of the classes.
@@ -132,14 +148,15 @@ class Trials:
         return self._losses[key]
 
     def promise(self, groups):
-        """Return how much each group promises per cost after a set, (n_groups,).
+        """Return the promise of each group as an addition to a set, (n_groups,).
 
         Boosting goes on from the answers of the set, with all columns. A promise is the
         gain of the splits on a group's columns, divided by the group's cost. It is -1
         for groups of the set.
         """
+        # The rows of all parts but the first.
         task = self.fitted[0]
-        # Called for its booster, which it writes into `_boosters`.
+        # The call writes the booster of these rows into `_boosters`.
         self._loss(groups, 0)
         booster = self._boosters.get(groups.tobytes())
         # None: boosting starts from nothing after a set without columns.
@@ -150,19 +167,28 @@ class Trials:
             start = raw.ravel(order="F")
         self._all_columns.set_init_score(start)
         params = self.params | {"learning_rate": _RATE_OF_A_PROMISE}
-        more = grow_trees(params, self._all_columns, _TREES_OF_A_PROMISE)
-        gain = np.bincount(
-            task.group_of, more.feature_importance("gain"), len(task.costs)
-        )
-        # Free groups are divided by 1.
-        gain_by_cost = gain / np.where(task.costs > 0, task.costs, 1.0)
-        return np.where(groups, -1.0, gain_by_cost)
+        new_booster = grow_trees(params, self._all_columns, _TREES_OF_A_PROMISE)
+        gain_of_columns = new_booster.feature_importance("gain")
+        gain = np.bincount(task.group_of, gain_of_columns, len(task.costs))
+        # 1 for free groups, which are in every set.
+        divisor = np.where(task.costs > 0, task.costs, 1.0)
+        # -1: the group is in the set already.
+        return np.where(groups, -1.0, gain / divisor)
 
 
 def grow_trees(params, data, n_trees):
-    """Return a booster of at most `n_trees` rounds, grown on a LightGBM Dataset.
+    """Return a LightGBM booster of at most `n_trees` rounds.
 
-    It does not call ``lightgbm.train``, which takes as long as the trees of few rows.
+    It does not call ``lightgbm.train``: with few rows, this call takes as long as the
+    trees do.
+
+    Parameters
+    ----------
+    params : dict
+        LightGBM's parameters.
+    data : lightgbm.Dataset
+    n_trees : int
+        Rounds end earlier if no split gains.
     """
     import lightgbm
 
@@ -175,30 +201,35 @@ def grow_trees(params, data, n_trees):
 
 
 def raw_scores(booster, X):
-    """Return the scores of a booster: (n_rows,), or (n_rows, n_classes)."""
+    """Return the raw scores of the rows `X` by a booster.
+
+    The shape is (n_rows,) for two classes, and else (n_rows, n_classes).
+    """
     return booster.predict(np.ascontiguousarray(X), raw_score=True, num_threads=1)
 
 
 def sorted_sets(sets, costs):
-    """Return sets by rising cost, each once, ndarray of bool (n_sets, n_groups).
+    """Return the different sets by rising cost, ndarray of bool (n_sets, n_groups).
 
-    `sets` are Boolean rows, and `costs` (n_groups,) are those of the groups. Of sets of
-    equal cost, smaller ones come first.
+    `sets` are Boolean rows, and `costs` (n_groups,) are those of the groups. If several
+    sets have the same cost, the set with fewer groups comes first.
     """
-    different = np.unique(sets, axis=0)
-    # np.lexsort sorts by its last key first.
-    order = np.lexsort((different.sum(axis=1), different @ costs))
-    return different[order]
+    different_sets = np.unique(sets, axis=0)
+    n_groups_of_set = different_sets.sum(axis=1)
+    # np.lexsort sorts by its last key first: by cost, then by number of groups.
+    order = np.lexsort((n_groups_of_set, different_sets @ costs))
+    return different_sets[order]
 
 
 def find_sets(trials, limits=()):
-    """Return sets of groups to fit a model for.
+    """Return the sets of groups that get a model.
 
     Parameters
     ----------
     trials : Trials
+        Gives the losses of sets, and the promises of groups.
     limits : sequence of float, default=()
-        Costs within which the best set is to be among them.
+        Costs within which the best set gets a model, too.
 
     Returns
     -------
@@ -212,14 +243,16 @@ def find_sets(trials, limits=()):
     chosen = [root]
     for groups in front:
         last_cost = trials.cost(chosen[-1])
-        is_dearer = last_cost == 0 or trials.cost(groups) >= _RATIO * last_cost
-        if is_dearer or groups.all():
+        # Sets of nearly the same cost are skipped, but not the set of all groups.
+        costs_enough = last_cost == 0 or trials.cost(groups) >= _RATIO * last_cost
+        if costs_enough or groups.all():
             chosen.append(groups)
     for limit in limits:
         chosen.append(best_within(trials, front, limit))
     branch_starts = [root]
     if not root.any():
-        # Without free groups, the best single group is bought first.
+        # Without free groups, the best single group is bought first: the last one in
+        # `front`. Empty if there is none.
         single_groups = [groups for groups in front if groups.sum() == 1]
         branch_starts = single_groups[-1:]
     branches = _branches(trials, branch_starts)
@@ -227,11 +260,15 @@ def find_sets(trials, limits=()):
 
 
 def _search(trials, root):
-    """Return undominated sets, and then one group more at a time up to all groups.
+    """Return the undominated sets, then a chain of sets up to the set of all groups.
+
+    The chain begins with the last undominated set. Each of its sets has one group more
+    than the set before.
 
     Parameters
     ----------
     trials : Trials
+        Gives the losses of sets, and the promises of groups.
     root : ndarray of bool of shape (n_groups,)
         The set of the free groups.
 
@@ -248,15 +285,18 @@ def _search(trials, root):
     expanded = set()
     while True:
         set_costs = [costs[groups].sum() for groups in sets]
+        # Positions of the undominated sets, by rising cost.
         front = pareto_front(set_costs, -np.array(losses))
-        todo = []
+        not_expanded = []
         for position in front:
             if position not in expanded and not sets[position].all():
-                todo.append(position)
-        if not todo or len(expanded) >= _MOST_SETS:
+                not_expanded.append(position)
+        if not not_expanded or len(expanded) >= _MOST_SETS:
             break
-        position = todo[0]
+        # The cheapest of these sets is next.
+        position = not_expanded[0]
         expanded.add(position)
+        # Free groups are not purchases.
         n_purchases = sets[position].sum() - root.sum()
         # Two parts are enough for late purchases, which matter less.
         n_parts = 2
@@ -269,6 +309,8 @@ def _search(trials, root):
                 losses.append(trials.loss(child, n_parts))
         # The parent is judged on the same parts as its children.
         losses[position] = trials.loss(sets[position], n_parts)
+    # The undominated sets. The groups that the last of them misses are then added, one
+    # at a time.
     chain = [sets[position] for position in front]
     last = chain[-1]
     # Groups of the set itself have a promise of -1, so that they come last.
@@ -280,44 +322,48 @@ def _search(trials, root):
 
 
 def with_groups(groups, more):
-    """Return a copy of a set with more groups, given by their positions."""
+    """Return a copy of the set `groups` with the groups `more`, which are positions."""
     larger = groups.copy()
     larger[list(more)] = True
     return larger
 
 
 def _race(trials, groups, n_parts):
-    """Return sets that have one promising group more, the best first.
+    """Return the best sets that have one group more than a set, the best first.
 
-    After each part of the rows, the worse half of the sets is out of the race.
+    Promising groups are added to the set. The new sets are compared by their gain per
+    cost, on one part of the rows more at a time. After each part but the last, the
+    worse half of them is dropped.
 
     Parameters
     ----------
     trials : Trials
+        Gives the losses of sets, and the promises of groups.
     groups : ndarray of bool of shape (n_groups,)
-        The set that groups are added to.
+        The set to which groups are added.
     n_parts : int
-        Number of parts that the last sets are compared on.
+        Number of parts on which the last sets are compared.
 
     Returns
     -------
     list of ndarray of bool of shape (n_groups,)
     """
+    # Groups of the set itself have a promise of -1, so that they come last.
     by_promise = np.argsort(-trials.promise(groups), kind="stable")
     n_missing = int((~groups).sum())
     children = []
     for group in by_promise[: min(_TRIED, n_missing)]:
         children.append(with_groups(groups, [group]))
-    cost = trials.cost(groups)
-    for n_seen in range(1, n_parts + 1):
-        before = trials.loss(groups, n_seen)
-        gains = []
+    parent_cost = trials.cost(groups)
+    for n_compared in range(1, n_parts + 1):
+        parent_loss = trials.loss(groups, n_compared)
+        gains_per_cost = []
         for child in children:
-            gain = before - trials.loss(child, n_seen)
-            gains.append(gain / (trials.cost(child) - cost))
-        order = np.argsort(-np.array(gains), kind="stable")
+            gain = parent_loss - trials.loss(child, n_compared)
+            gains_per_cost.append(gain / (trials.cost(child) - parent_cost))
+        order = np.argsort(-np.array(gains_per_cost), kind="stable")
         children = [children[position] for position in order]
-        if n_seen < n_parts:
+        if n_compared < n_parts:
             # Half of the sets stay, rounded up, and at least two.
             n_left = max(2, (len(children) + 1) // 2)
             children = children[:n_left]
@@ -325,13 +371,14 @@ def _race(trials, groups, n_parts):
 
 
 def best_within(trials, sets, limit):
-    """Return the best set within a cost, grown until no group more fits and gains.
+    """Return the best set within a cost, grown group by group while the loss falls.
 
     Parameters
     ----------
     trials : Trials
-    sets : list of ndarray of bool
-        Sets to start from.
+        Gives the losses of sets, and the promises of groups.
+    sets : list of ndarray of bool of shape (n_groups,)
+        Sets, of which the best within the cost is grown.
     limit : float
         Largest cost of the set.
 
@@ -345,6 +392,7 @@ def best_within(trials, sets, limit):
     best = within[int(np.argmin(losses))]
     best_loss = min(losses)
     while True:
+        # Cost that one more group may have.
         room = limit - trials.cost(best)
         fits = ~best & (trials.task.costs <= room)
         # -inf: groups that do not fit come last.
@@ -355,17 +403,28 @@ def best_within(trials, sets, limit):
             children.append(with_groups(best, [group]))
         losses = [trials.loss(child) for child in children]
         if not losses or min(losses) >= best_loss:
+            # No group more fits, or none lowers the loss.
             return best
         best_loss = min(losses)
         best = children[int(np.argmin(losses))]
 
 
 def _branches(trials, starts):
-    """Return the sets after up to `_DEPTH` promising purchases from the sets `starts`.
+    """Return the sets after up to `_DEPTH` promising purchases from some sets.
 
-    Both are lists of ndarray of bool of shape (n_groups,).
+    Parameters
+    ----------
+    trials : Trials
+        Gives the promises of groups.
+    starts : list of ndarray of bool of shape (n_groups,)
+        The sets to start from. They are not in the result.
+
+    Returns
+    -------
+    list of ndarray of bool of shape (n_groups,)
     """
     branches = []
+    # The sets after the same number of purchases.
     level = starts
     for _ in range(_DEPTH):
         next_level = []

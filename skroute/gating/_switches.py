@@ -1,10 +1,10 @@
 """Sets of groups behind switches: groups whose value tells which other groups matter.
 
-Where one group decides which others are worth buying, one order of purchases serves no
-row well. A model of everything says how much each group matters for each row (its
-attributions). A shallow tree on the values of one group splits the rows into parts for
-which different groups matter. In each part sets are grown by forward selection again,
-from the switch on.
+If one group decides which others are worth buying, no single order of purchases is good
+for all rows. The attributions of a model of all columns tell how much each group
+matters for each row. A shallow tree on the values of one group splits the rows into
+parts for which different groups matter. In each part, forward selection starts again
+from the set with this group, the switch.
 """
 
 from typing import NamedTuple
@@ -23,11 +23,11 @@ _MOST_FITTED = 8000
 _MOST_JUDGING = 3000
 # Largest number of judging rows whose attributions are computed.
 _MOST_ATTRIBUTED = 1200
-# The rows that judge are at most one in this number.
+# At most one in this number of rows judges.
 _JUDGING_PART = 3
 # The model of everything is a booster of all columns. Largest number of its rounds.
 _TREES_OF_EVERYTHING = 150
-# Number of rounds without progress after which it ends.
+# Number of rounds without progress after which its boosting ends.
 _PATIENCE = 20
 # Boosting rounds of a trial for two classes.
 _TREES = 40
@@ -35,9 +35,9 @@ _TREES = 40
 _FEWEST_TREES = 8
 # Leaves of a tree of a trial.
 _LEAVES = 15
-# Learning rate of a trial.
+# Learning rate of a trial for two classes.
 _RATE = 0.1
-# The same for many classes, whose rounds are fewer.
+# Learning rate of a trial for many classes, which has fewer rounds.
 _RATE_OF_MANY_CLASSES = 0.2
 # Largest number of leaves of a tree of the model of everything.
 _LEAVES_OF_EVERYTHING = 63
@@ -51,10 +51,10 @@ _MOST_STEPS = 7
 _SINGLES = 6
 # Number of groups that a step tries in pairs.
 _PAIRED = 4
-# A step must close this share of the gap to the model of everything, for each unit of
-# cost.
+# The gap of a set is its mean loss less that of the set of all groups. A step must
+# close this share of the gap for each unit of cost.
 _LEAST_STEP = 0.01
-# The gap counts as at least this much log loss.
+# A smaller gap counts as this number, in nats.
 _LEAST_GAP = 0.01
 # Pairs are tried if no group alone closes this share of the gap.
 _CLOSES_ENOUGH = 0.1
@@ -62,31 +62,38 @@ _CLOSES_ENOUGH = 0.1
 _LEAVES_OF_A_SWITCH = 4
 # Least number of rows of a leaf of this tree.
 _ROWS_OF_A_LEAF = 30
-# A leaf of this tree also has at least one in this number of all rows.
+# A leaf of this tree also has at least one in this number of the tree's rows.
 _LEAF_SHARE = 20
 # Number of switches that are followed from one set.
 _SWITCHES = 2
 # With fewer attributed rows, no switch is looked for.
 _ROWS_OF_A_SWITCH = 100
-# A part of the rows is followed if it has this many rows and this share of all.
+# Least number of judging rows of a part that is followed.
 _ROWS_OF_A_PART = 60
+# Such a part also has at least this share of all judging rows.
 _SHARE_OF_A_PART = 0.02
-# Probabilities are at least this in a loss.
+# Smaller probabilities count as this number in a loss, which is then finite.
 _LEAST_PROBABILITY = 1e-6
 
 
 def cross_entropy(truth, proba):
-    """Return the log loss of probabilities against soft labels, over the last axis."""
+    """Return the log loss of each row, in nats: ``-sum(truth * log(proba))``.
+
+    The classes are the last axis of `truth` (soft labels) and `proba`. The result has
+    the other axes.
+    """
     return -(truth * np.log(np.clip(proba, _LEAST_PROBABILITY, 1.0))).sum(axis=-1)
 
 
 class Trial(NamedTuple):
-    """Answer of a small booster of a set for the judging rows.
+    """Answers of a small booster of one set to the judging rows.
 
     Attributes
     ----------
     loss : ndarray of shape (n_judging,)
+        Log loss of each row against the soft labels.
     proba : ndarray of shape (n_judging, n_classes)
+        Class probabilities.
     """
 
     loss: np.ndarray
@@ -94,16 +101,16 @@ class Trial(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Rows for which sets are grown from one set on.
+    """Judging rows for which sets are grown, and the set to start from.
 
     Attributes
     ----------
     groups : ndarray of bool of shape (n_groups,)
-        The set that they have bought.
+        The set that these rows have bought.
     rows : ndarray of int
-        Positions of judging rows.
+        Positions of the judging rows.
     depth : int
-        Number of switches behind one another so far.
+        Number of switches that have selected these rows, one after the other.
     """
 
     groups: np.ndarray
@@ -117,10 +124,12 @@ class Switch(NamedTuple):
     Attributes
     ----------
     group : int
+        Position of the group.
     worth : float
-        Variance of the attributions of other groups that its value explains, by cost.
+        Variance of other groups' attributions that a tree on the values of this group
+        explains, per unit of this group's cost.
     parts : list of ndarray of int
-        Positions of the judging rows of each leaf of its tree.
+        Positions of the judging rows in each leaf of the tree.
     """
 
     group: int
@@ -129,7 +138,7 @@ class Switch(NamedTuple):
 
 
 class SwitchSearch:
-    """Losses of sets on judging rows, and the groups that matter for each of them.
+    """Losses of sets on judging rows, and attributions of the groups for these rows.
 
     A set is a Boolean array of shape (n_groups,).
 
@@ -143,25 +152,28 @@ class SwitchSearch:
     Attributes
     ----------
     judging : Task
-        The rows that judge.
+        The rows that judge sets.
     fitted : Task
         The rows that the boosters of trials are fitted on.
     matters : ndarray of shape (n_attributed, n_groups)
-        Absolute attributions of the first judging rows.
+        How much each group matters for the first judging rows: the sum of the absolute
+        attributions of its columns.
     """
 
     def __init__(self, task, rng):
+        """Draw the judging rows, and fit the model of everything on the other rows."""
         rows = rng.permutation(len(task.y))
         n_judging = min(len(rows) // _JUDGING_PART, _MOST_JUDGING)
         self.judging = task.of(rows[:n_judging])
-        others = rows[n_judging:]
-        everything = self._fit_everything(task.of(others))
-        self.fitted = task.of(others[:_MOST_FITTED])
-        scores = of_classes(_as_matrix(raw_scores(everything, self.judging.X)))
-        # Probabilities of the classes by the model of everything. They are judged by as
-        # soft labels, which have less noise than the labels. (n_judging, n_classes)
+        other_rows = rows[n_judging:]
+        full_booster = self._fit_everything(task.of(other_rows))
+        self.fitted = task.of(other_rows[:_MOST_FITTED])
+        raw = raw_scores(full_booster, self.judging.X)
+        scores = of_classes(_as_matrix(raw))
+        # Class probabilities by the model of everything, (n_judging, n_classes). Trials
+        # are judged against these soft labels, which have less noise than the labels.
         self._soft_labels = softmax(scores, axis=1)
-        self.matters = self._attributions(everything)
+        self.matters = self._attributions(full_booster)
         # Trials so far, by bytes of the set.
         self._trials = {}
 
@@ -171,7 +183,10 @@ class SwitchSearch:
         return len(self._trials)
 
     def _fit_everything(self, task):
-        """Return a booster of all columns. The loss of the judging rows ends it."""
+        """Return the model of everything: a booster of all columns, fitted on `task`.
+
+        Boosting ends when the loss of the judging rows falls no more.
+        """
         import lightgbm
 
         columns = np.arange(task.X.shape[1])
@@ -184,27 +199,31 @@ class SwitchSearch:
         )
 
     def _attributions(self, booster):
-        """Return how much each group matters for the first judging rows.
+        """Return how much each group matters to a booster for the first judging rows.
 
-        It is the sum of the absolute attributions of the group's columns, over all
+        This is the sum of the absolute attributions of the group's columns, over all
         classes. The result has shape (n_attributed, n_groups).
         """
         task = self.judging
         values = np.ascontiguousarray(task.X[:_MOST_ATTRIBUTED])
-        n_columns = values.shape[1]
+        n_rows, n_columns = values.shape
         attributions = booster.predict(values, pred_contrib=True, num_threads=1)
-        # For each class the columns, and an intercept as the last one.
-        attributions = np.asarray(attributions).reshape(len(values), -1, n_columns + 1)
-        by_column = np.abs(attributions[:, :, :-1]).sum(axis=1)
-        matters = np.zeros((len(values), len(task.costs)))
-        for group in range(len(task.costs)):
-            matters[:, group] = by_column[:, task.group_of == group].sum(axis=1)
+        # Each class has a number for each column, and an intercept as the last number.
+        attributions = np.asarray(attributions).reshape(n_rows, -1, n_columns + 1)
+        without_intercept = attributions[:, :, :-1]
+        # Summed over the classes. (n_rows, n_columns)
+        by_column = np.abs(without_intercept).sum(axis=1)
+        n_groups = len(task.costs)
+        matters = np.zeros((n_rows, n_groups))
+        for group in range(n_groups):
+            is_of_group = task.group_of == group
+            matters[:, group] = by_column[:, is_of_group].sum(axis=1)
         return matters
 
     def trial(self, groups):
-        """Return how a small booster of a set answers the judging rows (`Trial`).
+        """Return the answers of a small booster of a set to the judging rows (`Trial`).
 
-        Each set is tried once: its trial is remembered in `_trials`.
+        `groups` is the set. Each set is tried once, and its trial stored in `_trials`.
         """
         key = groups.tobytes()
         if key not in self._trials:
@@ -216,7 +235,7 @@ class SwitchSearch:
     def _proba(self, groups):
         """Return class probabilities of the judging rows by a small booster of a set.
 
-        The result has shape (n_judging, n_classes).
+        `groups` is the set. The result has shape (n_judging, n_classes).
         """
         task = self.fitted
         columns = task.columns(groups)
@@ -226,6 +245,7 @@ class SwitchSearch:
         n_trees = _TREES
         rate = _RATE
         if task.n_classes > 2:
+            # A round grows one tree for each class, so that fewer rounds are enough.
             n_trees = max(_FEWEST_TREES, _TREES // (task.n_classes - 1))
             rate = _RATE_OF_MANY_CLASSES
         params = task.params(_LEAVES, learning_rate=rate)
@@ -234,70 +254,74 @@ class SwitchSearch:
         return softmax(of_classes(_as_matrix(raw)), axis=1)
 
     def mean_loss(self, groups, rows):
-        """Return the mean loss of a set over some judging rows."""
+        """Return the weighted mean loss of a set over judging rows (positions)."""
         weight = self.judging.weight[rows]
         return float(np.average(self.trial(groups).loss[rows], weights=weight))
 
     def attributed(self, rows):
-        """Return those of some judging rows (positions) that have attributions."""
-        # The first judging rows have them.
+        """Return the judging rows among `rows` (positions) that have attributions."""
+        # Only the first judging rows have attributions.
         return rows[rows < len(self.matters)]
 
 
 def _as_matrix(raw):
-    """Return scores as (n_rows, n_scores), also if each row has one."""
+    """Return scores as (n_rows, n_scores), also if each row has a single score."""
     return np.asarray(raw).reshape(len(raw), -1)
 
 
 def grow_behind_switches(search):
-    """Return sets by forward selection, and behind each switch again.
+    """Return sets that forward selection finds, for all rows and behind each switch.
 
     Parameters
     ----------
     search : SwitchSearch
+        Tries the sets, and finds the groups that matter.
 
     Returns
     -------
     ndarray of bool of shape (n_sets, n_groups)
+        Sorted by cost.
     """
     costs = search.judging.costs
     n_judging = len(search.judging.y)
+    # The free groups are in every set.
     root = costs == 0
+    # Parts of the judging rows that are still to be followed. The first has all rows.
     queue = [Part(root, np.arange(n_judging), depth=0)]
     sets = [root]
     while queue and search.n_trials < _MOST_TRIALS:
         # The part with the most rows is next.
-        sizes = [len(waiting.rows) for waiting in queue]
-        followed = queue.pop(int(np.argmax(sizes)))
+        n_rows_of_parts = [len(waiting.rows) for waiting in queue]
+        followed = queue.pop(int(np.argmax(n_rows_of_parts)))
         chain = _select_forward(search, followed.groups, followed.rows)
         sets += [followed.groups, *chain]
         if followed.depth >= _DEPTH:
             continue
-        # The first group that forward selection buys. Empty if it buys nothing.
+        # The first group that forward selection buys. Of a pair, the one with the lower
+        # position. Empty if nothing is bought.
         first_groups = np.empty(0, dtype=np.int64)
         if chain:
             first_groups = np.flatnonzero(chain[0] & ~followed.groups)[:1]
+        least_rows = max(_ROWS_OF_A_PART, _SHARE_OF_A_PART * n_judging)
         for switch in _find_switches(search, followed, first_groups):
-            larger = with_groups(followed.groups, [switch.group])
+            with_switch = with_groups(followed.groups, [switch.group])
             for rows in switch.parts:
-                is_large = len(rows) >= max(
-                    _ROWS_OF_A_PART, _SHARE_OF_A_PART * n_judging
-                )
-                if is_large:
-                    queue.append(Part(larger, rows, followed.depth + 1))
+                if len(rows) >= least_rows:
+                    queue.append(Part(with_switch, rows, followed.depth + 1))
     return sorted_sets(sets, costs)
 
 
 def _select_forward(search, groups, rows):
-    """Return a chain of sets, by forward selection on some judging rows.
+    """Return the growing sets of a forward selection on some judging rows.
 
-    A step adds one group, or two where no group alone closes enough of the gap.
+    A step adds one group, or two if no group alone closes enough of the gap.
 
     Parameters
     ----------
     search : SwitchSearch
+        Tries the sets.
     groups : ndarray of bool of shape (n_groups,)
-        The set to start from. It is not in the chain.
+        The set to start from. It is not in the result.
     rows : ndarray of int
         Positions of judging rows.
 
@@ -305,13 +329,13 @@ def _select_forward(search, groups, rows):
     -------
     list of ndarray of bool of shape (n_groups,)
     """
-    costs = search.judging.costs
-    everything = np.ones(len(costs), dtype=bool)
-    least_loss = search.mean_loss(everything, rows)
+    n_groups = len(search.judging.costs)
+    all_groups = np.ones(n_groups, dtype=bool)
+    loss_of_all = search.mean_loss(all_groups, rows)
     chain = []
     for _ in range(_MOST_STEPS):
         loss = search.mean_loss(groups, rows)
-        gap = loss - least_loss
+        gap = loss - loss_of_all
         step = _best_step(search, groups, rows, loss=loss, gap=gap)
         if step is None:
             # No step gains enough.
@@ -324,20 +348,26 @@ def _select_forward(search, groups, rows):
 def _best_step(search, groups, rows, *, loss, gap):
     """Return the groups to add that gain most per cost, or None if none gains enough.
 
+    Single groups are tried first. Pairs are tried only if no single group closes enough
+    of the gap.
+
     Parameters
     ----------
     search : SwitchSearch
+        Tries the sets.
     groups : ndarray of bool of shape (n_groups,)
+        The set to which groups are added.
     rows : ndarray of int
-        Judging rows.
+        Positions of judging rows.
     loss : float
-        Mean loss of `groups`.
+        Mean loss of `groups` over these rows.
     gap : float
-        `loss` less that of everything.
+        `loss` less the mean loss of the set of all groups.
 
     Returns
     -------
     tuple of int or None
+        Positions of one or two groups.
     """
     costs = search.judging.costs
     attributed = search.attributed(rows)
@@ -345,8 +375,9 @@ def _best_step(search, groups, rows, *, loss, gap):
         # Nothing shows which groups matter for these rows.
         return None
     missing = np.flatnonzero(~groups)
-    # Groups that cost nothing are in every set.
-    promise = search.matters[attributed].mean(axis=0)[missing] / costs[missing]
+    mean_attribution = search.matters[attributed].mean(axis=0)  # (n_groups,)
+    # Free groups are in every set, so that the missing ones have a cost above 0.
+    promise = mean_attribution[missing] / costs[missing]
     by_promise = missing[np.argsort(-promise, kind="stable")]
     singles = [(int(group),) for group in by_promise[:_SINGLES]]
     pairs = []
@@ -355,15 +386,16 @@ def _best_step(search, groups, rows, *, loss, gap):
             if first < second:
                 pairs.append((int(first), int(second)))
     best = None
-    best_worth = _LEAST_STEP * max(gap, _LEAST_GAP)
+    # The gain per cost that the next best step must exceed.
+    best_gain_per_cost = _LEAST_STEP * max(gap, _LEAST_GAP)
     for steps in (singles, pairs):
         gains = []
         for step in steps:
             gain = loss - search.mean_loss(with_groups(groups, step), rows)
             gains.append(gain)
-            worth = gain / costs[list(step)].sum()
-            if worth > best_worth:
-                best_worth = worth
+            gain_per_cost = gain / costs[list(step)].sum()
+            if gain_per_cost > best_gain_per_cost:
+                best_gain_per_cost = gain_per_cost
                 best = step
         if gains and max(gains) > _CLOSES_ENOUGH * gap:
             # A single group closes enough of the gap: no pairs are tried.
@@ -372,22 +404,27 @@ def _best_step(search, groups, rows, *, loss, gap):
 
 
 def _find_switches(search, followed, first_groups):
-    """Return the best switches from a set, and those among `first_groups`.
+    """Return the best switches for a part of the rows, and those in `first_groups`.
 
     Parameters
     ----------
     search : SwitchSearch
+        It has the attributions.
     followed : Part
+        The judging rows, and the set that they have bought.
     first_groups : ndarray of int
-        Groups that forward selection buys first.
+        The group that forward selection buys first for these rows, or nothing. Its
+        switch is returned also if it is not among the best.
 
     Returns
     -------
     list of Switch
+        Empty if there are too few rows with attributions.
     """
     missing = np.flatnonzero(~followed.groups)
     attributed = search.attributed(followed.rows)
     if len(attributed) < _ROWS_OF_A_SWITCH or len(missing) < 2:
+        # A switch needs another group that it decides about.
         return []
     switches = []
     for group in missing:
@@ -401,32 +438,35 @@ def _find_switches(search, followed, first_groups):
 
 
 def _switch_of(search, rows, attributed, group, missing):
-    """Return one group as a switch (`Switch`).
+    """Return one group as a `Switch`, with its worth and its parts of the rows.
 
     Parameters
     ----------
     search : SwitchSearch
+        It has the attributions.
     rows, attributed : ndarray of int
-        Positions of judging rows, and of those with attributions.
+        Positions of judging rows, and of the rows with attributions among them.
     group : int
         Position of the group.
     missing : ndarray of int
-        All groups that are not bought.
+        Positions of all groups that are not bought, `group` among them.
     """
     task = search.judging
-    columns = task.group_of == group  # bool (n_columns,)
-    others = missing[missing != group]
+    is_of_group = task.group_of == group  # (n_columns,)
+    other_groups = missing[missing != group]
     smallest_leaf = max(_ROWS_OF_A_LEAF, len(attributed) // _LEAF_SHARE)
     tree = DecisionTreeRegressor(
         max_leaf_nodes=_LEAVES_OF_A_SWITCH,
         min_samples_leaf=smallest_leaf,
         random_state=0,
     )
-    values = task.X[:, columns]
+    values = task.X[:, is_of_group]
     # The tree predicts how much the other groups matter from the values of this one.
-    tree.fit(values[attributed], search.matters[attributed][:, others])
-    explained = tree.predict(values[attributed]).reshape(len(attributed), -1)
-    worth = explained.var(axis=0).sum() / task.costs[group]
+    tree.fit(values[attributed], search.matters[attributed][:, other_groups])
+    predicted = tree.predict(values[attributed]).reshape(len(attributed), -1)
+    # The variance of the predictions is the variance that the tree explains.
+    explained_variance = predicted.var(axis=0).sum()
+    worth = explained_variance / task.costs[group]
     leaf_of_row = tree.apply(values[rows])
     parts = [rows[leaf_of_row == leaf] for leaf in np.unique(leaf_of_row)]
     return Switch(int(group), float(worth), parts)

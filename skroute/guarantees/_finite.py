@@ -1,4 +1,4 @@
-"""Hypergeometric test of a batch: a promise about all rows from labels of a few.
+"""Hypergeometric test of a batch: a promise about all rows from labels of few rows.
 
 A row *disagrees* if its answer differs from the label that the reference would give it.
 Labels are bought for rows that are drawn at random without replacement. The bought
@@ -19,27 +19,50 @@ import numpy as np
 
 
 def accepts(n_rows, n_labelled, n_allowed, n_disagreements, level):
-    """Return True if the test accepts at most `n_allowed` unlabelled disagreements.
+    """Return True if the test accepts the promise of at most `n_allowed` disagreements.
 
-    The test accepts if P[Hyp(n_rows, n_allowed + 1 + n_disagreements, n_labelled) <=
-    n_disagreements] is at most `level`. This probability never falls as
-    `n_disagreements` rises: the population has one more row that disagrees, and the
-    sample at most one more. So a test that accepts a number of disagreements accepts
-    all smaller ones.
+    The promise is about the rows without a label. Suppose it is just broken: `n_allowed
+    + 1` of them disagree. The test accepts the promise if then the probability of at
+    most `n_disagreements` disagreements among `n_labelled` drawn rows is at most
+    `level`.
+
+    If one more labelled row disagrees, this probability does not fall: the batch has
+    one more row that disagrees, and the drawn rows have at most one more. So the test
+    also accepts with fewer disagreements.
+
+    Parameters
+    ----------
+    n_rows, n_labelled : int
+        Number of rows of the batch, and of its rows with a label.
+    n_allowed : int
+        Number of unlabelled rows that may disagree by the promise.
+    n_disagreements : int
+        Number of labelled rows that disagree.
+    level : float
+        Probability that the test accepts a broken promise.
     """
     from scipy.stats import hypergeom
 
-    # Number of rows that disagree if the promise is just broken.
-    n_marked = n_allowed + 1 + n_disagreements
-    if n_marked > n_rows:
+    # Number of rows of the batch that disagree if the promise is just broken.
+    n_disagree = n_allowed + 1 + n_disagreements
+    if n_disagree > n_rows:
         # The batch has too few rows to break the promise.
         return True
-    p_value = hypergeom.cdf(n_disagreements, n_rows, n_marked, n_labelled)
+    p_value = hypergeom.cdf(n_disagreements, n_rows, n_disagree, n_labelled)
     return bool(p_value <= level)
 
 
 def tolerated_disagreements(n_rows, n_labelled, n_allowed, level):
     """Compute the largest number of labelled disagreements that the test accepts.
+
+    Parameters
+    ----------
+    n_rows, n_labelled : int
+        Number of rows of the batch, and of its rows with a label.
+    n_allowed : int
+        Number of unlabelled rows that may disagree by the promise.
+    level : float
+        Probability that the test accepts a broken promise.
 
     Returns
     -------
@@ -55,7 +78,10 @@ def tolerated_disagreements(n_rows, n_labelled, n_allowed, level):
 
 
 def smallest_allowed(n_rows, n_labelled, n_disagreements, level):
-    """Compute the smallest `n_allowed` that the test accepts, from 0 to `n_rows`."""
+    """Compute the smallest `n_allowed` that the test accepts, from 0 to `n_rows`.
+
+    The parameters are those of `accepts`.
+    """
 
     def accepts_promise(n_allowed):
         return accepts(n_rows, n_labelled, n_allowed, n_disagreements, level)
@@ -65,6 +91,8 @@ def smallest_allowed(n_rows, n_labelled, n_disagreements, level):
 
 def labels_needed(n_rows, n_allowed, level, share=0.0):
     """Compute how many labels the test needs if a share of the labelled rows disagrees.
+
+    `n_rows`, `n_allowed` and `level` are those of `accepts`.
 
     Parameters
     ----------
@@ -83,14 +111,14 @@ def labels_needed(n_rows, n_allowed, level, share=0.0):
 
     if not is_enough(n_rows):
         return np.inf
-    # At least one label is needed, so that the search starts with 1.
-    return 1.0 + _first_true(n_rows, lambda i: is_enough(i + 1))
+    # At least one label is needed: the search is over the numbers of further labels.
+    return 1.0 + _first_true(n_rows, lambda n_further: is_enough(n_further + 1))
 
 
 def _first_true(n, condition):
-    """Return the smallest i below n with ``condition(i)``, or n if there is none.
+    """Return the smallest i from 0 to n - 1 with ``condition(i)``, or n if none has it.
 
-    The condition must be monotone: if it is true for `i`, it is true for all larger
-    numbers. It is computed for about log2(n) of them.
+    The condition must be monotone: if it is true for i, it is true for all larger
+    numbers. It is computed for about log2(n) numbers.
     """
     return bisect_left(range(n), True, key=condition)

@@ -6,12 +6,13 @@ from numba import njit
 # Returned by `restarted_bets` if the capital stays below the threshold.
 NO_ALARM = -1
 
-# The largest value is 1. By the rounding of a sum, a mean may be above 1 by this much.
+# Values are at most 1. A mean may exceed 1 by this number, by the rounding of a sum.
 _MEAN_ROUNDING = 1e-9
-# The prior variance has the weight of ``n_rows / 100`` rows, and of one row at least.
+# The prior variance has the weight of one row for this number of rows, and of one row
+# at least.
 _ROWS_PER_PRIOR_ROW = 100
-# The sum of 1 / (j log(j)^2) over j = 2, 3, ... is 2.1097. The initial capitals of all
-# bettors are divided by this larger number, so that they sum to less than 1.
+# The sum of 1 / (j log(j)^2) over j = 2, 3, ... is 2.1097. The initial capitals of the
+# bettors are these terms, divided by this larger number. Their sum is less than 1.
 _SUM_OF_SHARES = 2.11
 
 
@@ -31,7 +32,7 @@ def log_capital(values, mean, n_population, cap, prior_variance, log_target):
         Number of rows that `values` are drawn from without replacement. 0 if the draws
         are independent.
     cap : float
-        A bet is at most ``cap / (1 - mean)``.
+        Largest share of the capital that one bet may lose.
     prior_variance : float
         Variance that is assumed before the first value. Its weight is that of
         ``max(1, n_rows / 100)`` rows.
@@ -44,16 +45,19 @@ def log_capital(values, mean, n_population, cap, prior_variance, log_target):
         Infinity if the rows that are left of the population cannot reach `mean`.
     """
     n_rows = values.shape[0]
-    # Log of the capital, and the largest one so far. The initial capital is 1.
+    # Log of the capital, and the largest log so far. The initial capital is 1.
     log_of_capital = 0.0
     largest_log = 0.0
     # Sum of the values so far.
     total = 0.0
-    # Estimated variance of the values, from those before each bet.
+    # Weight of the prior variance, in rows.
     prior_weight = max(1.0, n_rows / _ROWS_PER_PRIOR_ROW)
-    squares = prior_weight * prior_variance
+    # Sum of squared deviations, and the variance that is estimated from it. Both use
+    # the prior and the values before a bet.
+    sum_of_squares = prior_weight * prior_variance
     variance = prior_variance
-    # Mean of the rows that are not drawn yet, if the mean of all rows is `mean`.
+    # Mean of the rows that are not drawn yet, if the mean of all rows is `mean`. The
+    # bet is on the next value against this mean.
     mean_left = mean
     for i in range(n_rows):
         if n_population > 0:
@@ -62,6 +66,8 @@ def log_capital(values, mean, n_population, cap, prior_variance, log_target):
             # Not even values of 1 would reach this mean: the hypothesis is false.
             return np.inf
         if mean_left < 1.0:
+            # The bet of eq. (26) is capped, so that a value of 1 loses at most the
+            # share `cap`.
             bet = min(
                 np.sqrt(2.0 * log_target / (n_rows * variance)), cap / (1.0 - mean_left)
             )
@@ -71,13 +77,15 @@ def log_capital(values, mean, n_population, cap, prior_variance, log_target):
             # Each value from here on would have to be 1, and this one is not.
             return np.inf
         total += values[i]
-        # The mean is estimated as if one more value, 0.5, had come first.
-        squares += (values[i] - (0.5 + total) / (i + 2)) ** 2
-        variance = squares / (i + 1 + prior_weight)
+        # The mean is estimated as if one more value, 0.5, had come first. So there are
+        # i + 2 values.
+        sum_of_squares += (values[i] - (0.5 + total) / (i + 2)) ** 2
+        variance = sum_of_squares / (i + 1 + prior_weight)
     if n_population > 0:
         # Sum of the rows that are not drawn, if the mean of all rows is `mean`.
         total_left = n_population * mean - total
         if total_left > n_population - n_rows + _MEAN_ROUNDING:
+            # Not even values of 1 would reach this sum: the hypothesis is false.
             return np.inf
     return largest_log
 
@@ -96,11 +104,11 @@ def restarted_bets(
 ):
     """Bet that the mean is above `promised`, with a new bettor at regular intervals.
 
-    The k-th bettor starts with a share of 1 / (j log(j)^2), j = k + 2, of one unit of
-    capital, divided by the sum of these numbers over all j. The bettor divides its
-    capital equally among the fixed `bets`. Capital on the same bet grows by the same
-    factor, for all bettors. So one number for each bet is enough: the log of the
-    capital that all bettors have on it.
+    Bettors are numbered k = 0, 1, ... The initial capital of bettor k is 1 / (j
+    log(j)^2), j = k + 2, divided by `_SUM_OF_SHARES`, so that all initial capitals
+    together are less than 1. The bettor divides its capital equally among the fixed
+    `bets`. Capital on the same bet grows by the same factor, for all bettors. So one
+    number for each bet is enough: the log of the capital that all bettors have on it.
 
     If the promise holds, the capital of all bettors together is a supermartingale. By
     Ville's inequality it ever reaches ``exp(log_threshold)`` with a probability of at
@@ -122,9 +130,10 @@ def restarted_bets(
     log_capitals : ndarray of shape (n_bets,), dtype=float64
         Log of the capital on each bet. Changed in place.
     leaders : Leaders
-        The bettor with the largest growth, for each bet: three arrays of shape
-        (n_bets,). Changed in place, up to the first value at which the threshold is
-        reached.
+        For each bet, the bettor with the largest growth: `growth` is the log of the
+        growth of its capital, `since` the number of values before it started, and
+        `total` the sum of the values since then. Arrays of shape (n_bets,). Changed in
+        place, up to the first value at which the threshold is reached.
     log_threshold : float
         Log of the capital at which an alarm is raised.
     restart_interval : int
@@ -158,18 +167,19 @@ def restarted_bets(
 
 @njit(cache=True, nogil=True)
 def _start_bettor(k, log_capitals):
-    """Add the initial capital of bettor `k`, from 0 on, to each bet, in place.
+    """Add the initial capital of bettor `k` to each bet.
 
     Parameters
     ----------
     k : int
         Number of the bettor, from 0 on.
     log_capitals : ndarray of shape (n_bets,)
-        Log of the capital on each bet. Changed.
+        Log of the capital on each bet. Changed in place.
     """
-    # The series of shares starts with j = 2, because log(1) is 0.
+    # The series 1 / (j log(j)^2) starts with j = 2, because log(1) is 0.
     j = k + 2.0
     n_bets = log_capitals.shape[0]
+    # Log of the bettor's capital on each bet: an equal share of its initial capital.
     log_share = -np.log(_SUM_OF_SHARES * j * np.log(j) ** 2 * n_bets)
     for b in range(n_bets):
         log_capitals[b] = np.logaddexp(log_capitals[b], log_share)
@@ -177,12 +187,14 @@ def _start_bettor(k, log_capitals):
 
 @njit(cache=True, nogil=True)
 def _replace_losing_leaders(leaders, n_seen):
-    """Replace leaders whose capital has not grown by the bettor that starts, in place.
+    """Replace each leader whose capital has not grown by the bettor that starts now.
 
-    `n_seen` is the number of values before it.
+    The arrays of `leaders` (see `restarted_bets`) are changed in place. `n_seen` is the
+    number of values so far.
     """
     for b in range(leaders.growth.shape[0]):
         if leaders.growth[b] <= 0.0:
+            # The new bettor has not bet yet: its growth and its sum are 0.
             leaders.growth[b] = 0.0
             leaders.since[b] = n_seen
             leaders.total[b] = 0.0
@@ -190,7 +202,8 @@ def _replace_losing_leaders(leaders, n_seen):
 
 @njit(cache=True, nogil=True)
 def _log_sum(log_values):
-    """Compute the log of a sum from the logs of its terms."""
+    """Compute the log of a sum from the logs of its terms, an array of one axis."""
+    # The largest term is factored out, so that no term overflows.
     largest = log_values.max()
     total = 0.0
     for i in range(log_values.shape[0]):

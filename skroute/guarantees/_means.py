@@ -17,15 +17,15 @@ CAP = 0.99
 # Variance of the values, scaled to [0, 1], that bets assume before the first value. It
 # is smaller than in the paper, because signed losses have a small variance.
 PRIOR_VARIANCE = 0.05
-# Log of one over the level that the bets are tuned to. It is the same for all
-# confidences, so that the p-value depends on the values alone, and a bound at a higher
+# Log of one over the level for which bets are tuned. It is the same for all
+# confidences. So the p-value depends on the values alone, and a bound at a higher
 # confidence is never tighter.
 AIM = np.log(1 / 0.05)
 
 # Smaller p-values count as this number where their logarithm is taken.
 _SMALLEST_P_VALUE = 1e-300
 # Precision of an upper bound of values that are scaled to [0, 1]: a few rounding
-# errors.
+# errors of numbers near 1.
 _BOUND_PRECISION = 1e-15
 
 _CONSTRAINTS = {
@@ -230,6 +230,7 @@ def mean_lower_bound(
     True
     """
     scaled = _scale_to_unit_range(values, bounds)
+    # A lower bound of the mean is 1 minus an upper bound of the mean of 1 - values.
     mirrored = 1.0 - scaled.values
     _check_method(mirrored, method, n_population)
     mirrored_upper = _upper_bound(mirrored, 1 - confidence, method, n_population)
@@ -299,17 +300,24 @@ def fixed_sequence_test(
 
 
 def share_upper_bound(n_hits: int, n_rows: int, *, confidence: float) -> float:
-    """Compute the upper bound of a share from counts (Clopper and Pearson)."""
+    """Compute the Clopper-Pearson upper bound of the share of hits.
+
+    `n_hits` of `n_rows` drawn rows are hits. The bound holds with probability
+    `confidence`.
+    """
     from scipy.special import betaincinv
 
     if n_hits >= n_rows:
-        # Nothing bounds the share if all rows are hits, or if there are no rows.
+        # All rows are hits, or there are no rows: the share may be 1.
         return 1.0
     return float(betaincinv(n_hits + 1, n_rows - n_hits, confidence))
 
 
 def check_bounds(bounds):
-    """Check the smallest and the largest possible value, and return them as floats."""
+    """Return `bounds`, the smallest and the largest possible value, as two floats.
+
+    A ValueError is raised unless they are finite and the first is smaller.
+    """
     low, high = check_numbers(bounds, "bounds", shape=(2,)).tolist()
     if not (low < high and np.isfinite(high - low)):
         raise ValueError(
@@ -336,12 +344,16 @@ class _ScaledValues(NamedTuple):
 
 
 def _scale_to_unit_range(values, bounds):
-    """Check values and their bounds, and return the values scaled to [0, 1]."""
+    """Return values that are scaled from `bounds` to [0, 1] (`_ScaledValues`).
+
+    A ValueError is raised if there are no values, or if a value is outside of `bounds`.
+    """
     low, high = check_bounds(bounds)
     values = np.ascontiguousarray(check_numbers(values, "values", shape=(None,)))
     if not len(values):
         raise ValueError("values must be one number per row, at least one, got none.")
-    # Values that are differences of sums may exceed the ends of the range by rounding.
+    # Differences of sums may exceed the ends of the range by rounding. They are clipped
+    # below.
     room = LIMIT_ROOM * (high - low)
     if values.min() < low - room or values.max() > high + room:
         raise ValueError(
@@ -357,7 +369,7 @@ def _scale_to_unit_range(values, bounds):
 def _check_method(values, method, n_population):
     """Raise a ValueError if a method does not suit the population or the values.
 
-    The values are scaled to [0, 1].
+    The values are scaled to [0, 1]. `n_population` is None for independent rows.
     """
     if n_population is not None and n_population < len(values):
         raise ValueError(
@@ -394,12 +406,12 @@ def _p_value(values, limit, method, n_population):
         As in :func:`mean_p_value`.
     """
     if limit <= 0:
-        # No mean is below 0: nothing can refuse the hypothesis.
+        # Every mean is at least 0: the hypothesis is true.
         return 1.0
     if method == "trinomial":
         counts = _count_signs(values)
-        # The same limit for signed losses in [-1, 1], without the rounding errors of
-        # scaling.
+        # The limit on the scale of signed losses, [-1, 1]. Rounding to 12 digits
+        # removes the rounding errors of scaling.
         signed_limit = round(2 * limit - 1, 12)
         return trinomial_p_value(counts.n_rows, counts.lost, counts.won, signed_limit)
     if limit > 1:
@@ -413,8 +425,8 @@ def _p_value(values, limit, method, n_population):
 def _betting_p_value(values, limit, n_population):
     """Compute the p-value by betting: one over the largest capital of the bets.
 
-    `values` are in [0, 1], and `limit` is in (0, 1]. `n_population` is None for
-    independent rows.
+    The hypothesis is that the mean is at least `limit`. `values` are in [0, 1], and
+    `limit` is in (0, 1]. `n_population` is None for independent rows.
     """
     from skroute.guarantees._kernels import log_capital
 
@@ -428,21 +440,24 @@ def _betting_p_value(values, limit, n_population):
 def _counting_p_value(values, limit, n_population):
     """Compute the binomial or hypergeometric p-value of values that are 0 or 1.
 
-    `limit` is in (0, 1]. `n_population` is None for independent rows (binomial).
+    The hypothesis is that the mean is at least `limit`, which is in (0, 1].
+    `n_population` is None for independent rows (binomial). Else it is the number of
+    rows of the population (hypergeometric).
     """
     from scipy import special, stats
 
+    # The p-value is the probability of at most as many ones, if the mean is `limit`.
     n_rows = len(values)
-    n_hits = int(round(values.sum()))
+    n_ones = int(round(values.sum()))
     if n_population is None:
-        return float(special.bdtr(n_hits, n_rows, limit))
-    # Smallest number of ones in the population with a mean of at least `limit`.
-    n_ones = int(np.ceil(n_population * limit - COUNT_ROUNDING))
-    return float(stats.hypergeom.cdf(n_hits, n_population, n_ones, n_rows))
+        return float(special.bdtr(n_ones, n_rows, limit))
+    # Smallest number of ones in a population whose mean is at least `limit`.
+    n_population_ones = int(np.ceil(n_population * limit - COUNT_ROUNDING))
+    return float(stats.hypergeom.cdf(n_ones, n_population, n_population_ones, n_rows))
 
 
 class _SignCounts(NamedTuple):
-    """Numbers of rows with a positive loss (lost), and with a negative one (won).
+    """Numbers of all rows, of lost rows (loss 1) and of won rows (loss -1).
 
     Attributes
     ----------
@@ -458,15 +473,18 @@ class _SignCounts(NamedTuple):
 
 
 def _count_signs(values):
-    """Count signed losses that are scaled to 0 (won), 0.5 (equal) and 1 (lost)."""
-    # Values between the three cannot occur. 0.25 and 0.75 are far from all of them.
+    """Count the lost and the won rows among signed losses (`_SignCounts`).
+
+    `values` are scaled to 0 (won), 0.5 (equal) and 1 (lost).
+    """
+    # No other values occur. 0.25 and 0.75 are far from all three.
     n_lost = int((values > 0.75).sum())
     n_won = int((values < 0.25).sum())
     return _SignCounts(len(values), n_lost, n_won)
 
 
 def _upper_bound(values, level, method, n_population):
-    """Compute the smallest mean whose p-value is at most `level`.
+    """Compute an upper bound of the mean: all larger means are refused at `level`.
 
     Parameters
     ----------
@@ -489,6 +507,7 @@ def _upper_bound(values, level, method, n_population):
     from scipy.optimize import brentq
 
     def log_excess(limit):
+        # Above 0 if the p-value is above `level`.
         p_value = max(_p_value(values, limit, method, n_population), _SMALLEST_P_VALUE)
         return np.log(p_value) - np.log(level)
 

@@ -10,13 +10,14 @@ from skroute.utils._compat import Interval, Real, validate_params
 from skroute.utils._tolerances import COUNT_ROUNDING
 from skroute.utils._typing import ArrayLike
 
-# Number of bets that are compared. Neighbours differ by 3.5 %, far less than the
-# forecast is exact to.
+# Number of bets that are compared. Neighbours differ by 3.5 %, far less than the error
+# of the forecast.
 _N_BETS = 800
-# Smallest bet, as a share of the largest possible one. A mean just below the limit
-# allows only very small bets.
+# Smallest bet, as a share of the largest possible bet. If the mean is just below the
+# limit, only very small bets gain.
 _SMALLEST_BET = 1e-12
-# Least distance of the limit from the largest value, so that bets are finite.
+# Smaller distances of the limit from the largest value count as this number, so that
+# bets are finite.
 _LEAST_ROOM = 1e-12
 
 
@@ -98,11 +99,11 @@ def rows_needed(
         # No number of rows shows that the mean is below the limit.
         return np.inf
     if limit > high:
-        # No row can be above the limit, so that one is enough.
+        # No row can be above the limit, so that one row is enough.
         return 1.0
     law = _two_point_law(mean, std, low=low, high=high)
-    # The largest bet loses the share `CAP` of the capital on a row with the value
-    # `high`.
+    # On a row with the value `high`, a bet loses `bet * (high - limit)` of the capital.
+    # The largest bet loses `CAP`, the other bets a share of that.
     shares = np.geomspace(_SMALLEST_BET, 1, _N_BETS)
     bets = CAP * shares / max(high - limit, _LEAST_ROOM)
     points = np.array([law.lower, law.upper])
@@ -110,12 +111,12 @@ def rows_needed(
     gains = np.log1p(-bets[:, None] * (points - limit))  # (n_bets, 2)
     # Mean and standard deviation of the log factor of a row, for each bet.
     growth = gains @ [1 - law.upper_share, law.upper_share]
-    gain_difference = np.abs(gains[:, 1] - gains[:, 0])
+    gain_difference = np.abs(gains[:, 1] - gains[:, 0])  # between the two points
     spread = gain_difference * np.sqrt(law.upper_share * (1 - law.upper_share))
-    rows = _rows_to_reach(
-        np.log(1 / (1 - confidence)), growth=growth, spread=spread, power=power
-    )
-    return float(np.ceil(rows.min() - COUNT_ROUNDING))
+    log_target = np.log(1 / (1 - confidence))
+    rows_of_bets = _rows_to_reach(log_target, growth=growth, spread=spread, power=power)
+    # The best bet needs the fewest rows.
+    return float(np.ceil(rows_of_bets.min() - COUNT_ROUNDING))
 
 
 class _TwoPointLaw(NamedTuple):
@@ -137,13 +138,14 @@ class _TwoPointLaw(NamedTuple):
 def _two_point_law(mean, std, *, low, high):
     """Return a two-point distribution with this mean and standard deviation.
 
-    A standard deviation that no distribution in [low, high] has is replaced by the
-    largest possible one. The lower point is one standard deviation below the mean, if
-    the range allows it.
+    If `std` is too large for a distribution in [low, high], the largest possible
+    standard deviation takes its place. The points are one standard deviation below and
+    above the mean, if the range allows it.
 
     Parameters
     ----------
     mean, std : float
+        The wanted mean and standard deviation.
     low, high : float
         The range. It contains the mean.
 
@@ -151,9 +153,12 @@ def _two_point_law(mean, std, *, low, high):
     -------
     _TwoPointLaw
     """
+    # The largest variance has the points `low` and `high`.
     largest_variance = (mean - low) * (high - mean)
     variance = min(float(std), np.sqrt(largest_variance)) ** 2
     lower = max(low, mean - np.sqrt(variance))
+    # The variance of two points is (mean - lower) * (upper - mean). One point and the
+    # variance thus give the other point.
     upper = mean
     if mean > lower:
         upper = mean + variance / (mean - lower)
@@ -162,7 +167,7 @@ def _two_point_law(mean, std, *, low, high):
         lower = mean
         if mean < high:
             lower = mean - variance / (high - mean)
-    # Without a deviation, both points are the mean.
+    # Without a deviation, both points are the mean, and the share has no effect.
     upper_share = 0.0
     if upper > lower:
         upper_share = (mean - lower) / (upper - lower)
@@ -170,7 +175,7 @@ def _two_point_law(mean, std, *, low, high):
 
 
 def _rows_to_reach(log_target, *, growth, spread, power):
-    """Compute when a log capital is above a target with probability `power`.
+    """Compute after how many rows a log capital reaches a target.
 
     The log capital after n rows is normal with mean ``n * growth`` and standard
     deviation ``sqrt(n) * spread``.
@@ -178,15 +183,19 @@ def _rows_to_reach(log_target, *, growth, spread, power):
     Parameters
     ----------
     log_target : float
+        Log of the capital to reach, above 0.
     growth, spread : ndarray of shape (n_bets,)
+        Mean and standard deviation of the log factor of a row, for each bet.
     power : float
+        Probability with which the target is reached.
 
     Returns
     -------
     ndarray of shape (n_bets,)
-        Number of rows. Infinity for bets whose capital does not grow.
+        Number of rows, not rounded. Infinity for bets whose capital does not grow.
     """
-    # Quantile of the normal law.
+    # With probability `power`, a normal variable is at least its mean less z standard
+    # deviations.
     z = ndtri(power)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         # The positive root, in sqrt(n), of n * growth - z * sqrt(n) * spread =

@@ -21,8 +21,8 @@ from skroute.utils._typing import NDArray
 # Error probability that is reserved for values of the nuisance parameter outside of its
 # confidence interval (Berger and Boos). It is added to each p-value.
 _OUTSIDE_LEVEL = 1e-5
-# Probability of the numbers of unequal rows that are left out because they are very
-# small, and of those that are very large.
+# The smallest numbers of unequal rows have at most this probability together, and are
+# left out. So are the largest numbers.
 _TAIL = 1e-9
 # Number of values of the nuisance parameter on the grid over its confidence interval.
 _N_GRID = 30
@@ -36,50 +36,54 @@ _GRID_ROOM = 1.001
 # Largest number of pairs of a limit and a number of unequal rows that are computed in
 # one call. It bounds the memory.
 _MAX_COUNTS = 20_000
-# Numbers of unequal rows with a smaller probability are left out as well. `_TAIL` is
-# large enough to include them.
+# Numbers of unequal rows with a smaller probability are left out as well. Together they
+# have far less than `_TAIL`, which is added to each p-value.
 _NEGLIGIBLE = 1e-16
 # Signed roots of likelihood ratios that differ by less are equal. The difference is the
 # rounding of sums of logarithms.
 _ROOT_TIE = 1e-9
-# Largest number of lost rows that is extreme enough, if not even 0 lost rows are.
+# In place of the largest number of lost rows that is extreme enough: not even 0 is.
 _NO_LOSSES = -1
 
-# An upper bound is searched below this limit. If it is not refused, the bound is 1.
+# An upper bound is searched below this limit. If this limit is not refused, the bound
+# is 1.
 _LARGEST_LIMIT = 1 - 1e-6
-# Numbers of steps behind a refused limit at which the p-value is computed. P-values
-# fall as the limit rises, but for short and small steps up. The points are thus close
-# to each other near the limit, and far from each other further on.
-_STEPS_BEHIND = np.r_[0:25, 36:61:12]
-# Number of points for each step up of the p-value that is expected.
-_STEPS_PER_STEP_UP = 12
-# The longest step up of the p-value that is expected, in the unit of the limit, is the
-# sum of two parts.
-# Part that is a share of the limit.
-_STEP_UP_SHARE = 0.02
-# Part that is a share of one row, 1 / n.
-_STEP_UP_ROWS = 0.2
-# Largest length of a step up that is expected in all cases.
-_LONGEST_STEP_UP = 0.05
+# P-values fall as the limit rises, but they have short intervals on which they rise a
+# little (rises). The next constants are for the search for rises above a refused limit.
+# Distances from the refused limit at which the p-value is computed, in steps. They are
+# dense near the limit, and sparse further on.
+_STEPS_ABOVE = np.r_[0:25, 36:61:12]
+# Number of steps in the longest rise that is expected.
+_STEPS_PER_RISE = 12
+# Length of the longest rise that is expected, in the unit of the limit. It is the sum
+# of two parts.
+# The first part is this factor times the limit.
+_RISE_PER_LIMIT = 0.02
+# The second part is this factor times 1 / n, the share of one row.
+_RISE_PER_ROW = 0.2
+# Largest value of the sum.
+_LONGEST_RISE = 0.05
 
 
 class _RejectionRegion(NamedTuple):
-    """Outcomes that are at least as extreme as the observed one, for several limits.
+    """Outcomes that are at least as extreme as the observed outcome, for some limits.
 
-    Entries are pairs of a limit and a number of unequal rows: those of the first limit,
-    then those of the second one, and so on.
+    An entry is a pair of a limit and a number of unequal (lost or won) rows. The
+    entries of the first limit come first, then those of the second one, and so on.
 
     Attributes
     ----------
     n : int
         Number of rows.
     limits : ndarray of shape (n_limits,)
+        The tested limits.
     limit_index : ndarray of shape (n_entries,), dtype=int64
         Index of the entry's limit.
     n_unequal : ndarray of shape (n_entries,), dtype=int64
         Number of unequal rows.
     max_lost : ndarray of shape (n_entries,), dtype=int64
-        Largest number of lost rows among them that is extreme enough, or `_NO_LOSSES`.
+        The outcome is extreme enough if at most this number of the unequal rows is
+        lost. `_NO_LOSSES` if no number of lost rows is extreme enough.
     """
 
     n: int
@@ -92,13 +96,14 @@ class _RejectionRegion(NamedTuple):
 def signed_root(n, lost, won, limit):
     """Compute the signed root of the likelihood ratio of ``P(lost) - P(won) = limit``.
 
-    The restricted estimate of P(won) is the positive root of the quadratic likelihood
-    equation. The signed root rises with `lost` if ``lost + won`` is fixed.
+    It rises with `lost` if ``lost + won`` is fixed.
 
     Parameters
     ----------
     n : int
+        Number of rows.
     lost, won : int or ndarray
+        Numbers of lost and of won rows. The other rows are equal.
     limit : float or ndarray
         From 0 to 1.
 
@@ -110,8 +115,13 @@ def signed_root(n, lost, won, limit):
     from scipy.special import xlogy
 
     equal = n - lost - won
-    half = (lost + won) * (1 - limit) - 2 * limit * (won + equal)
-    p_won = (half + np.sqrt(half * half + 8 * n * won * limit * (1 - limit))) / (4 * n)
+    # The estimate of P(won) if P(lost) is P(won) + limit. The derivative of the log
+    # likelihood is 0 at the positive root of the quadratic equation
+    # 2 n p^2 - b p - won * limit * (1 - limit) = 0.
+    b = (lost + won) * (1 - limit) - 2 * limit * (won + equal)
+    p_won = (b + np.sqrt(b * b + 8 * n * won * limit * (1 - limit))) / (4 * n)
+    # By rounding, it may be outside of the range in which all probabilities are at
+    # least 0.
     p_won = np.clip(p_won, 0.0, (1 - limit) / 2)
     # Log likelihoods: the largest of all, and the largest with the difference `limit`.
     free = xlogy(lost, lost / n) + xlogy(won, won / n) + xlogy(equal, equal / n)
@@ -121,6 +131,7 @@ def signed_root(n, lost, won, limit):
         + xlogy(equal, 1 - 2 * p_won - limit)
     )
     sign = np.sign((lost - won) / n - limit)
+    # The difference is below 0 only by rounding.
     return sign * np.sqrt(2 * np.maximum(free - restricted, 0.0))
 
 
@@ -131,6 +142,7 @@ def trinomial_p_value(n, lost, won, limit):
     Parameters
     ----------
     n, lost, won : int
+        Numbers of all rows, of lost and of won rows.
     limit : float
         The p-value is 1 below 0, and that of the exact sign test at 0.
 
@@ -147,6 +159,7 @@ def trinomial_p_values(n, lost, won, limits):
     Parameters
     ----------
     n, lost, won : int
+        Numbers of all rows, of lost and of won rows.
     limits : ndarray of shape (n_limits,)
 
     Returns
@@ -162,8 +175,8 @@ def trinomial_p_values(n, lost, won, limits):
     p_values = np.where(limits < 1, 1.0, 0.0)
     p_values[(limits < 0) | is_reached] = 1.0
     is_tested = (limits >= 0) & (limits < 1) & ~is_reached
-    # At the limit 0, the sign test is exact: each unequal row is lost or won with the
-    # same chance.
+    # At the limit 0, the sign test is exact: each unequal row is lost with probability
+    # 0.5. The p-value is that of at most `lost` lost rows.
     p_values[is_tested & (limits == 0)] = bdtr(lost, lost + won, 0.5)
     is_tested &= limits > 0
     if is_tested.any():
@@ -174,9 +187,12 @@ def trinomial_p_values(n, lost, won, limits):
 def _maximized_p_values(n, lost, won, limits):
     """Compute p-values by a maximum over the nuisance parameter (Berger and Boos).
 
+    The nuisance parameter is the probability of an unequal (lost or won) row.
+
     Parameters
     ----------
     n, lost, won : int
+        Numbers of all rows, of lost and of won rows.
     limits : ndarray of shape (n_limits,)
         In (0, 1), and above the observed difference.
 
@@ -187,11 +203,13 @@ def _maximized_p_values(n, lost, won, limits):
     from scipy.stats import binom
 
     lowest, highest = _nuisance_interval(n, lost + won)
-    # P(unequal) is at least P(lost) - P(won).
+    # P(unequal) is at least P(lost) - P(won), which is the limit.
     lowest = np.maximum(lowest, limits)
     highest = np.maximum(highest, limits)
+    # Smallest and largest number of unequal rows that are not left out.
     first_count = binom.ppf(_TAIL, n, lowest).astype(np.int64)
-    n_counts = binom.isf(_TAIL, n, highest).astype(np.int64) - first_count + 1
+    last_count = binom.isf(_TAIL, n, highest).astype(np.int64)
+    n_counts = last_count - first_count + 1
     if len(limits) > 1 and n_counts.sum() > _MAX_COUNTS:
         # Half of the limits at a time needs half of the memory.
         first_half, second_half = np.array_split(limits, 2)
@@ -209,13 +227,14 @@ def _maximized_p_values(n, lost, won, limits):
     fine_grid = _grid_around_best(grid, probabilities)
     fine_probabilities = _probabilities(region, fine_grid)
     largest = np.maximum(probabilities.max(axis=0), fine_probabilities.max(axis=0))
+    # Room for the grid, for the values outside of the interval, and for both tails.
     return np.minimum(_GRID_ROOM * largest + _OUTSIDE_LEVEL + 2 * _TAIL, 1.0)
 
 
 def _nuisance_interval(n, n_unequal):
     """Return the Clopper-Pearson interval of the probability of an unequal row.
 
-    It contains the probability unless an event of probability `_OUTSIDE_LEVEL` happens.
+    The interval misses the probability with a chance of at most `_OUTSIDE_LEVEL`.
 
     Parameters
     ----------
@@ -228,6 +247,8 @@ def _nuisance_interval(n, n_unequal):
     """
     from scipy.special import betaincinv
 
+    # Each end has half of the chance. If no row is unequal, the lower end is 0. If all
+    # rows are, the upper end is 1.
     lowest = 0.0
     if n_unequal > 0:
         lowest = betaincinv(n_unequal, n - n_unequal + 1, _OUTSIDE_LEVEL / 2)
@@ -243,18 +264,23 @@ def _rejection_region(n, lost, won, *, limits, first_count, n_counts):
     Parameters
     ----------
     n, lost, won : int
+        Numbers of all rows, of lost and of won rows.
     limits : ndarray of shape (n_limits,)
     first_count, n_counts : ndarray of shape (n_limits,), dtype=int64
         For each limit, the smallest number of unequal rows that is not left out, and
-        how many numbers follow each other from there.
+        the quantity of successive numbers from there.
 
     Returns
     -------
     _RejectionRegion
     """
+    # An entry is a pair of a limit and a number of unequal rows.
     limit_index = np.repeat(np.arange(len(limits)), n_counts)
+    # Position of the first entry of each limit. Its number of unequal rows is
+    # `first_count`, and rises by 1 from entry to entry.
     first_entry = np.cumsum(n_counts) - n_counts
-    n_unequal = np.arange(len(limit_index)) + (first_count - first_entry)[limit_index]
+    count_less_entry = first_count - first_entry
+    n_unequal = np.arange(len(limit_index)) + count_less_entry[limit_index]
     observed_root = signed_root(n, lost, won, limits)
     max_lost = _max_extreme_lost(
         n, n_unequal, limits[limit_index], root=observed_root[limit_index]
@@ -263,22 +289,29 @@ def _rejection_region(n, lost, won, *, limits, first_count, n_counts):
 
 
 def _max_extreme_lost(n, n_unequal, limits, *, root):
-    """Return the largest numbers of lost rows whose signed root is at most `root`.
+    """Return the largest number of lost rows whose signed root is at most `root`.
 
     Parameters
     ----------
     n : int
-    n_unequal, limits, root : ndarray of shape (n_entries,)
+        Number of rows.
+    n_unequal : ndarray of shape (n_entries,)
+        Number of unequal (lost or won) rows.
+    limits : ndarray of shape (n_entries,)
+    root : ndarray of shape (n_entries,)
+        Signed root of the observed outcome, for the same limit.
 
     Returns
     -------
     ndarray of shape (n_entries,)
         `_NO_LOSSES` if the signed root of 0 lost rows is larger.
     """
-    # Bisection: the signed root rises with the number of lost rows.
+    # Bisection: `low` is extreme enough, and no number above `high` is. The signed root
+    # rises with the number of lost rows.
     low = np.full(n_unequal.shape, _NO_LOSSES)
     high = n_unequal.copy()
     while (low < high).any():
+        # Rounded up, so that it is above `low`.
         middle = (low + high + 1) // 2
         middle_root = signed_root(n, middle, n_unequal - middle, limits)
         is_extreme = middle_root <= root + _ROOT_TIE
@@ -288,11 +321,16 @@ def _max_extreme_lost(n, n_unequal, limits, *, root):
 
 
 def _grid_around_best(grid, probabilities):
-    """Return a finer grid between the neighbours of the best value of each column.
+    """Return a finer grid around the value with the largest probability, by limit.
+
+    It spans the range between the two neighbours of this value on the grid.
 
     Parameters
     ----------
-    grid, probabilities : ndarray of shape (_N_GRID, n_limits)
+    grid : ndarray of shape (_N_GRID, n_limits)
+        Rising nuisance values, for each limit.
+    probabilities : ndarray of shape (_N_GRID, n_limits)
+        Probabilities at these values.
 
     Returns
     -------
@@ -326,7 +364,8 @@ def _probabilities(region, nuisance):
     n_unequal = region.n_unequal
     max_lost = region.max_lost
     limit_index = region.limit_index
-    # The logarithm of 0 is minus infinity, if all rows or no row are unequal for sure.
+    n_limits = len(region.limits)
+    # The logarithm of a probability of 0 is minus infinity.
     with np.errstate(divide="ignore", invalid="ignore"):
         log_binomial = (
             gammaln(n + 1) - gammaln(n_unequal + 1) - gammaln(n - n_unequal + 1)
@@ -337,21 +376,24 @@ def _probabilities(region, nuisance):
         log_unequal = n_unequal * np.log(nuisance)[:, limit_index]
         # Probability of the number of unequal rows, (n_values, n_entries).
         p_count = np.exp(log_binomial + log_unequal + log_equal)
-    # Positions of the pairs of a nuisance value and an entry that count. Without a
-    # number of lost rows, an entry has no extreme outcome.
+    # Pairs of a nuisance value and an entry whose probability counts. All arrays from
+    # here on have an element for each pair.
     has_extreme = max_lost != _NO_LOSSES
     value_index, entry = np.nonzero((p_count > _NEGLIGIBLE) & has_extreme)
-    p_unequal = nuisance[value_index, limit_index[entry]]
-    limit = region.limits[limit_index[entry]]
-    # Probability that an unequal row is won.
+    limit_of_pair = limit_index[entry]
+    p_unequal = nuisance[value_index, limit_of_pair]
+    limit = region.limits[limit_of_pair]
+    # Probability that an unequal row is won: P(won) / P(unequal), with P(lost) - P(won)
+    # = limit.
     p_won = np.clip((p_unequal - limit) / (2 * p_unequal), 0.0, 1.0)
     # Probability of at most `max_lost` lost rows among the unequal ones (binomial).
     # It is 1 if all unequal rows may be lost. `betainc` needs at least 1 won row there.
     min_won = np.maximum(n_unequal - max_lost, 1)[entry]
     p_extreme = betainc(min_won, max_lost[entry] + 1.0, p_won)
     p_extreme[max_lost[entry] >= n_unequal[entry]] = 1.0
+    # Sums over the entries, for each pair of a nuisance value and a limit.
     sums = np.bincount(
-        value_index * len(region.limits) + limit_index[entry],
+        value_index * n_limits + limit_of_pair,
         weights=p_count[value_index, entry] * p_extreme,
         minlength=nuisance.size,
     )
@@ -364,32 +406,36 @@ def trinomial_upper_bound(n, lost, won, level):
     Parameters
     ----------
     n, lost, won : int
+        Numbers of all rows, of lost and of won rows.
     level : float
+        A limit is refused if its p-value is at most this.
 
     Returns
     -------
     float
-        The p-value of each larger limit is at most `level`.
+        1 if no limit can be refused.
     """
 
     def log_excess(limit):
+        # Above 0 if the limit is not refused.
         p_value = trinomial_p_value(n, lost, won, float(limit))
         return np.log(p_value) - np.log(level)
 
     if log_excess(_LARGEST_LIMIT) > 0:
         return 1.0
     bound = _first_refused_limit(n, lost, won, log_excess)
-    return _behind_all_accepted(n, lost, won, level=level, bound=bound)
+    return _above_all_accepted(n, lost, won, level=level, bound=bound)
 
 
 def _first_refused_limit(n, lost, won, log_excess):
-    """Return the smallest limit, from the observed difference on, that is refused.
+    """Search for the smallest refused limit above the observed difference.
 
     The limit is found to a relative precision of 1e-4.
 
     Parameters
     ----------
     n, lost, won : int
+        Numbers of all rows, of lost and of won rows.
     log_excess : callable
         ``log_excess(limit)`` is at most 0 if the limit is refused. `_LARGEST_LIMIT`
         must be refused.
@@ -405,25 +451,29 @@ def _first_refused_limit(n, lost, won, log_excess):
     # deviations. Four more rows, all of them unequal, keep the step above 0.
     p_unequal = (lost + won + 4) / (n + 4)
     step = 2 * np.sqrt(p_unequal / n)
+    # Steps double until a limit is refused.
     while low + step < _LARGEST_LIMIT and log_excess(low + step) > 0:
         low = low + step
         step = 2 * step
     high = min(low + step, _LARGEST_LIMIT)
     if log_excess(low) <= 0:
+        # The observed difference, or 0, is refused already.
         return low
     return brentq(log_excess, low, high, xtol=1e-5, rtol=1e-4)
 
 
-def _behind_all_accepted(n, lost, won, *, level, bound):
-    """Move a bound up until the test refuses all limits that are larger.
+def _above_all_accepted(n, lost, won, *, level, bound):
+    """Move a bound up until the test refuses all larger limits.
 
-    The p-value has small steps up, so that limits above the first refused one may be
-    accepted.
+    P-values fall as the limit rises, but they have short intervals on which they rise a
+    little. So limits above the first refused one may be accepted.
 
     Parameters
     ----------
     n, lost, won : int
+        Numbers of all rows, of lost and of won rows.
     level : float
+        A limit is refused if its p-value is at most this.
     bound : float
         A limit that is refused.
 
@@ -431,10 +481,10 @@ def _behind_all_accepted(n, lost, won, *, level, bound):
     -------
     float
     """
-    step_up = min(_STEP_UP_SHARE * bound + _STEP_UP_ROWS / n, _LONGEST_STEP_UP)
-    step = step_up / _STEPS_PER_STEP_UP
+    longest_rise = min(_RISE_PER_LIMIT * bound + _RISE_PER_ROW / n, _LONGEST_RISE)
+    step = longest_rise / _STEPS_PER_RISE
     while bound < _LARGEST_LIMIT:
-        limits = np.minimum(bound + step * _STEPS_BEHIND, _LARGEST_LIMIT)
+        limits = np.minimum(bound + step * _STEPS_ABOVE, _LARGEST_LIMIT)
         is_accepted = trinomial_p_values(n, lost, won, limits) > level
         if not is_accepted.any():
             break

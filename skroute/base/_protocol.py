@@ -445,12 +445,13 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         params = {name: value for name, value in params.items() if value is not None}
         if routing_enabled():
             if params and not hasattr(self.get_metadata_routing(), "validate_metadata"):
+                # The message has the alphabetically first name.
                 raise TypeError(
                     f"{type(self).__name__}.fit does not take {min(params)!r}."
                 )
             return process_routing(self, "fit", **params)
         raise_for_params(params, self, "fit")
-        # Empty metadata for any name.
+        # The models get no metadata, for any of their names.
         return defaultdict(lambda: {"fit": {}, "score": {}, "split": {}})
 
     # The two steps of a call: plan and answer -----------------------------------------

@@ -120,6 +120,7 @@ def middle_budget(estimator):
     X_new = make_rows().X_new
     least = estimator.min_budget_
     most = estimator.predict_cost(X_new, budget=np.inf).mean()
+    # These rows may by chance cost less than the cheapest plan of the rows of `fit`.
     return float((least + max(most, least)) / 2)
 
 
@@ -415,7 +416,7 @@ def check_requests_are_decided_as_rows(estimator):
     fitted = fit_on_rows(estimator)
     if not hasattr(fitted, "request_policy"):
         return
-    X_new = make_rows()[2]
+    X_new = make_rows().X_new
     least = fitted.min_budget_
     n_choices = len(fitted.choices_)
     # The mean cost without a budget: `middle_budget` is halfway between it and `least`.

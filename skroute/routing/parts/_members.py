@@ -107,7 +107,7 @@ class Members:
                 self.names[position],
                 self.models[position],
                 rows_of_X,
-                proven=True,
+                proven=True,  # `fit` has seen probabilities of this member
             )
 
     def costs_by(self, costs, dropped):

@@ -256,12 +256,25 @@ class Router(CostAwareMixin):
         return Look(X, state=None, answers={})
 
     def _estimated(self, X, policy):
-        """Return estimates and the state of the plan. A sweep computes them once."""
+        """Return estimates and the state of the plan. A sweep computes them once.
+
+        Parameters
+        ----------
+        X : indexable of n_rows rows
+        policy : Policy
+
+        Returns
+        -------
+        estimates : ndarray of shape (n_rows, n_choices)
+        state : dict or None
+            As in `Look`.
+        """
 
         def estimate():
             features, state, _ = self._look(X, policy.kept)
             return policy.estimates(features), state
 
+        # The cache keeps the estimator alive, so that no other gets its id.
         key = ("estimates", id(policy.estimator), tuple(policy.kept))
         return cache_of(self).get_or_compute(key, estimate, keep_alive=policy.estimator)
 
@@ -416,7 +429,8 @@ default=None
         # The first sample is the rows themselves.
         weights = np.vstack([np.ones(n_rows), counts]) * weight
         means = weights @ qualities.T / weights.sum(axis=1, keepdims=True)
-        budget = _first_reaching(budgets, means[0], quality)
+        means_of_rows = means[0]
+        budget = _first_reaching(budgets, means_of_rows, quality)
         if np.isnan(budget):
             return SmallestBudget(np.nan, np.nan, float(quality), 0.0)
         # Smallest budgets of the samples in which some budget is enough.
@@ -489,6 +503,7 @@ def _first_reaching(budgets, means, quality):
     if not len(reaching):
         return np.nan
     first = reaching[0]
+    # No smaller budget, or a difference of means by which one cannot divide.
     if first == 0 or means[first] == means[first - 1]:
         return float(budgets[first])
     share = (quality - means[first - 1]) / (means[first] - means[first - 1])

@@ -252,7 +252,7 @@ def abstained(estimator, route):
     if not can_abstain(estimator):
         return np.zeros(len(route), dtype=bool)
     abstains = np.array([is_abstaining(name) for name in estimator.choices_])
-    # A route of -1 would read the last choice.
+    # The index -1 would read the last choice, which may abstain.
     return abstains[route] & (route >= 0)
 
 

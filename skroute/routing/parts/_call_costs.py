@@ -25,8 +25,8 @@ _MOST_ROWS = 2_000
 # as estimates: 10 %.
 _LEAST_NOISE = 0.1
 # If costs of a call have less than this share of the chance variation of `fit`, they
-# are estimates in place of real costs, or the reverse. With the smallest number of
-# rows, the share is five standard errors below 1.
+# are estimates in place of real costs. With the smallest number of rows, the share is
+# five standard errors below 1.
 _MOST_SHARE = 0.5
 # Number of trees of the forest that explains costs by X: it is fitted in a tenth of a
 # second, and has a megabyte in a pickle.

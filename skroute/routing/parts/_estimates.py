@@ -284,7 +284,7 @@ def predict_matrix(fitted, X, name):
     with note_failure(name, n_rows, "predict"):
         values = np.asarray(on_host(average_of(fitted, X)), dtype=np.float64)
         values = values.reshape(n_rows, -1)
-        # A row with NaN would get the choice that is compared first, without a word.
+        # A row with NaN would get the choice that is compared first, and no error.
         _check_finite(values, name)
     return values
 

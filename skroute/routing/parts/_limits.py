@@ -1,8 +1,9 @@
 """Limits in addition to the budget: means of further amounts, and capacities.
 
-A log has one table for each amount, such as seconds, or 1 where a row is slow. Amounts
-are known only after a call. Rows are therefore decided by the mean amount of each
-choice, and the prices are learned so that the amounts in the log meet the limits.
+A log has one table for each amount. An amount is, for example, a number of seconds, or
+1 for a slow row and 0 for others. Amounts are known only after a call. Rows are
+therefore decided by the mean amount of each choice, and the prices are learned so that
+the amounts in the log meet the limits.
 """
 
 from collections.abc import Mapping
@@ -291,7 +292,7 @@ class LimitsMixin:
     """Mixin for routers with the constructor parameters `limits` and `capacities`.
 
     The router has ``_learned``, its policy as `fit` learned it, and ``_policy()``, the
-    policy at the parameters of now.
+    policy at the present parameters.
     """
 
     @property
@@ -328,7 +329,7 @@ class LimitsMixin:
         )
 
     def _policy_of_call(self, call):
-        """Return the policy of now, with the limits of a call if it gives any."""
+        """Return the policy at the present parameters, with the limits of a call."""
         return self._policy().limited(self._limits_of(self.choices_, call))
 
 
@@ -446,7 +447,7 @@ class LimitRule(NamedTuple):
     price_floor : float
         Smallest price of the cost. The price of the budget is added to it.
     dual : DualFunction
-        The plans that were looked at.
+        The dual function of the limits, with the plans that it has computed.
     """
 
     prices: LimitPrices
@@ -469,9 +470,9 @@ class LimitRule(NamedTuple):
         values : ndarray of shape (n_rows, n_choices)
             NaN where a row may not get a choice.
         costs : ndarray of shape (n_choices,) or (n_rows, n_choices)
-            Costs that decide.
+            Costs by which rows are decided.
         planned_amounts : ndarray of shape (n_amounts, n_choices)
-            Amounts that decide.
+            Mean amounts of each choice, by which rows are decided.
         draws : ndarray of shape (n_rows,)
             A uniform number for each row, which divides ties.
 
@@ -523,7 +524,7 @@ class LimitedLog(NamedTuple):
     values : ndarray of shape (n_rows, n_choices)
         Estimated quality less the penalty.
     planned, paid : ndarray of shape (n_choices,) or (n_rows, n_choices)
-        Costs that decide, and the bills.
+        Costs by which rows are decided, and the bills.
     amounts : AmountTables
     weight : ndarray of shape (n_rows,) or None
     """

@@ -69,10 +69,9 @@ class Overlap(NamedTuple):
 
     mean_weight : ndarray of shape (n_choices,), dtype=float64
         Mean over the rows that the policy sends to each choice: ``1 / propensity`` if
-        the log made the same choice, else 0. It is 1, but for noise, if the log made
-        the choice now and then on all such rows. If it is less, it is the share of
-        these rows that the log stands for. NaN for a choice that the policy does not
-        make.
+        the log made the same choice, else 0. It is 1, but for noise, if the log could
+        make the choice on all these rows. If it is less, it is the share of these rows
+        on which the log could make it. NaN for a choice that the policy does not make.
 
     never : list of str
         Choices that the log never made on the rows where the policy makes them. Their

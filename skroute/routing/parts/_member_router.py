@@ -212,7 +212,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
     # Fit ------------------------------------------------------------------------------
 
     def _fit(self, X, y, *, task, **params):
-        """Fit the members, measure their costs if asked to, and learn routing.
+        """Fit the members, measure their costs if asked for, and learn routing.
 
         Routing is learned from out-of-fold answers of the members. Subclasses write
         `_learn`, which learns it, and may replace `_check_target` and `_splits`.
@@ -568,7 +568,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         check_consistent_length(X, y)
         if sample_weight is not None:
             sample_weight = check_row_weights(sample_weight, num_samples(X))
-        # Refused before a model is asked.
+        # New labels are refused before a model is called.
         self._encoded(y)
         worth = worth_of(self, y)
         routed = self.respond(X, self.make_call(budget, **parameters), worth.asks)

@@ -350,7 +350,7 @@ def limit_path(budgets, held_out):
     Parameters
     ----------
     budgets : ndarray of shape (n_budgets,)
-        Rising mean costs, those of the rules that all rows have chosen.
+        Rising mean costs of the rules that were chosen by all rows.
     held_out : list of HeldOutRules
         One for each fold.
 
@@ -374,10 +374,10 @@ def limit_path(budgets, held_out):
 
     validated_parts = []
     for rules, (_, others) in zip(held_out, rows_and_others(fold_of_row)):
-        largest = last_useful(quality[:, others], fold_of_row[others], weight[others])
-        validated_parts.append(rules.validated_up_to(budgets[largest]))
-    largest = last_useful(quality, fold_of_row, weight)
-    return float(budgets[largest]), validated_parts
+        position = last_useful(quality[:, others], fold_of_row[others], weight[others])
+        validated_parts.append(rules.validated_up_to(budgets[position]))
+    position_of_largest = last_useful(quality, fold_of_row, weight)
+    return float(budgets[position_of_largest]), validated_parts
 
 
 def validated_mixture(validated_parts, budget):

@@ -64,6 +64,8 @@ class ShrunkRegression(NamedTuple):
     def std(self, outputs):
         """Return the standard errors of the estimates, ndarray of shape (n_rows,)."""
         _, deviations = _deviations(outputs)
+        # The variance of an estimate is d.T @ covariance @ d, with d the deviations of
+        # the row and covariance = root @ root.T.
         return np.sqrt(((deviations @ self.root) ** 2).sum(axis=1))
 
     def predict(self, outputs):
@@ -213,7 +215,7 @@ def with_newcomer(policy, n_fitted, X, q, cost):
     X : indexable of n_rows rows
         Rows on which the quality of the new choice is known.
     q : ndarray of shape (n_rows,)
-        Its quality on them.
+        Quality of the new choice on these rows.
     cost : float
         Cost of its call.
 

@@ -64,9 +64,9 @@ _FIELDS_BY_CHOICE = (
 # The corrections of a choice are shrunk towards those of all choices, as if the means
 # of all choices had been seen on this many rows of the choice.
 _PRIOR_ROWS = 20.0
-# Levels of an estimate by which its error is computed, at most, and rows of a level, at
-# least.
+# The error of an estimate is computed at this many levels of the estimate, or fewer.
 _N_ERROR_LEVELS = 10
+# Fewest rows of such a level: a standard deviation of 30 rows has an error of 13 %.
 _MIN_ROWS_OF_LEVEL = 30
 
 
@@ -326,7 +326,8 @@ class Policy:
         abstain.
     columns : ndarray of int, default=None
         Positions of the choices among the outputs of the estimator and, last,
-        abstaining. Plans have these positions. None if all of them are choices.
+        abstaining. Routes of plans are these positions. None if the policy has all
+        choices.
     trusts_estimates : bool, default=True
         If True, a larger budget is spent without a test where held-out gains are as
         estimated.
@@ -626,8 +627,8 @@ class Policy:
         group : GroupPath, default=None
             As in `limit_rule`.
         draw : callable, default=None
-            As in `decide`. Tied rows are left open with one limit, and drawn with
-            several. None spreads the draws evenly.
+            As in `decide`. With the budget alone, ties are left open. With further
+            limits, they are drawn. None spreads the draws evenly.
         """
         if self.limits is None:
             rule = self.rule(budget)
@@ -1076,7 +1077,7 @@ class Policy:
         ndarray in the shape of `table`
         """
         if by_fold is not None:
-            # Folds are merged only where there are no tables by fold.
+            # The group is one fold: folds are merged only without tables by fold.
             table = by_fold[self.fold[rows[0]]]
         if self.kind is None or table.ndim == 1:
             return table
@@ -1245,6 +1246,7 @@ class Policy:
         cached = self._cache.get("correction")
         if cached is None or cached[0] != budget:
             values, planned = self._decided_as_new
+            # A call with costs of its own may have a budget below that of the log.
             choices = self._choices_at(max(budget, self.least), values, planned)
             cached = (budget, self._correction_of(choices))
             self._cache["correction"] = cached
@@ -1402,7 +1404,7 @@ def stand_ins(values, costs, allowed):
 
 def offers_std(estimator):
     """Return True if `predict` of an estimator can return standard deviations."""
-    # A router's estimator with newcomers passes ``return_std`` on to that of `fit`.
+    # `WithNewcomers` passes ``return_std`` on to its `base`, the estimator of `fit`.
     last = getattr(estimator, "base", estimator)
     if isinstance(last, Pipeline):
         last = last[-1]

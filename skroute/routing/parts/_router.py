@@ -24,6 +24,7 @@ from skroute.utils._compat import Interval, Real, num_samples
 from skroute.utils._tables import Column, Table, share_column
 from skroute.utils._tolerances import ROUNDING
 
+# Constraint of the parameter `budget`. Infinity and None are unlimited.
 BUDGET = [Interval(Real, 0, None, closed="both"), None]
 # Bootstrap samples of the validation rows. They give the standard error of a budget to
 # 5 %.
@@ -201,7 +202,7 @@ class Router(CostAwareMixin):
 
     @property
     def validation_cost_(self):
-        """Mean cost of these decisions, by the log."""
+        """Mean cost of the decisions of `validation_quality_`, by the log."""
         return self._validated_now().cost
 
     @property
@@ -235,7 +236,7 @@ class Router(CostAwareMixin):
     def _priced_requests(
         self, exclude, *, asked_first, cost_estimator=None, quotes_costs=False
     ):
-        """Return the requests by the policy of now (`PricedRequests`).
+        """Return the decider of requests at the present parameters (`PricedRequests`).
 
         The parameters are those of `PricedRequests`.
         """

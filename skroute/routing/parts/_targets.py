@@ -289,8 +289,8 @@ class Numbers(Target):
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
         y = check_array(y, ensure_2d=False, dtype="numeric", input_name="y")
-        # In double precision: in single, numpy warns that the limit is not in its
-        # range.
+        # The numbers are compared in double precision. The limit is outside the range
+        # of single precision, and numpy would warn.
         if np.abs(y.astype(np.float64)).max() > _LARGEST:
             raise ValueError(
                 f"y must lie within {_LARGEST:g} of 0, or the square of an error is "

@@ -363,6 +363,7 @@ def limit_path(budgets, held_out):
     """
     n_rows = sum(len(rules.rows) for rules in held_out)
     fold_of_row = np.empty(n_rows, dtype=np.int64)
+    # Quality of each row at each budget, under the rules of the other folds.
     quality = np.empty((len(budgets), n_rows))
     weight = np.ones(n_rows)
     for fold, rules in enumerate(held_out):

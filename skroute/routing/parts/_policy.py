@@ -76,9 +76,9 @@ class Choices(NamedTuple):
     Attributes
     ----------
     low : ndarray of shape (n_rows,), dtype=int64
-        Position of the choice; of a tied row, that of its cheapest choice.
+        Position of the choice. For a tied row, it is the cheapest tied choice.
     high : ndarray of shape (n_rows,), dtype=int64
-        The same, but of a tied row that of its most expensive choice.
+        Position of the choice. For a tied row, it is the most expensive tied choice.
     share : ndarray of shape (n_rows,)
         Probability of the choice `high`. It is 0 for rows that are not tied.
     """
@@ -1048,7 +1048,8 @@ class Policy:
                 of_rows(self.realised, others),
                 weight,
             )
-            number_of_group = self._group_of_row[rows[0]]  # all its rows have it
+            # All rows of the group have the same number.
+            number_of_group = self._group_of_row[rows[0]]
             floors = self._floors_without(number_of_group)
             group_paths.append(
                 GroupPath(

@@ -39,15 +39,16 @@ class Look(NamedTuple):
     features : indexable
         The rows of the quality estimator: X, or an embedding of X.
 
-    state : dict or None
-        Answers that deciding has paid for, by (position of the member, method).
+    state : dict, MemberAnswers or None
+        Answers that deciding has paid for. The keys of a dict are pairs (position of
+        the member, method).
 
     answers : dict
-        The same answers of a single row, by position of the choice.
+        Answers to the first row that deciding has paid for, by position of the choice.
     """
 
     features: Any
-    state: dict | None
+    state: Any
     answers: dict
 
 
@@ -157,8 +158,8 @@ class Router(CostAwareMixin):
         ``_policy()``, and deciding calls no member.
 
     It has the attributes ``costs_``, the cost of each choice, and ``mean_quality_``,
-    the mean quality of each choice on the rows of `fit`. The default of the second one
-    is that of ``_policy()``.
+    the mean quality of each choice on the rows of `fit`. By default, ``mean_quality_``
+    is computed from ``_policy()``.
     """
 
     def _smallest_budget(self):
@@ -267,7 +268,7 @@ class Router(CostAwareMixin):
         Returns
         -------
         estimates : ndarray of shape (n_rows, n_choices)
-        state : dict or None
+        state : dict, MemberAnswers or None
             As in `Look`.
         """
 

@@ -214,7 +214,9 @@ def measure_costs(calls, X):
     True
     """
     costs = np.empty(len(calls))
-    for i, (name, call) in enumerate(calls.items()):
-        with note_failure(name, min(num_samples(X), 1000), "timing"):
-            costs[i] = seconds_per_sample(call, X)
+    # `seconds_per_sample` calls with 1,000 rows at most.
+    n_timed = min(num_samples(X), 1000)
+    for position, (name, call) in enumerate(calls.items()):
+        with note_failure(name, n_timed, "timing"):
+            costs[position] = seconds_per_sample(call, X)
     return costs

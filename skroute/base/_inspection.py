@@ -47,9 +47,8 @@ PREDICT_BEST_SCORE = {
 def may_take_missing(model):
     """Return False if a model says that it takes no missing values.
 
-    A pipeline says nothing: scikit-learn's tags look at its last step, which may never
-    see a missing value. Its first step decides, also inside of a search or a
-    calibration.
+    A pipeline is judged by its first step, also inside of a search or a calibration.
+    scikit-learn takes its tags from the last step, which may never see a missing value.
 
     Parameters
     ----------
@@ -77,7 +76,7 @@ def inherit_member_tags(tags, members):
         Tags of the meta-estimator, changed in place.
 
     members : iterable of estimators
-        The models; one without tags is left to `fit` to refuse.
+        The models. A model without tags is left out.
 
     Returns
     -------
@@ -124,9 +123,9 @@ def comes_fitted(model):
 def may_take_weights(model):
     """Return True unless `fit` of a model is known not to take ``sample_weight``.
 
-    A `fit` that passes keywords on to other models, such as that of an ensemble or a
-    search, may take it: if not, it raises an error itself. A pipeline takes keywords of
-    its steps only.
+    A `fit` with ``**keywords`` passes them on to other models, such as that of an
+    ensemble or a search. It may take weights, and raises an error itself if not. A
+    pipeline takes keywords of its steps only.
 
     Parameters
     ----------
@@ -253,7 +252,7 @@ def abstained(estimator, route):
     if not can_abstain(estimator):
         return np.zeros(len(route), dtype=bool)
     abstains = np.array([is_abstaining(name) for name in estimator.choices_])
-    # A route of -1 would read the last choice.
+    # The index -1 would read the last choice, which may abstain.
     return abstains[route] & (route >= 0)
 
 

@@ -231,8 +231,8 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
 
     ``_share_cache(cache)``
         Prepare a copy of the estimator for a sweep over budgets on the same rows, see
-        ``skroute/utils/_cache.py``. A wrapper gives the estimator inside a cache here.
-        The default does nothing.
+        ``skroute/utils/_cache.py``. A wrapper passes the cache on to its inner
+        estimator here. The default does nothing.
 
     ``bill(plan, costs)``
         Return what the rows of a plan are billed, by a table of bills. The default
@@ -253,8 +253,8 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         Return scikit-learn's routing of the metadata of inner models.
 
     ``needs_costs_``
-        True if a call needs ``costs``, because they differ from row to row and are
-        known before the call. The default is False.
+        True if `predict` needs ``costs``, because they differ from row to row and are
+        known before a model is called. The default is False.
 
     Four attributes are read where an estimator has them:
 
@@ -445,12 +445,13 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         params = {name: value for name, value in params.items() if value is not None}
         if routing_enabled():
             if params and not hasattr(self.get_metadata_routing(), "validate_metadata"):
+                # The message has the alphabetically first name.
                 raise TypeError(
                     f"{type(self).__name__}.fit does not take {min(params)!r}."
                 )
             return process_routing(self, "fit", **params)
         raise_for_params(params, self, "fit")
-        # Empty metadata for any name.
+        # The models get no metadata, for any of their names.
         return defaultdict(lambda: {"fit": {}, "score": {}, "split": {}})
 
     # The two steps of a call: plan and answer -----------------------------------------
@@ -500,7 +501,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         return Call(self._effective_budget(budget), **common, options=options)
 
     def _share_cache(self, cache):
-        """Do nothing: a wrapper gives the estimator inside a cache here."""
+        """Do nothing. A wrapper passes the cache on to its inner estimator here."""
 
     def _check_is_fitted(self):
         """Raise NotFittedError before `fit`."""
@@ -589,7 +590,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
 
     @property
     def needs_costs_(self):
-        """True if calls need the cost of each choice for each row, as ``costs``."""
+        """True if `predict` needs ``costs``, the cost of each choice for each row."""
         return False
 
     def _check_call(self, X, call):

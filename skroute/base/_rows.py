@@ -193,22 +193,22 @@ def check_rows(estimator, X, *, reset):
     """Validate rows as far as all inner models need it. The models validate the rest.
 
     X may be anything that the models take: arrays, frames, sparse matrices, lists of
-    texts, torch tensors (which stay on their device) and data sets. What can be checked
-    for all of them is: feature names and count, that there are rows, and that numeric
-    arrays have columns and no missing values unless every model takes them, since a row
-    may be routed to any of them.
+    texts, torch tensors (which stay on their device) and data sets. Feature names and
+    count are checked, and that there are rows. Numeric arrays must have columns. They
+    must have no missing values, unless every model takes them, since a row may be
+    routed to any model.
 
     Parameters
     ----------
     estimator : estimator
-        Whose rows they are; its ``n_features_in_`` and ``feature_names_in_`` are set or
-        compared.
+        The estimator that gets the rows. Its ``n_features_in_`` and
+        ``feature_names_in_`` are set or compared.
 
     X : indexable
         The rows.
 
     reset : bool
-        Whether to set (in `fit`) or to compare feature names and count.
+        True sets feature names and count, as in `fit`. False compares them.
 
     Returns
     -------
@@ -221,7 +221,7 @@ def check_rows(estimator, X, *, reset):
         If X is not made of rows.
 
     ValueError
-        If it has none, or they are not as they must be.
+        If X has no rows, or the rows are not valid.
 
     Examples
     --------

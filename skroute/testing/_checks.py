@@ -120,6 +120,7 @@ def middle_budget(estimator):
     X_new = make_rows().X_new
     least = estimator.min_budget_
     most = estimator.predict_cost(X_new, budget=np.inf).mean()
+    # These rows may by chance cost less than the cheapest plan of the rows of `fit`.
     return float((least + max(most, least)) / 2)
 
 
@@ -183,6 +184,7 @@ def check_single_choices(estimator):
         assert plan.route.shape == plan.cost.shape == (len(X_new),)
         assert (plan.cost >= 0).all()
         assert len(fitted.answer(plan)) == len(X_new)
+    # No choice has the name "moon".
     with assert_raises_regex(ValueError, "is not one of the single choices"):
         fitted.plan_single(X_new, "moon")
 
@@ -221,7 +223,7 @@ def check_smallest_budget(estimator):
     assert cost.mean() <= least * (1 + 1e-9) + 3 * sampling_error, (
         f"min_budget_ is {least!r}, and rows routed at this budget cost {cost.mean()!r}"
     )
-    # No budget is below 0.
+    # If the smallest budget is 0, no budget is too small.
     if least > 0:
         for method in (fitted.predict, fitted.route, fitted.predict_cost):
             with assert_raises_regex(ValueError, "smallest feasible budget is"):
@@ -248,7 +250,8 @@ def check_larger_budgets_spend_no_less(estimator):
     fitted = fit_on_rows(estimator)
     X_new = make_rows().X_new
     least = fitted.min_budget_
-    # The cost of the unlimited plan, from that half-way to it.
+    # The mean cost of the unlimited plan: `middle_budget` is halfway between it and
+    # `least`.
     most = 2 * middle_budget(fitted) - least
     costs = []
     for budget in [*np.linspace(least, most, 5), np.inf]:
@@ -400,7 +403,7 @@ def check_failed_fit_leaves_nothing_fitted(estimator):
     """Check that an estimator is not fitted after a failed `fit`, even a second."""
     X, labels, X_new, _ = make_rows()
     fitted = fit_on_rows(estimator)
-    # Ten rows, and a target for all of them.
+    # Ten rows, but a target for each of the 120 rows.
     with assert_raises_regex((TypeError, ValueError), ""):
         fitted.fit(X[:10], make_target(estimator, labels))
     with assert_raises_regex(NotFittedError, ""):
@@ -415,7 +418,7 @@ def check_requests_are_decided_as_rows(estimator):
     fitted = fit_on_rows(estimator)
     if not hasattr(fitted, "request_policy"):
         return
-    X_new = make_rows()[2]
+    X_new = make_rows().X_new
     least = fitted.min_budget_
     n_choices = len(fitted.choices_)
     # The mean cost without a budget: `middle_budget` is halfway between it and `least`.

@@ -81,6 +81,8 @@ def make_target(estimator, labels):
     if is_classifier(estimator) or not hasattr(estimator, "costs"):
         return labels
     n_choices = 1 if estimator.costs is None else len(estimator.costs)
-    # Each choice is good for the rows of one class, more or less.
-    size = np.random.default_rng(0).uniform(0.5, 1, (len(labels), n_choices))
-    return (labels[:, np.newaxis] == LABELS[:n_choices]) * size
+    # Each choice is good for the rows of one class: its quality there is between 0.5
+    # and 1. It is 0 on other rows.
+    is_own_class = labels[:, np.newaxis] == LABELS[:n_choices]
+    qualities = np.random.default_rng(0).uniform(0.5, 1, (len(labels), n_choices))
+    return is_own_class * qualities

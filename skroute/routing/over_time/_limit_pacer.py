@@ -110,7 +110,7 @@ class LimitPacer:
         # Amounts of each choice under each limit but the budget: (n_limits, n_choices).
         # A call of a choice takes 1 of the capacity of this choice, and 0 of others.
         is_choice = np.arange(len(names)) == order.capacity_choice[:, np.newaxis]
-        planned = policy.amounts_or_none.planned[order.amount_positions]
+        planned = policy.amount_tables.planned[order.amount_positions]
         self._amounts = np.vstack([planned, is_choice.astype(np.float64)])
         # Limits are on realised amounts. `prices_left` takes limits on planned amounts.
         # The planned means exceed the realised means by this: (n_limits,)

@@ -25,8 +25,8 @@ _MOST_ROWS = 2_000
 # as estimates: 10 %.
 _LEAST_NOISE = 0.1
 # If costs of a call have less than this share of the chance variation of `fit`, they
-# are estimates in place of real costs, or the reverse. With the smallest number of
-# rows, the share is five standard errors below 1.
+# are estimates in place of real costs. With the smallest number of rows, the share is
+# five standard errors below 1.
 _MOST_SHARE = 0.5
 # Number of trees of the forest that explains costs by X: it is fitted in a tenth of a
 # second, and has a megabyte in a pickle.
@@ -92,7 +92,8 @@ def summarize_costs(X, costs):
     -------
     CostSummary
     """
-    # Division without a remainder, rounded up.
+    # Every `step`-th row is compared: the number of rows divided by their largest
+    # number, rounded up.
     step = -(-len(costs) // _MOST_ROWS)
     rows = np.arange(0, len(costs), step)
     costs = costs[rows]
@@ -143,9 +144,9 @@ def _spread(costs, estimated_level):
         return CostSpread(level=0.0, between=0.0, beyond=np.nan)
     logs = np.log(costs)
     level = logs.mean(axis=1)
-    # A parabola of the level for each choice.
+    # The log cost of each choice is fitted by a parabola of the level.
     design = np.column_stack([np.ones(len(level)), level, level**2])
-    coefficients = np.linalg.lstsq(design, logs, rcond=None)[0]
+    coefficients, _, _, _ = np.linalg.lstsq(design, logs, rcond=None)
     between = np.sqrt(np.mean((logs - design @ coefficients) ** 2))
     beyond = np.nan
     if estimated_level is not None:
@@ -175,6 +176,7 @@ def check_call_costs(summary, X, costs):
         If the costs of `fit` are probably real, and those of the call estimates.
     """
     costs = costs[:, summary.columns]
+    # A cost of 0 has no logarithm.
     if num_samples(X) < _FEWEST_ROWS or not costs.size or not (costs > 0).all():
         return
     estimated_level = None
@@ -192,8 +194,9 @@ def check_call_costs(summary, X, costs):
 def _check_noise(noise_of_fit, noise_of_call):
     """Raise an error if costs of a call have much less noise than those of `fit`.
 
-    Both are standard deviations of log costs. A comparison with NaN is passed.
+    Both are standard deviations of log costs. If one is NaN, no error is raised.
     """
+    # Also True for NaN.
     if not noise_of_fit > _LEAST_NOISE:
         return
     if noise_of_call < _MOST_SHARE * noise_of_fit:

@@ -88,12 +88,15 @@ def answers_forest(n_samples, most_rows, n_jobs=None):
     RandomForestRegressor
     """
     rows_per_tree = min(n_samples, most_rows)
-    leaf = int(np.clip(n_samples // _LEAVES, _SMALLEST_LEAF, _LARGEST_LEAF))
+    # Fewest rows of a leaf, if a tree reads all rows.
+    rows_per_leaf = int(np.clip(n_samples // _LEAVES, _SMALLEST_LEAF, _LARGEST_LEAF))
     n_trees = int(np.clip(_ROWS_OF_ALL_TREES // n_samples, _FEWEST_TREES, _MOST_TREES))
     return RandomForestRegressor(
         n_estimators=n_trees,
         # A leaf has the same share of the rows of its tree.
-        min_samples_leaf=max(leaf * rows_per_tree // n_samples, _SMALLEST_LEAF),
+        min_samples_leaf=max(
+            rows_per_leaf * rows_per_tree // n_samples, _SMALLEST_LEAF
+        ),
         # None: a tree reads all rows.
         max_samples=None if rows_per_tree == n_samples else rows_per_tree,
         oob_score=True,
@@ -114,8 +117,8 @@ def read_rows(router, X, advice=None):
         Its number and names of features are set.
     X : indexable of n_rows rows
     advice : str, default=None
-        Advice to the user if the default quality estimator cannot read X. None if it
-        does not read X.
+        Advice to the user if the default quality estimator cannot read X. None if the
+        router does not use the default, so that this is not checked.
 
     Returns
     -------
@@ -281,7 +284,7 @@ def predict_matrix(fitted, X, name):
     with note_failure(name, n_rows, "predict"):
         values = np.asarray(on_host(average_of(fitted, X)), dtype=np.float64)
         values = values.reshape(n_rows, -1)
-        # A row with NaN would get the choice that is compared first, without a word.
+        # A row with NaN would get the choice that is compared first, and no error.
         _check_finite(values, name)
     return values
 
@@ -340,9 +343,9 @@ def cross_fit(
     flat_target = target[:, 0] if target.shape[1] == 1 else target
     step = nullcontext() if task is None else task.step(name)
     with _note_advice(estimator, X, target, name), step:
-        # Other metadata is not for `cross_fit`.
-        takes_params = set(fit_params) <= {"sample_weight"}
-        if hasattr(estimator, "cross_fit") and takes_params:
+        # A method `cross_fit` takes no other metadata than weights.
+        has_only_weights = set(fit_params) <= {"sample_weight"}
+        if hasattr(estimator, "cross_fit") and has_only_weights:
             fit = cached_unless_fitted(_cross_fit_itself, estimator, memory)
             fitted = fit(
                 estimator,
@@ -410,10 +413,11 @@ def _cross_fit_itself(estimator, X, target, folds, *, costs, n_jobs, fit_params)
         "folds": folds,
         "costs": costs,
         "n_jobs": n_jobs,
-        "return_kept": True,
+        "return_kept": True,  # returns `as_new`
     }
-    # The limit bounds the memory. With more folds, each fold has nearly all rows to
-    # learn from, and its estimates have the distribution of all others.
+    # A table for each fold takes memory, which the limit bounds. With more folds, each
+    # fold learns from nearly all rows, and the distributions of its estimates and of
+    # the others are nearly equal.
     if len(folds) > MAX_PARTS:
         estimate, as_new = fitted.cross_fit(X, target, **options, **fit_params)
         return CrossFitted(fitted, estimate, as_new, by_fold=None)
@@ -430,6 +434,7 @@ def _fit_and_predict_out_of_sample(estimator, X, target, folds, *, n_jobs, fit_p
     """
     fitted = clone(estimator)
     fitted.fit(X, target, **fit_params)
+    # Forests with `oob_score=True` have estimated their own rows out of bag.
     estimate = getattr(fitted, "oob_prediction_", None)
     if estimate is None:
         estimate = cross_val_predict(
@@ -446,10 +451,10 @@ def _fit_and_predict_out_of_sample(estimator, X, target, folds, *, n_jobs, fit_p
 def estimates_without_folds(
     estimator, X, target, folds, *, name, task=None, n_jobs=None, fit_params=None
 ):
-    """Return, for each fold, estimates of its training rows that the fold did not see.
+    """Return, for each fold, out-of-fold estimates of its training rows.
 
-    The training rows of each fold are cross-fitted among themselves, so that no row is
-    estimated by a fit that saw it or the test rows of the fold.
+    The training rows of each fold are cross-fitted among themselves. No row is
+    estimated by a fit that saw this row or the test rows of the fold.
 
     Parameters
     ----------
@@ -496,6 +501,7 @@ def _inner_folds(fold_of_row):
     if len(numbers) < 2:
         if n_rows < 2:
             return [([0], [0])]
+        # All rows are in one fold. Only their number is read from `fold_of_row`.
         return folds_of(min(_N_FOLDS, n_rows), fold_of_row)
     folds = []
     for number in numbers:
@@ -518,8 +524,8 @@ def _note_advice(estimator, X, target, name):
                 "encoder before it: "
                 f"make_pipeline(skroute.quality.FrameEncoder(), {name})."
             )
-        # The tag of one output does not refuse an estimator before `fit`, since nets
-        # have it by default.
+        # An estimator whose tags declare a single output is not refused before `fit`:
+        # nets have these tags by default, and may have several outputs.
         if target.shape[1] > 1 and not _may_have_several_outputs(estimator):
             error.add_note(
                 f"It was fitted on {target.shape[1]} outputs, one for each choice. A "

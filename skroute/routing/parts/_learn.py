@@ -212,7 +212,7 @@ def learn_policy(
 
 
 def _outcomes_of_log(log, estimate, weight):
-    """Return the quality in a log, imputed where the log does not know it.
+    """Return the quality in a log, doubly robust if it is not known on all rows.
 
     Parameters
     ----------
@@ -333,6 +333,7 @@ def learn_costs(estimator, X, log, folds, *, task, n_jobs, fit_params):
     planned_by_fold = fitted.by_fold
     if planned_by_fold is not None:
         planned_by_fold = np.maximum(planned_by_fold, 0.0)
+    # Costs are at least 0. Their estimates may be below.
     log = replace(
         log,
         planned=np.maximum(fitted.estimate, 0.0),
@@ -365,12 +366,15 @@ def frequent_rows(X, fold_of_row, weight=None):
     _, first_rows, distinct_of_row = np.unique(
         row_keys(X), return_index=True, return_inverse=True
     )
+    # How often each distinct row occurs: (n_distinct,)
     counts = np.bincount(distinct_of_row, weight)
     # One number for each pair of a distinct row and a fold that contains it.
     n_folds = fold_of_row.max() + 1
     pairs = np.unique(distinct_of_row * n_folds + fold_of_row)
-    n_folds_of_distinct = np.bincount(pairs // n_folds)
+    distinct_of_pair = pairs // n_folds
+    n_folds_of_distinct = np.bincount(distinct_of_pair)
     is_frequent = (counts >= _OFTEN) & (n_folds_of_distinct > 1)
+    # Frequent rows are numbered from 0. Other rows have -1.
     kind_of_distinct = np.where(is_frequent, np.cumsum(is_frequent) - 1, -1)
     return FrequentRows(
         kind=kind_of_distinct[distinct_of_row], first_rows=first_rows[is_frequent]

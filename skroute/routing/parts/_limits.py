@@ -1,8 +1,9 @@
 """Limits in addition to the budget: means of further amounts, and capacities.
 
-A log has one table for each amount, such as seconds, or 1 where a row is slow. Amounts
-are known only after a call. Rows are therefore decided by the mean amount of each
-choice, and the prices are learned so that the amounts in the log meet the limits.
+A log has one table for each amount. An amount is, for example, a number of seconds, or
+1 for a slow row and 0 for others. Amounts are known only after a call. Rows are
+therefore decided by the mean amount of each choice, and the prices are learned so that
+the amounts in the log meet the limits.
 """
 
 from collections.abc import Mapping
@@ -56,6 +57,7 @@ class AmountTables(NamedTuple):
 
     def with_abstaining(self):
         """Return the tables with one more choice, which takes nothing."""
+        # One column of zeros at the end of the last axis, that of the choices.
         return AmountTables(
             self.names,
             np.pad(self.realised, ((0, 0), (0, 0), (0, 1))),
@@ -99,6 +101,7 @@ def read_amounts(amounts, names, *, n_rows, named, weight=None):
     is_known = ~np.isnan(realised)
     row_weight = np.ones(n_rows) if weight is None else weight
     known_weight = is_known * row_weight[:, np.newaxis]
+    # Weighted means over the rows with a known amount: (n_amounts, n_choices)
     totals = (known_weight * np.where(is_known, realised, 0.0)).sum(axis=1)
     planned = totals / known_weight.sum(axis=1)
     # One number for each choice stays as it is, without the rounding of a mean.
@@ -169,15 +172,17 @@ def _read_table(name, table, names, *, n_rows, named):
         NaN where an amount is not known. Each choice has at least one that is known.
     """
     label = f"amounts of {name!r}"
-    numbers = by_label(table)
-    if isinstance(numbers, Mapping):
-        _check_names(label, numbers, names)
-        numbers = {str(choice): number for choice, number in numbers.items()}
-        table = [numbers[choice] for choice in names]
+    # A series with labels becomes a mapping from choice to number.
+    labelled = by_label(table)
+    if isinstance(labelled, Mapping):
+        _check_names(label, labelled, names)
+        number_of_choice = {str(choice): number for choice, number in labelled.items()}
+        table = [number_of_choice[choice] for choice in names]
     elif column_keys(table) is not None and named:
         table = in_order(table, names, label)
     values = check_matrix(table, label, allow_nan=True)
     if values.shape == (len(names), 1) and np.ndim(table) == 1:
+        # One number for each choice, the same on all rows.
         values = np.tile(values.T, (n_rows, 1))
     if values.shape != (n_rows, len(names)):
         raise ValueError(
@@ -190,11 +195,11 @@ def _read_table(name, table, names, *, n_rows, named):
             f"{label} must be finite numbers that are not negative, or NaN where an "
             "amount is not known."
         )
-    is_unknown = np.isnan(values).all(axis=0)
-    if is_unknown.any():
+    is_never_known = np.isnan(values).all(axis=0)  # (n_choices,)
+    if is_never_known.any():
         raise ValueError(
             f"{label} are NaN, not known, on every row for "
-            f"{names[int(np.argmax(is_unknown))]!r}. Give at least one."
+            f"{names[int(np.argmax(is_never_known))]!r}. Give at least one."
         )
     return values
 
@@ -287,7 +292,7 @@ class LimitsMixin:
     """Mixin for routers with the constructor parameters `limits` and `capacities`.
 
     The router has ``_learned``, its policy as `fit` learned it, and ``_policy()``, the
-    policy at the parameters of now.
+    policy at the present parameters.
     """
 
     @property
@@ -324,7 +329,7 @@ class LimitsMixin:
         )
 
     def _policy_of_call(self, call):
-        """Return the policy of now, with the limits of a call if it gives any."""
+        """Return the policy at the present parameters, with the limits of a call."""
         return self._policy().limited(self._limits_of(self.choices_, call))
 
 
@@ -389,11 +394,12 @@ def order_limits(limits, *, budget, amounts, positions):
         amount_positions.append(amounts.names.index(name))
     capacity_choice = []
     for name, share in limits.capacities.items():
-        choice = np.flatnonzero(positions == limits.positions[name])
-        if len(choice):
+        # Position of the choice in the policy. Empty if the policy does not have it.
+        matches = np.flatnonzero(positions == limits.positions[name])
+        if len(matches):
             names.append(f"share of {name}")
             most.append(share)
-            capacity_choice.append(int(choice[0]))
+            capacity_choice.append(int(matches[0]))
     return LimitOrder(
         names=names,
         most=np.array(most, dtype=np.float64),
@@ -441,7 +447,7 @@ class LimitRule(NamedTuple):
     price_floor : float
         Smallest price of the cost. The price of the budget is added to it.
     dual : DualFunction
-        The plans that were looked at.
+        The dual function of the limits, with the plans that it has computed.
     """
 
     prices: LimitPrices
@@ -464,9 +470,9 @@ class LimitRule(NamedTuple):
         values : ndarray of shape (n_rows, n_choices)
             NaN where a row may not get a choice.
         costs : ndarray of shape (n_choices,) or (n_rows, n_choices)
-            Costs that decide.
+            Costs by which rows are decided.
         planned_amounts : ndarray of shape (n_amounts, n_choices)
-            Amounts that decide.
+            Mean amounts of each choice, by which rows are decided.
         draws : ndarray of shape (n_rows,)
             A uniform number for each row, which divides ties.
 
@@ -490,6 +496,8 @@ class LimitRule(NamedTuple):
 
 def _stacked(costs, amounts, order):
     """Return the limited amounts of each row, (n_rows, n_means, n_choices).
+
+    The limits on means are the budget, if there is one, and those of the amounts.
 
     Parameters
     ----------
@@ -516,7 +524,7 @@ class LimitedLog(NamedTuple):
     values : ndarray of shape (n_rows, n_choices)
         Estimated quality less the penalty.
     planned, paid : ndarray of shape (n_choices,) or (n_rows, n_choices)
-        Costs that decide, and the bills.
+        Costs by which rows are decided, and the bills.
     amounts : AmountTables
     weight : ndarray of shape (n_rows,) or None
     """
@@ -535,8 +543,8 @@ def dual_of_log(log, order, price_floor):
     ----------
     log : LimitedLog
     order : LimitOrder
-        Its limits have no effect, so that the function serves all limits on the same
-        amounts.
+        It says which amounts are limited. `order.most` is not read, so that the
+        function serves all limits on the same amounts.
     price_floor : float
         Smallest price of the cost.
     """
@@ -563,8 +571,8 @@ def learn_limit_rule(dual, order, price_floor, *, must_hold=True):
     price_floor : float
         Smallest price of the cost.
     must_hold : bool, default=True
-        If False, limits that exclude each other get prices at a cap, so that the most
-        exceeded limits count most.
+        If False, limits that exclude each other raise no error. Their prices are then
+        at a cap, and the most exceeded limits count most.
 
     Raises
     ------
@@ -601,6 +609,7 @@ def least_amount(dual, order, *, limit):
     """
     least = dual.least(limit, order.most)
     if not np.isfinite(least):
+        # No plan is within the other limits.
         error = ConflictError(dual, order.most)
         raise ValueError(conflict_message(error, order.names))
     return least

@@ -69,10 +69,9 @@ class Overlap(NamedTuple):
 
     mean_weight : ndarray of shape (n_choices,), dtype=float64
         Mean over the rows that the policy sends to each choice: ``1 / propensity`` if
-        the log made the same choice, else 0. It is 1, but for noise, if the log made
-        the choice now and then on all such rows. If it is less, it is the share of
-        these rows that the log stands for. NaN for a choice that the policy does not
-        make.
+        the log made the same choice, else 0. It is 1, but for noise, if the log could
+        make the choice on all these rows. If it is less, it is the share of these rows
+        on which the log could make it. NaN for a choice that the policy does not make.
 
     never : list of str
         Choices that the log never made on the rows where the policy makes them. Their
@@ -173,7 +172,7 @@ class KnownCells(NamedTuple):
         )
 
     def agreement(self, choices):
-        """Return where the log made the choices of a policy (`Agreement`)."""
+        """Return where the log made the `Choices` of a policy (`Agreement`)."""
         return Agreement(
             needed=choices.totals(np.ones(self.weight.shape)),
             matched=choices.totals((self.weight > 0).astype(np.float64)),
@@ -199,12 +198,14 @@ class KnownCells(NamedTuple):
         for choice in range(len(names)):
             # The policy that makes this choice on all rows.
             is_choice = np.arange(len(names)) == choice
+            # Counts of the other choices are 0.
             agreement = Agreement(
                 needed=n_rows * is_choice,
                 matched=n_made * is_choice,
                 made=n_made,
                 weight=self.weight[:, choice],
             )
+            # None: the log lacks nothing to judge this policy.
             has_overlap[choice] = lack_of_overlap(agreement, names) is None
         return has_overlap
 
@@ -212,6 +213,7 @@ class KnownCells(NamedTuple):
         """Return estimates of all cells, corrected by weighted errors of known cells.
 
         Their means over rows have no bias if the weights or the estimates are right.
+        `estimate` has the shape (n_rows, n_choices), as the result.
         """
         return estimate + self.weight * self._errors(estimate)
 
@@ -485,6 +487,7 @@ def _read_costs(costs, listed, names, *, quoted, named, shape, estimates_costs):
             f"costs must say what each of {names!r} costs, got None. Give a mapping or "
             "an array to the constructor, or one cost for each row and choice to fit."
         )
+    # The prices or quotes are the bills.
     return LogCosts(paid=planned, planned=None)
 
 
@@ -590,8 +593,9 @@ def read_answers(
         )
     else:
         if costs is not None:
-            # What is not known of a table is missing at random. Bills of the answers
-            # are not: they are given as one number for each row, see above.
+            # NaN is refused here, since it would be read as missing at random. In such
+            # a log, the bills that are missing depend on the choices. Bills of the
+            # answers alone are one number for each row, see above.
             check_matrix(costs, "costs")
         log_costs = _read_costs(
             costs,
@@ -733,7 +737,7 @@ def _read_costs_of_answers(costs, listed, logged, *, chance, estimates_costs, qu
 
 
 def choice_names(y, listed):
-    """Return names of the choices: those of columns, else of prices, else numbers.
+    """Return names of the choices: of columns, of prices, or else "choice0", ...
 
     Parameters
     ----------
@@ -756,9 +760,9 @@ def choice_names(y, listed):
     if y is None:
         n_choices = len(listed)
     elif len(np.shape(y)) == 2:
-        n_choices = np.shape(y)[1]
+        _, n_choices = np.shape(y)
     else:
-        n_choices = 1
+        n_choices = 1  # a single column of shape (n_rows,)
     if names is None and has_named_prices:
         names = [str(name) for name in listed]
     elif names is None:
@@ -800,6 +804,7 @@ def costs_now(costs, names, current, n_fitted):
             new_costs[str(name)] = cost
         return check_costs(new_costs, names)
     if np.ndim(costs) == 1 and len(costs) == n_fitted:
+        # Choices that were added after `fit` come last, and keep their costs.
         costs = [*costs, *current[len(costs) :]]
     return check_costs(costs, names)
 
@@ -993,7 +998,9 @@ def overlap_of(log, choices):
     largest_weights = []
     never = []  # choices that the log never made where the policy makes them
     for position, name in enumerate(log.names):
-        weights = weight[weight[:, position] > 0, position]
+        weight_of_choice = weight[:, position]
+        # A weight of 0: the log made another choice.
+        weights = weight_of_choice[weight_of_choice > 0]
         sizes.append(effective_size(weights))
         largest_weights.append(np.max(weights, initial=0.0))
         is_never_matched = never_matched(

@@ -212,7 +212,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
     # Fit ------------------------------------------------------------------------------
 
     def _fit(self, X, y, *, task, **params):
-        """Fit the members, measure their costs if asked to, and learn routing.
+        """Fit the members, measure their costs if asked for, and learn routing.
 
         Routing is learned from out-of-fold answers of the members. Subclasses write
         `_learn`, which learns it, and may replace `_check_target` and `_splits`.
@@ -327,8 +327,10 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         """Return the name of the member method whose time is measured as its cost."""
         method = self._response_method()
         if method is None:
+            # Members answer no training rows.
             return "predict"
         if method == "scores":
+            # Only recorded members have scores. Others have probabilities.
             return "predict_proba"
         return method
 
@@ -378,11 +380,27 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
 
     def _cheapest_plan(self, costs, names):
         if getattr(self, "abstain_cost", None) is not None:
-            return 0.0
+            return 0.0  # all rows abstain
         return float(costs.min())
 
     def _metadata_of_members(self, members, params, given_weight):
-        """Return the metadata for the `fit` of each member and for the splitter."""
+        """Return the metadata for the `fit` of each member and for the splitter.
+
+        Parameters
+        ----------
+        members : dict from str to estimator
+
+        params : dict
+            Metadata that `fit` got, `sample_weight` included.
+
+        given_weight : ndarray of shape (n_rows,), or None
+            Weights as the user gave them. None: there are none.
+
+        Returns
+        -------
+        mapping from str to Bunch
+            By member, and ``"cv"`` for the splitter.
+        """
         if given_weight is None or routing_enabled():
             return self._route_metadata(params)
         others = {
@@ -412,14 +430,15 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         abstains = abstained(self, plan.route)
         if not abstains.any():
             return self._answers_to(plan, response, np.arange(len(plan.route)))
-        is_wide = response == "predict_proba" or isinstance(
-            self._members.target, MultiLabel
-        )
-        shape = (len(abstains), len(self.classes_)) if is_wide else len(abstains)
-        if is_wide or isinstance(self._members.target, Numbers):
-            answers = np.full(shape, np.nan)
+        target = self._members.target
+        n_rows = len(abstains)
+        # The answer of a row that abstains is NaN, or a label where answers are labels.
+        if response == "predict_proba" or isinstance(target, MultiLabel):
+            answers = np.full((n_rows, len(self.classes_)), np.nan)
+        elif isinstance(target, Numbers):
+            answers = np.full(n_rows, np.nan)
         else:
-            answers = labels_that_abstain(shape, self.abstain_label, self.classes_)
+            answers = labels_that_abstain(n_rows, self.abstain_label, self.classes_)
         rows = np.flatnonzero(~abstains)
         if len(rows):
             answers[rows] = self._answers_to(plan, response, rows)
@@ -429,10 +448,24 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         """Return the answers to some rows of a plan.
 
         The state of a plan is a dict of answers that deciding has paid for, by (member,
-        method).
+        method). Members are not called again for these answers.
+
+        Parameters
+        ----------
+        plan : Plan
+
+        response : {"predict", "predict_proba"}
+
+        rows : ndarray of int
+            Positions of the rows in the plan. None of them abstains.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,) or (n_rows, n_outputs)
         """
         paid_answers = plan.state or {}
 
+        # `positions` are positions in `rows`.
         def answer(choice, positions):
             if (choice, response) in paid_answers:
                 return paid_answers[choice, response][rows[positions]]
@@ -444,9 +477,11 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         return self._members.target.probabilities(answers)
 
     def _ask_member(self, X, position, method, rows, cache=None):
-        """Return the answers of a member to some rows.
+        """Return the encoded answers of a member to some rows.
 
-        In a sweep over budgets, or with a cache, the member answers each row once.
+        The parameters are those of `Members.ask`. In a sweep over budgets, or with a
+        cache, the member answers each row once. If `cache` is None, it is the cache of
+        the sweep. The sweep counts the calls in any case.
         """
         sweep = cache_of(self)
         return self._members.ask(
@@ -461,7 +496,8 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         if models is None:
             models = [member for _, member in self.estimators if member != DROP]
         for model in models:
-            # A member's AttributeError says why it has none. It is raised as it is.
+            # If a member has no `predict_proba`, the access raises its AttributeError,
+            # which says why.
             if not will_have(model, "predict_proba") and not callable(
                 model.predict_proba
             ):
@@ -487,6 +523,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         Without a budget, cost and quality are compared if both are money.
         """
         if getattr(self, "exchange_rate", None) is None:
+            # If quality is money, a unit of cost is worth 1. Else it is worth 0.
             return 0.0, float(is_money(self.quality))
         rate = float(self.exchange_rate)
         return rate, rate
@@ -531,7 +568,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         check_consistent_length(X, y)
         if sample_weight is not None:
             sample_weight = check_row_weights(sample_weight, num_samples(X))
-        # Refused before a model is asked.
+        # New labels are refused before a model is called.
         self._encoded(y)
         worth = worth_of(self, y)
         routed = self.respond(X, self.make_call(budget, **parameters), worth.asks)
@@ -544,8 +581,8 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         rows = answered_rows(self, routed.route)
         if not len(rows):
             return np.nan
-        # Rows that abstain can make this an array of objects. Here it is one of labels
-        # again.
+        # If some rows abstain, `y_pred` can be an array of objects. By way of a list,
+        # the answers become an array of labels again.
         answers = np.array(routed.y_pred[rows].tolist())
         weight = None if sample_weight is None else sample_weight[rows]
         return self._score_answers(y[rows], answers, weight)
@@ -582,6 +619,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
             return tags
         member_tags = [get_tags(member).classifier_tags for member in members]
         own_tags = tags.classifier_tags
+        # None: the router, or a member below, is not a classifier.
         if own_tags is not None:
             own_tags.multi_class = all(
                 kind is None or kind.multi_class for kind in member_tags
@@ -616,6 +654,7 @@ def labels_that_abstain(n_rows, label, classes):
     """Return an array of the label of abstaining, of a type that holds all classes."""
     label = label_of_abstaining(label, classes)
     labels = np.asarray([label])
+    # Only an array of objects holds texts and numbers.
     is_mixed = holds_texts(labels) != holds_texts(classes)
     dtype = np.dtype(object) if is_mixed else np.result_type(labels, classes)
     return np.full(n_rows, label, dtype=dtype)

@@ -107,7 +107,7 @@ class Members:
                 self.names[position],
                 self.models[position],
                 rows_of_X,
-                proven=True,
+                proven=True,  # `fit` has seen probabilities of this member
             )
 
     def costs_by(self, costs, dropped):
@@ -457,6 +457,7 @@ def _answers_out_of_fold(name, member, X, y, *, target, methods, splits, fit_par
     for train, test in splits:
         model = clone(member)
         X_train, y_train = _safe_split(model, X, y, train)
+        # `train` selects the columns of X if it is a precomputed kernel.
         X_test, _ = _safe_split(model, X, y, test, train)
         model.fit(X_train, y_train, **check_method_params(X, fit_params, train))
         for method in methods:

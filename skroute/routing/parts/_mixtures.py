@@ -65,8 +65,10 @@ class Mixture(NamedTuple):
         """Return the two neighbouring rules that a budget mixes (`MixedRules`)."""
         low = self.n_within(budget) - 1
         if low == len(self.cost) - 1:
+            # All rows follow the most expensive rule.
             return MixedRules(low, low, 0.0)
         step = self.cost[low + 1] - self.cost[low]
+        # Below 0 if the budget is less than the cost of the cheapest rule.
         share = (budget - self.cost[low]) / step
         return MixedRules(low, low + 1, float(min(max(share, 0.0), 1.0)))
 
@@ -110,7 +112,10 @@ def best_mixture(cost, quality):
     # hull.
     values = quality[np.newaxis]
     path = assignment_path(values, cost)
-    choices = [choose_at_price(values, cost, price)[0] for price in path.prices]
+    choices = []
+    for price in path.prices:
+        (choice_of_row,) = choose_at_price(values, cost, price)
+        choices.append(choice_of_row)
     positions = np.array(choices)
     return Mixture(cost[positions], quality[positions]), positions
 
@@ -174,7 +179,7 @@ def useful_rules(quality, fold_of_row=None):
     """
     n_rules = last_useful(quality, fold_of_row) + 1
     means = quality[:n_rules].mean(axis=1)
-    # Nothing is better than no rule: the cheapest one is always useful.
+    # The cheapest rule has no cheaper ones. With -inf it is always useful.
     best_of_cheaper = np.maximum.accumulate(np.r_[-np.inf, means])[:-1]
     return np.flatnonzero(means > best_of_cheaper)
 
@@ -345,7 +350,7 @@ def limit_path(budgets, held_out):
     Parameters
     ----------
     budgets : ndarray of shape (n_budgets,)
-        Rising mean costs, those of the rules that all rows have chosen.
+        Rising mean costs of the rules that were chosen by all rows.
     held_out : list of HeldOutRules
         One for each fold.
 
@@ -358,6 +363,7 @@ def limit_path(budgets, held_out):
     """
     n_rows = sum(len(rules.rows) for rules in held_out)
     fold_of_row = np.empty(n_rows, dtype=np.int64)
+    # Quality of each row at each budget, under the rules of the other folds.
     quality = np.empty((len(budgets), n_rows))
     weight = np.ones(n_rows)
     for fold, rules in enumerate(held_out):
@@ -369,10 +375,10 @@ def limit_path(budgets, held_out):
 
     validated_parts = []
     for rules, (_, others) in zip(held_out, rows_and_others(fold_of_row)):
-        largest = last_useful(quality[:, others], fold_of_row[others], weight[others])
-        validated_parts.append(rules.validated_up_to(budgets[largest]))
-    largest = last_useful(quality, fold_of_row, weight)
-    return float(budgets[largest]), validated_parts
+        position = last_useful(quality[:, others], fold_of_row[others], weight[others])
+        validated_parts.append(rules.validated_up_to(budgets[position]))
+    position_of_largest = last_useful(quality, fold_of_row, weight)
+    return float(budgets[position_of_largest]), validated_parts
 
 
 def validated_mixture(validated_parts, budget):
@@ -392,21 +398,23 @@ def validated_mixture(validated_parts, budget):
         folds' means.
     """
     n_parts = len(validated_parts)
-    # Columns are cost and quality, rows are folds.
+    # Columns are cost and quality, rows are folds. A row of the mixture counts for both
+    # rules of the budget, by their shares.
     sums = np.empty((n_parts, 2))
     squares = np.empty((n_parts, 2))
     for fold, validated in enumerate(validated_parts):
         sums[fold] = validated.mixture.mean_at(budget, validated.sums)
         squares[fold] = validated.mixture.mean_at(budget, validated.squares)
-    sizes = np.array([validated.n_rows for validated in validated_parts])
-    n_rows = sizes.sum()
+    # Sum of the weights of each fold's rows: (n_parts,)
+    fold_weights = np.array([validated.n_rows for validated in validated_parts])
+    n_rows = fold_weights.sum()
     mean = sums.sum(axis=0) / n_rows
     variance = np.maximum(squares.sum(axis=0) / n_rows - mean**2, 0.0)
     error = np.full(2, np.nan)
     if n_rows > 1:
         error = np.sqrt(variance / (n_rows - 1))
     if n_parts > 1:
-        fold_means = sums / sizes[:, np.newaxis]
+        fold_means = sums / fold_weights[:, np.newaxis]
         error_of_folds = fold_means.std(axis=0, ddof=1) / np.sqrt(n_parts)
         error = np.maximum(error, error_of_folds)
     mean_cost, mean_quality = mean

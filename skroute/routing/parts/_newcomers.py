@@ -64,6 +64,8 @@ class ShrunkRegression(NamedTuple):
     def std(self, outputs):
         """Return the standard errors of the estimates, ndarray of shape (n_rows,)."""
         _, deviations = _deviations(outputs)
+        # The variance of an estimate is d.T @ covariance @ d, with d the deviations of
+        # the row and covariance = root @ root.T.
         return np.sqrt(((deviations @ self.root) ** 2).sum(axis=1))
 
     def predict(self, outputs):
@@ -121,23 +123,29 @@ def shrunk_regression(outputs, q, noise, low, high):
     """
     mean, deviations = _deviations(outputs)
     n_rows, n_outputs = outputs.shape
+    # Variance of the mean estimates of the choices of `fit`. A single choice has none.
     spread = outputs.mean(axis=0).var(ddof=1) if n_outputs > 1 else 0.0
     largest_square = float(np.abs(q).max()) ** 2
     prior_noise = max(noise, _LEAST_VARIANCE * (1 + largest_square))
     new_noise = prior_noise
-    # Prior variances of the weights. The last one is that of the intercept.
+    # Prior variances of the weights. With 1 / (n_outputs - 1), the new choice deviates
+    # from the mean of a row as much as a choice of `fit` does. The last entry, that of
+    # the intercept, is set below.
     prior = np.full(n_outputs + 1, 1 / max(n_outputs - 1, 1))
     for _ in range(_N_ITERATIONS):
         prior[-1] = _LEVEL**2 * spread + new_noise / (_LEVEL_ROWS * n_outputs)
         precision = deviations.T @ deviations / new_noise + np.diag(1 / prior)
         covariance = np.linalg.inv(precision)
         weights = covariance @ (deviations.T @ (q - mean)) / new_noise
+        # The noise variance of the rows, and of `_NOISE_ROWS` rows as noisy as those of
+        # the choices of `fit`.
         residuals = q - mean - deviations @ weights
         squares = residuals @ residuals + _NOISE_ROWS * prior_noise
         new_noise = squares / (n_rows + _NOISE_ROWS)
     slopes = weights[:-1]
     model = ShrunkRegression(
-        # The mean of the row is subtracted in the model and is itself linear.
+        # The weights are those of deviations from the mean of the row. The mean is
+        # linear in the outputs, which gives these coefficients of the outputs.
         coef=(1 - slopes.sum()) / n_outputs + slopes,
         intercept=float(weights[-1]),
         root=np.linalg.cholesky((covariance + covariance.T) / 2),
@@ -207,7 +215,7 @@ def with_newcomer(policy, n_fitted, X, q, cost):
     X : indexable of n_rows rows
         Rows on which the quality of the new choice is known.
     q : ndarray of shape (n_rows,)
-        Its quality on them.
+        Quality of the new choice on these rows.
     cost : float
         Cost of its call.
 

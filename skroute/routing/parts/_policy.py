@@ -64,9 +64,9 @@ _FIELDS_BY_CHOICE = (
 # The corrections of a choice are shrunk towards those of all choices, as if the means
 # of all choices had been seen on this many rows of the choice.
 _PRIOR_ROWS = 20.0
-# Levels of an estimate by which its error is computed, at most, and rows of a level, at
-# least.
+# The error of an estimate is computed at this many levels of the estimate, or fewer.
 _N_ERROR_LEVELS = 10
+# Fewest rows of such a level: a standard deviation of 30 rows has an error of 13 %.
 _MIN_ROWS_OF_LEVEL = 30
 
 
@@ -76,9 +76,9 @@ class Choices(NamedTuple):
     Attributes
     ----------
     low : ndarray of shape (n_rows,), dtype=int64
-        Position of the choice; of a tied row, that of its cheapest choice.
+        Position of the choice. For a tied row, it is the cheapest tied choice.
     high : ndarray of shape (n_rows,), dtype=int64
-        The same, but of a tied row that of its most expensive choice.
+        Position of the choice. For a tied row, it is the most expensive tied choice.
     share : ndarray of shape (n_rows,)
         Probability of the choice `high`. It is 0 for rows that are not tied.
     """
@@ -206,6 +206,8 @@ def choose_by_rule(values, costs, rule):
     -------
     Choices
     """
+    # A positive tolerance gives tied rows the cheaper choice, a negative one the more
+    # expensive choice.
     low = choose_checked(values, costs, rule.price, tolerance=TIE)
     if not rule.share:
         return Choices(low, low, np.zeros(len(low)))
@@ -324,7 +326,8 @@ class Policy:
         abstain.
     columns : ndarray of int, default=None
         Positions of the choices among the outputs of the estimator and, last,
-        abstaining. Plans have these positions. None if all of them are choices.
+        abstaining. Routes of plans are these positions. None if the policy has all
+        choices.
     trusts_estimates : bool, default=True
         If True, a larger budget is spent without a test where held-out gains are as
         estimated.
@@ -357,7 +360,8 @@ class Policy:
     trusts_estimates: bool = True
     amounts: AmountTables | None = None
     limits: Limits | None = None
-    # Restricted policies by their choices, and the last correction.
+    # Restricted policies by their choices. The last limited policy, the last rule of
+    # each group, and the last correction.
     _cache: dict = field(default_factory=dict, repr=False)
 
     def __getstate__(self):
@@ -392,7 +396,7 @@ class Policy:
             if value != getattr(self, name)
         }
         if costs is not None:
-            # Abstaining costs nothing.
+            # If abstaining is left out, it is the last entry, and costs nothing.
             n_missing = len(self.planned) - len(costs)
             costs = np.append(costs, np.zeros(n_missing))
             if not np.array_equal(costs, self.planned):
@@ -507,7 +511,8 @@ class Policy:
         least = float(self.path.budgets[0])
         if self.limits is None:
             return least
-        # A budget that no plan exceeds: only the limits next to it count.
+        # This budget is above the largest cost, also if that is 0. No plan exceeds it,
+        # so that only the other limits count.
         order = self._limit_order(budget=2.0 * float(np.max(self.paid)) + 1.0)
         floor_with_budget, _ = self.price_floors
         dual = self._dual_function(order, floor_with_budget, group=None)
@@ -530,15 +535,16 @@ class Policy:
         return order_limits(
             self.limits,
             budget=budget,
-            amounts=self.amounts_or_none,
+            amounts=self.amount_tables,
             positions=self.kept,
         )
 
     @property
-    def amounts_or_none(self):
-        """The amounts of the log, tables without an amount if there are none."""
+    def amount_tables(self):
+        """The amounts of the log. Empty tables if the log has none."""
         if self.amounts is not None:
             return self.amounts
+        # No amounts: the first axis, that of the amounts, has length 0.
         n_rows, n_choices = self.quality.shape
         return AmountTables(
             [], np.empty((0, n_rows, n_choices)), np.empty((0, n_choices))
@@ -560,7 +566,7 @@ class Policy:
         """
         values, planned = self._decided_as_new
         paid = self.paid
-        amounts = self.amounts_or_none
+        amounts = self.amount_tables
         weight = self.weight
         if group is not None:
             rows = group.rows
@@ -621,8 +627,8 @@ class Policy:
         group : GroupPath, default=None
             As in `limit_rule`.
         draw : callable, default=None
-            As in `decide`. Tied rows are left open with one limit, and drawn with
-            several. None spreads the draws evenly.
+            As in `decide`. With the budget alone, ties are left open. With further
+            limits, they are drawn. None spreads the draws evenly.
         """
         if self.limits is None:
             rule = self.rule(budget)
@@ -632,13 +638,13 @@ class Policy:
         rule = self._cached_limit_rule(budget, group)
         n_rows = len(values)
         if len(rule.prices.shares) == 1:
-            # One plan divides no row.
+            # All rows follow a single plan, and the draws have no effect.
             draws = np.zeros(n_rows)
         elif draw is None:
             draws = even_draws(np.arange(n_rows, dtype=np.uint64))
         else:
             draws = draw(np.arange(n_rows))
-        route = rule.decide(values, costs, self.amounts_or_none.planned, draws)
+        route = rule.decide(values, costs, self.amount_tables.planned, draws)
         return Choices(route, route, np.zeros(n_rows))
 
     def _cached_limit_rule(self, budget, group):
@@ -658,6 +664,7 @@ class Policy:
         budgets = self.path.budgets
         prices = self.path.prices
         even_budgets = np.linspace(budgets[0], budgets[-1], _N_CURVE)
+        # Position of the last budget of the path that is within each even budget.
         segments = np.searchsorted(budgets, even_budgets, side="right") - 1
         buys_nothing = prices[0] * (1 + _ABOVE)
         falling_prices = np.unique(np.append(prices[segments], buys_nothing))[::-1]
@@ -800,7 +807,7 @@ class Policy:
             outputs = np.asarray(outputs, dtype=np.float64).reshape(n_rows, -1)
             std = np.asarray(std, dtype=np.float64).reshape(n_rows, -1)
             estimates = self._by_choice(outputs, self.abstain_quality)
-            # The quality of abstaining is known.
+            # The quality of abstaining is known, and its error is 0.
             return estimates, self._by_choice(std, 0.0)
         estimates = self.estimates(X)
         std = np.empty_like(estimates)
@@ -809,10 +816,18 @@ class Policy:
         return estimates, std
 
     def _by_choice(self, outputs, abstaining):
-        """Return outputs of the estimator in the order of the choices.
+        """Return outputs of the estimator for the choices of this policy.
 
-        `abstaining` is the entry of the choice that abstains, which the estimator does
-        not have.
+        Parameters
+        ----------
+        outputs : ndarray of shape (n_rows, n_outputs)
+            One column for each choice of the log but abstaining.
+        abstaining : float
+            Entry of the choice that abstains. It has no effect if no row can abstain.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_choices)
         """
         if self.abstain_quality is not None:
             outputs = with_last(outputs, abstaining)
@@ -866,16 +881,16 @@ class Policy:
             values = np.where(allowed, values, np.nan)
         # True if `costs` are planned costs that differ from the bills.
         are_costs_estimated = self.realised is not None and not costs_given
-        # Mean cost per row of the cheapest plan, deciding included. It is that of these
-        # rows if they are decided together, or if the user gave their costs. A single
-        # row may cost more than a mean budget, so that the log counts for it.
-        compares_these_rows = policy == "batch" or (costs_given and len(values) > 1)
-        least = self.least
-        if compares_these_rows:
-            least = float(np.min(costs, axis=-1).mean()) + self.deciding
-        # A budget is in bills. Without bills of these rows, those of the log count.
-        least_bill = self.least if are_costs_estimated else least
-        check_affordable(budget, least_bill, advice=self._advice_on_limits())
+        # Mean of `costs` per row of the cheapest choices of these rows, with deciding.
+        least_of_rows = float(np.min(costs, axis=-1).mean()) + self.deciding
+        # The smallest budget is a mean bill. It is that of these rows if their bills
+        # are known and they are decided together, or come with costs. It is that of the
+        # log in other cases. A single row may cost more than a mean budget.
+        smallest_budget = self.least
+        is_mean_of_rows = policy == "batch" or (costs_given and len(values) > 1)
+        if is_mean_of_rows and not are_costs_estimated:
+            smallest_budget = least_of_rows
+        check_affordable(budget, smallest_budget, advice=self._advice_on_limits())
 
         if policy == "online":
             route = self._route_online(values, costs, budget, draw)
@@ -884,10 +899,12 @@ class Policy:
             room = budget - self.deciding
             if are_costs_estimated:
                 room = self.room(budget)
+                # The cheapest allowed choices may cost much more than those of the log,
+                # to which the budget was compared above.
                 if allowed is not None:
-                    self._check_room(room, budget, least)
+                    self._check_room(room, budget, least_of_rows)
             # The cheapest plan of these rows is always allowed.
-            room = max(room, least - self.deciding)
+            room = max(room, least_of_rows - self.deciding)
             route = self._route_batch(values, costs, budget, room=room)
         rows = np.arange(len(values))
         if stand_in is not None:
@@ -975,14 +992,14 @@ class Policy:
         """
         floor_with_budget, floor_without_budget = self.price_floors
         floor = floor_without_budget if budget == np.inf else floor_with_budget
+        # A unit of cost has at least the price of the floor, also within the cap.
+        net_values = values - floor * costs
         if self.limits is None:
-            return solve_assignment(values - floor * costs, costs, room).choices
+            return solve_assignment(net_values, costs, room).choices
         order = self._limit_order(room)
-        return plan_within_limits(
-            values - floor * costs, costs, self.amounts_or_none.planned, order
-        )
+        return plan_within_limits(net_values, costs, self.amount_tables.planned, order)
 
-    def _check_room(self, room, budget, least):
+    def _check_room(self, room, budget, least_of_rows):
         """Raise an error if a cap does not pay for the cheapest allowed choices.
 
         Parameters
@@ -991,15 +1008,16 @@ class Policy:
             Mean planned cost per row that the cap leaves, without deciding.
         budget : float
             The cap as the user gave it, in bills, for the message.
-        least : float
+        least_of_rows : float
             Mean planned cost per row of the cheapest allowed choices, with deciding.
         """
-        if affords(room, least - self.deciding):
+        if affords(room, least_of_rows - self.deciding):
             return
         raise ValueError(
             f"budget={budget!r} does not pay for the cheapest choices that allowed "
-            f"leaves: by the costs that rows are decided by they cost {least:.6g} per "
-            f"sample, and the budget pays for {room + self.deciding:.6g}."
+            f"leaves: by the costs that rows are decided by they cost "
+            f"{least_of_rows:.6g} per sample, and the budget pays for "
+            f"{room + self.deciding:.6g}."
         )
 
     # Validation -----------------------------------------------------------------------
@@ -1030,7 +1048,8 @@ class Policy:
                 of_rows(self.realised, others),
                 weight,
             )
-            number_of_group = self._group_of_row[rows[0]]  # all its rows have it
+            # All rows of the group have the same number.
+            number_of_group = self._group_of_row[rows[0]]
             floors = self._floors_without(number_of_group)
             group_paths.append(
                 GroupPath(
@@ -1059,7 +1078,7 @@ class Policy:
         ndarray in the shape of `table`
         """
         if by_fold is not None:
-            # Folds are merged only where there are no tables by fold.
+            # The group is one fold: folds are merged only without tables by fold.
             table = by_fold[self.fold[rows[0]]]
         if self.kind is None or table.ndim == 1:
             return table
@@ -1156,7 +1175,7 @@ class Policy:
         # counts: (n_rows, n_choices).
         tables = [paid] if order.has_budget else []
         for position in order.amount_positions:
-            tables.append(self.amounts_or_none.realised[position])
+            tables.append(self.amount_tables.realised[position])
         n_choices = self.quality.shape[1]
         for choice in order.capacity_choice:
             is_choice = np.arange(n_choices) == choice
@@ -1207,7 +1226,10 @@ class Policy:
 
     @cached_property
     def curve(self):
-        """Budgets between the cheapest and the best plan, and their validations."""
+        """Budgets between the cheapest and the best plan, and their validations.
+
+        A tuple of an ndarray of shape (n_budgets,) and a list of `Validation`.
+        """
         low = self.least
         high = self.path.budgets[-1] + self.deciding
         budgets = np.unique(np.linspace(low, high, _N_CURVE))
@@ -1225,6 +1247,7 @@ class Policy:
         cached = self._cache.get("correction")
         if cached is None or cached[0] != budget:
             values, planned = self._decided_as_new
+            # A call with costs of its own may have a budget below that of the log.
             choices = self._choices_at(max(budget, self.least), values, planned)
             cached = (budget, self._correction_of(choices))
             self._cache["correction"] = cached
@@ -1251,7 +1274,10 @@ class Policy:
         return np.maximum(factor, 0.0)
 
     def _correction_of(self, choices):
-        """Return the `Correction` of choices, shrunk towards the mean of all."""
+        """Return the `Correction` of choices, shrunk towards the mean of all.
+
+        `choices` are the `Choices` of the rows of the log.
+        """
         shape = self.quality.shape
         weight = np.ones((shape[0], 1))
         if self.weight is not None:
@@ -1262,11 +1288,15 @@ class Policy:
         paid = choices.totals(np.broadcast_to(self.paid, shape) * weight)
         planned = choices.totals(np.broadcast_to(self.planned, shape) * weight)
 
+        # Each choice gets this many more rows, which have the means of all rows. Noisy
+        # outcomes get more.
         n_prior = _PRIOR_ROWS * self.noise
         mean_error = error.sum() / n_made.sum()
         quality = (error + n_prior * mean_error) / (n_made + n_prior)
 
         mean_factor = paid.sum() / planned.sum() if planned.sum() > 0 else 1.0
+        # Planned costs of the added rows: the mean planned cost of the choice on each.
+        # The maximum prevents 0 / 0 for a choice that no row makes.
         prior_planned = n_prior * planned / np.maximum(n_made, 1.0)
         cost_factor = np.full(len(n_made), mean_factor)
         np.divide(
@@ -1275,11 +1305,15 @@ class Policy:
             out=cost_factor,
             where=planned > 0,
         )
+        # Doubly robust means of unknown bills may be below 0 by noise.
         return Correction(quality, np.maximum(cost_factor, 0.0))
 
 
 def check_lambda(reg_lambda):
-    """Return `reg_lambda` if it is valid: it may have been set after `fit`."""
+    """Return `reg_lambda` as a float, or raise a ValueError if it is not valid.
+
+    It may have been set after `fit`, which checks parameters.
+    """
     if not (isinstance(reg_lambda, Real) and 0 <= reg_lambda < np.inf):
         raise ValueError(
             f"reg_lambda must be a finite number from 0 up, got {reg_lambda!r}."
@@ -1288,7 +1322,11 @@ def check_lambda(reg_lambda):
 
 
 def of_rows(table, rows):
-    """Return some rows of a table. Costs without rows, or None, are returned as is."""
+    """Return some rows of a table.
+
+    Costs by choice, of shape (n_choices,), have no rows. They are returned unchanged,
+    and so is None.
+    """
     if table is None or table.ndim == 1:
         return table
     return table[rows]
@@ -1312,19 +1350,30 @@ def choose_one(values, costs, price, fitting):
         Position of the choice. Among ties it is the cheapest, then the best, then the
         first.
     """
+    # The largest tuple is that of the choice. Tuples are compared entry by entry, and
+    # the last entry is the position with a minus sign: of equal choices, the first.
     if price == inf:
         # The cheapest choice. Infinity times a cost of 0 would be NaN.
-        _, _, minus_position = max((-costs[k], values[k], -k) for k in fitting)
+        _, _, minus_position = max(
+            (-costs[choice], values[choice], -choice) for choice in fitting
+        )
         return -minus_position
+    # At a slightly higher price, the cheaper of two tied choices has the larger value.
     price *= 1 + TIE
     _, _, _, minus_position = max(
-        (values[k] - price * costs[k], -costs[k], values[k], -k) for k in fitting
+        (
+            values[choice] - price * costs[choice],
+            -costs[choice],
+            values[choice],
+            -choice,
+        )
+        for choice in fitting
     )
     return -minus_position
 
 
 def stand_ins(values, costs, allowed):
-    """Return values and costs in which an allowed choice replaces those not allowed.
+    """Return values and costs with stand-ins for the choices that are not allowed.
 
     Parameters
     ----------
@@ -1338,8 +1387,8 @@ def stand_ins(values, costs, allowed):
     Returns
     -------
     values, costs : ndarray of shape (n_rows, n_choices)
-        With the entries of the cheapest allowed choice in all places that are not
-        allowed.
+        Those given. In each row, choices that are not allowed have the value and the
+        cost of the row's cheapest allowed choice.
     cheapest : ndarray of shape (n_rows,), dtype=int64
         Position of the cheapest allowed choice; of equal costs, that of the best one.
     """
@@ -1347,6 +1396,7 @@ def stand_ins(values, costs, allowed):
     costs = np.broadcast_to(costs, values.shape)
     allowed_costs = np.where(allowed, costs, np.inf)
     is_cheapest = allowed_costs == allowed_costs.min(axis=1, keepdims=True)
+    # Among choices of the smallest cost, the largest value decides.
     cheapest = np.where(is_cheapest, values, -np.inf).argmax(axis=1)
     values = np.where(allowed, values, values[rows, cheapest][:, np.newaxis])
     costs = np.where(allowed, costs, costs[rows, cheapest][:, np.newaxis])
@@ -1355,7 +1405,7 @@ def stand_ins(values, costs, allowed):
 
 def offers_std(estimator):
     """Return True if `predict` of an estimator can return standard deviations."""
-    # A router's estimator with newcomers passes ``return_std`` on to that of `fit`.
+    # `WithNewcomers` passes ``return_std`` on to its `base`, the estimator of `fit`.
     last = getattr(estimator, "base", estimator)
     if isinstance(last, Pipeline):
         last = last[-1]

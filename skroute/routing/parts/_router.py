@@ -24,6 +24,7 @@ from skroute.utils._compat import Interval, Real, num_samples
 from skroute.utils._tables import Column, Table, share_column
 from skroute.utils._tolerances import ROUNDING
 
+# Constraint of the parameter `budget`. Infinity and None are unlimited.
 BUDGET = [Interval(Real, 0, None, closed="both"), None]
 # Bootstrap samples of the validation rows. They give the standard error of a budget to
 # 5 %.
@@ -38,15 +39,16 @@ class Look(NamedTuple):
     features : indexable
         The rows of the quality estimator: X, or an embedding of X.
 
-    state : dict or None
-        Answers that deciding has paid for, by (position of the member, method).
+    state : dict, MemberAnswers or None
+        Answers that deciding has paid for. The keys of a dict are pairs (position of
+        the member, method).
 
     answers : dict
-        The same answers of a single row, by position of the choice.
+        Answers to the first row that deciding has paid for, by position of the choice.
     """
 
     features: Any
-    state: dict | None
+    state: Any
     answers: dict
 
 
@@ -156,8 +158,8 @@ class Router(CostAwareMixin):
         ``_policy()``, and deciding calls no member.
 
     It has the attributes ``costs_``, the cost of each choice, and ``mean_quality_``,
-    the mean quality of each choice on the rows of `fit`. The default of the second one
-    is that of ``_policy()``.
+    the mean quality of each choice on the rows of `fit`. By default, ``mean_quality_``
+    is computed from ``_policy()``.
     """
 
     def _smallest_budget(self):
@@ -201,7 +203,7 @@ class Router(CostAwareMixin):
 
     @property
     def validation_cost_(self):
-        """Mean cost of these decisions, by the log."""
+        """Mean cost of the decisions of `validation_quality_`, by the log."""
         return self._validated_now().cost
 
     @property
@@ -235,7 +237,7 @@ class Router(CostAwareMixin):
     def _priced_requests(
         self, exclude, *, asked_first, cost_estimator=None, quotes_costs=False
     ):
-        """Return the requests by the policy of now (`PricedRequests`).
+        """Return the decider of requests at the present parameters (`PricedRequests`).
 
         The parameters are those of `PricedRequests`.
         """
@@ -256,12 +258,25 @@ class Router(CostAwareMixin):
         return Look(X, state=None, answers={})
 
     def _estimated(self, X, policy):
-        """Return estimates and the state of the plan. A sweep computes them once."""
+        """Return estimates and the state of the plan. A sweep computes them once.
+
+        Parameters
+        ----------
+        X : indexable of n_rows rows
+        policy : Policy
+
+        Returns
+        -------
+        estimates : ndarray of shape (n_rows, n_choices)
+        state : dict, MemberAnswers or None
+            As in `Look`.
+        """
 
         def estimate():
             features, state, _ = self._look(X, policy.kept)
             return policy.estimates(features), state
 
+        # The cache keeps the estimator alive, so that no other gets its id.
         key = ("estimates", id(policy.estimator), tuple(policy.kept))
         return cache_of(self).get_or_compute(key, estimate, keep_alive=policy.estimator)
 
@@ -416,7 +431,8 @@ default=None
         # The first sample is the rows themselves.
         weights = np.vstack([np.ones(n_rows), counts]) * weight
         means = weights @ qualities.T / weights.sum(axis=1, keepdims=True)
-        budget = _first_reaching(budgets, means[0], quality)
+        means_of_rows = means[0]
+        budget = _first_reaching(budgets, means_of_rows, quality)
         if np.isnan(budget):
             return SmallestBudget(np.nan, np.nan, float(quality), 0.0)
         # Smallest budgets of the samples in which some budget is enough.
@@ -489,6 +505,7 @@ def _first_reaching(budgets, means, quality):
     if not len(reaching):
         return np.nan
     first = reaching[0]
+    # No smaller budget, or a difference of means by which one cannot divide.
     if first == 0 or means[first] == means[first - 1]:
         return float(budgets[first])
     share = (quality - means[first - 1]) / (means[first] - means[first - 1])

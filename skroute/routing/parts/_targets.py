@@ -28,8 +28,8 @@ _N_SHOWN = 5
 def rows_of_failure(rows):
     """Change the ``rows`` of an exception to positions among the rows of the user.
 
-    `rows` are the positions of the rows that a model is called on. The exception goes
-    through.
+    `rows` are the positions of the rows that a model is called on. An exception with an
+    attribute ``rows`` has positions among these. It is raised again.
     """
     try:
         yield
@@ -191,6 +191,8 @@ class SingleLabel(Target):
             if answers.shape == (num_samples(X), 1):
                 # CatBoost predicts several classes as a column.
                 answers = answers[:, 0]
+            # An answer above all labels has the position after the last. The minimum
+            # makes it a position, and the comparison below shows that it is unknown.
             positions = np.minimum(np.searchsorted(classes, answers), len(classes) - 1)
             is_unknown = classes[positions] != answers
             if is_unknown.any():
@@ -266,9 +268,10 @@ def _score_of_presence(scores, values):
         The values of the label in training: 0 and 1, or one of them alone.
     """
     if len(values) == 1:
+        # If the only value is 0, presence has the score 0.
         is_present = values[-1] == 1
         return scores[:, -1] * is_present
-    return scores[:, 1]
+    return scores[:, 1]  # values are 0 and 1, in this order
 
 
 class Numbers(Target):
@@ -286,8 +289,8 @@ class Numbers(Target):
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
         y = check_array(y, ensure_2d=False, dtype="numeric", input_name="y")
-        # In double precision: in single, numpy warns that the limit is not in its
-        # range.
+        # The numbers are compared in double precision. The limit is outside the range
+        # of single precision, and numpy would warn.
         if np.abs(y.astype(np.float64)).max() > _LARGEST:
             raise ValueError(
                 f"y must lie within {_LARGEST:g} of 0, or the square of an error is "

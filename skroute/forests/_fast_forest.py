@@ -438,7 +438,8 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
             or not are_plain(self.forest_, X)
         ):
             refuse_tables(X)
-            # Lists, and arrays with another number of dimensions. `check_array` raises their errors.
+            # Lists, and arrays that have not two dimensions. `check_array` raises an
+            # error for the latter.
             if getattr(X, "ndim", 0) != 2 and not hasattr(X, "columns"):
                 X = check_array(X, dtype=None, ensure_all_finite=False)
             self._check_columns(X)

@@ -319,9 +319,9 @@ def _splits_of(trees, tree_of_inner):
     decision_type = _numbers_of(trees, "decision_type")
     threshold = _numbers_of(trees, "threshold", dtype=np.float64)
     is_categorical = (decision_type & _IS_CATEGORICAL) != 0
-    # The library reads each number from -ZERO to ZERO as 0. A threshold in this range is
-    # moved to an end of it, so that the kernels send all these numbers to the side to
-    # which the library sends 0.
+    # The library reads each number from -ZERO to ZERO as 0. A threshold in this range
+    # is moved to an end of it, so that the kernels send all these numbers to the side
+    # to which the library sends 0.
     is_zero = ~is_categorical & (np.abs(threshold) <= ZERO)
     below_zero = np.nextafter(-ZERO, -1.0)
     threshold[is_zero] = np.where(threshold[is_zero] < 0.0, below_zero, ZERO)

@@ -56,8 +56,8 @@ class Cut(NamedTuple):
         elif not is_second:
             response = -response
         is_positive = response >= self.threshold
-        # Position 1 is the second class. If this is the positive class, rows at or above
-        # the threshold get 1. Otherwise, the rows below get 1.
+        # Position 1 is the second class. If this is the positive class, rows at or
+        # above the threshold get 1. Otherwise, the rows below get 1.
         return (is_positive == is_second).astype(np.intp)
 
 

@@ -51,7 +51,8 @@ def threads_of(model):
     Returns
     -------
     int
-        At least 1, which also stands for a model without a parameter of threads.
+        At least 1. A model without a number of threads counts as 1, unless its library
+        then uses all cores.
     """
     parameters = model.get_params(deep=True)
     n_threads = 1

@@ -61,8 +61,9 @@ def is_amount(value):
     # True and False are of class Real, but not meant as amounts.
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
         return False
-    # The largest float is compared as a whole number: as a float it would overflow in a
-    # shorter type of numpy, and a whole number of Python may exceed all floats.
+    # The value is compared with the largest float as a whole number of Python. In a
+    # shorter type of numpy, the largest float would overflow. A whole number may exceed
+    # all floats.
     return bool(0 <= value < np.inf) and int(value) <= sys.float_info.max
 
 
@@ -275,8 +276,8 @@ def relative_weights(weight):
         0 where `weight` is 0. Weights that are not counts are rounded to single
         precision, so that not even the last bit depends on the unit.
     """
-    # In units of the largest weight: sums of large weights would overflow, and quotients
-    # of subnormal numbers would be rounded.
+    # In units of the largest weight: sums of large weights would overflow, and
+    # quotients of subnormal numbers would be rounded.
     shares = weight / weight.max()
     positive = shares[shares > 0]
     # In units of the smallest positive weight.
@@ -285,8 +286,8 @@ def relative_weights(weight):
     rounding = np.abs(multiples - counts)
     if counts.max() <= _LARGEST_COUNT and (rounding <= _WEIGHT_ROOM * counts).all():
         return counts
-    # Not counts: the mean becomes 1, and each weight keeps `_WEIGHT_BITS` bits. A weight
-    # is a mantissa below 1 times a power of two, of which the mantissa is rounded.
+    # Not counts: the mean becomes 1, and each weight keeps `_WEIGHT_BITS` bits. A
+    # weight is a mantissa below 1 times a power of two. The mantissa is rounded.
     mantissa, exponent = np.frexp(shares / positive.mean())
     rounded = np.rint(np.ldexp(mantissa, _WEIGHT_BITS))
     return np.ldexp(rounded, exponent - _WEIGHT_BITS)
@@ -400,8 +401,8 @@ def whole_rows(X, reader, reset=False, dtype=np.float64, **others):
     )
     if is_plain and not reset and X.shape[1] == reader.n_features_in_:
         with np.errstate(over="ignore", invalid="ignore"):
-            # If the sum is finite, all entries are. One sum is faster than a check of each
-            # entry.
+            # If the sum is finite, all entries are. A sum is faster than a check of
+            # each entry.
             is_finite = np.isfinite(X.sum())
         if is_finite and not hasattr(reader, "feature_names_in_"):
             return X
@@ -539,7 +540,7 @@ def check_probabilities(
         Sum of each row. None for scores of labels that do not exclude each other.
     proven : bool, default=False
         True if the member returned probabilities in `fit`. Any number of rows may then
-        count as rounded, otherwise only some of them.
+        be rounded. Otherwise, a quarter of the rows must have the right sum.
 
     Returns
     -------
@@ -674,8 +675,8 @@ def check_some_known(y, classes):
     ------
     ValueError
     """
-    # numpy reads False and True as 0 and 1, which may be among classes that are numbers.
-    # Truth values can only be labels if there are at most two classes.
+    # numpy reads False and True as 0 and 1, which may be among classes that are
+    # numbers. Truth values can only be labels if there are at most two classes.
     is_foreign = y.dtype.kind == "b" and len(classes) > 2
     if is_foreign or not np.isin(y.astype(object), classes.astype(object)).any():
         raise ValueError(

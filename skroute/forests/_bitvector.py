@@ -415,8 +415,10 @@ def find_tests(nodes, trees, dtype):
     by_column = []
     words = [_UNUSED_WORD]
     n_words = len(_UNUSED_WORD)
+    # `tests` are the positions of the tests on one column.
     for key, tests in zip(keys, _tests_by_column(column, n_columns=len(keys))):
         thresholds = nodes["threshold"][tests]
+        # The lower bits of a key are flags.
         if key & CATEGORICAL:
             # The threshold of a categorical node is the number of its bit set.
             column_tests = _category_tests(
@@ -464,7 +466,8 @@ def _column_keys(nodes, flags):
     # The bit set of a categorical node has a bit for missing values. Such nodes of one
     # feature thus have one column, also if their other flags differ.
     kind = np.where(is_categorical, CATEGORICAL, flags).astype(np.int64)
-    feature = (nodes["feature"] & FEATURE_MASK) + is_categorical * _CATEGORIES_LAST
+    offset = np.where(is_categorical, _CATEGORIES_LAST, 0)
+    feature = (nodes["feature"] & FEATURE_MASK) + offset
     return feature << _FEATURE_SHIFT | kind
 
 
@@ -566,6 +569,7 @@ def _columns_of(keys, by_column, dtype):
     # In a column of numbers, a missing value that goes left has code 0, which is above
     # no cut. In a column of categories, code `limit` stands for categories in no set,
     # and the next code for missing values, see `_category_tests`.
+    # The lower bits of a key are flags, and the upper ones are the feature.
     missing_of_numbers = np.where((keys & MISSING_RIGHT) != 0, MISSING_CODE, 0)
     missing = np.where(limit == NO_LIMIT, missing_of_numbers, limit + 1)
     return Columns(

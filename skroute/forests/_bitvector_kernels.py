@@ -78,8 +78,8 @@ def _count_cuts(cells, n_rows, cuts, count, code):
 
     code : ndarray of shape (n,), dtype=uint16
     """
-    # The type of the counts. `number(True)` is 1.
-    number = count.dtype.type
+    # `count_type(True)` is 1.
+    count_type = count.dtype.type
     count[:n_rows] = 0
     n_in_fours = len(cuts) // 4 * 4
     for k in range(0, n_in_fours, 4):
@@ -90,16 +90,16 @@ def _count_cuts(cells, n_rows, cuts, count, code):
         for j in range(n_rows):
             cell = cells[j]
             count[j] += (
-                number(cell > cut_0)
-                + number(cell > cut_1)
-                + number(cell > cut_2)
-                + number(cell > cut_3)
+                count_type(cell > cut_0)
+                + count_type(cell > cut_1)
+                + count_type(cell > cut_2)
+                + count_type(cell > cut_3)
             )
     # At most three cuts are left.
     for k in range(n_in_fours, len(cuts)):
         cut = cuts[k]
         for j in range(n_rows):
-            count[j] += number(cells[j] > cut)
+            count[j] += count_type(cells[j] > cut)
     for j in range(n_rows):
         code[j] = np.uint16(count[j])
 

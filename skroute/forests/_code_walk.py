@@ -129,7 +129,7 @@ def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
         The first member that is added up.
 
     last : int, default=None
-        The member that ends the sum and is not in it. None goes to the end.
+        The member behind the last one that is added up. None goes to the end.
 
     Returns
     -------

@@ -127,10 +127,10 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
     Parameters
     ----------
     estimator : estimator object, default=None
-        The ensemble, or a pipeline that ends in one. It is cloned and fitted; a fitted
-        one is passed as :class:`~sklearn.frozen.FrozenEstimator`, and
-        :meth:`from_ensemble` does both steps. None only in a forest that was loaded
-        from a file.
+        The ensemble, or a pipeline that ends in one. It is cloned and fitted. A fitted
+        ensemble is passed inside of a :class:`~sklearn.frozen.FrozenEstimator`. It is
+        easier to call :meth:`from_ensemble`. None only in a forest that was loaded from
+        a file.
 
     n_jobs : int, default=None
         Threads for blocks of rows. None is 1 unless in a
@@ -157,7 +157,7 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
     Notes
     -----
     A pickle holds the arrays only: `estimator` is left out, and the library of the
-    ensemble is not needed to load it. What is loaded answers; it cannot be fitted
+    ensemble is not needed to load it. A loaded forest answers, but cannot be fitted
     again.
 
     Sums are equal to the last bit, and so are labels. The order in which random forests
@@ -259,8 +259,9 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
             If `estimator` is no ensemble of trees that is read.
 
         ValueError
-            If an option of it is not supported, or an answer differs. If weights are
-            given, and its ``fit`` does not take them or it is frozen.
+            If an option of the ensemble is not supported, or an answer differs. If
+            weights are given, but the ensemble is frozen or its ``fit`` does not take
+            them.
         """
         # A fit that fails leaves no fitted attribute behind.
         self._unfit()
@@ -459,8 +460,8 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Labels of a classifier, else numbers. Those of a booster are what its own
-            ``predict`` returns, also of shape (n_samples, n_classes).
+            Labels of a classifier, or numbers of a regressor. For a booster, the result
+            of its own ``predict``, which may have shape (n_samples, n_classes).
         """
         scores = self._scores(X)
         if self.forest_.classes is None:

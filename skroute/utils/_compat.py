@@ -144,7 +144,7 @@ def will_have(estimator, method):
     # pair of a name and an estimator), or the estimator inside of a search, decides.
     steps = getattr(estimator, "steps", None)
     inner = steps[-1][1] if steps else getattr(estimator, "estimator", None)
-    # None: the object has no such inner estimator before `fit`.
+    # None: the object has neither of them.
     if inner is not None:
         return will_have(inner, method)
     # If the object has `predict`, it has its inner estimator already, which lacks the

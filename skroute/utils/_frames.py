@@ -221,7 +221,7 @@ def _text(cell):
         return cell
     if isinstance(cell, bytes):
         return cell.decode(errors="backslashreplace")
-    # True and whole floats.
+    # Truth values, and floats that are whole.
     if isinstance(cell, (bool, float)) and float(cell).is_integer():
         return str(int(cell))
     return str(cell)

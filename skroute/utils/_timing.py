@@ -10,7 +10,8 @@ from skroute.utils._compat import _safe_indexing, num_samples
 # Clock in seconds. It has a name of its own, so that tests can replace it.
 _clock = time.perf_counter
 
-# Calls that are timed. The median of five ignores two calls that were interrupted.
+# Number of calls that are timed. The median of five ignores two calls that were
+# interrupted.
 _N_CALLS = 5
 
 # Largest number of rows of a timed call. It bounds the time of a measurement.

@@ -95,6 +95,7 @@ def _has_scores(self):
     _classifies(self)
     forest = vars(self).get("forest_")
     if forest is None:
+        # Before `fit`, the reader of the ensemble decides.
         reader = find_reader(take_apart(self.estimator).ensemble)
         averages = reader is not None and reader.averages_probabilities
     else:

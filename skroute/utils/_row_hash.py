@@ -1,4 +1,4 @@
-"""Hashes of rows, and random numbers that are drawn by them.
+"""Hash keys of rows, and random numbers that are computed from these keys.
 
 The number that is drawn for a row depends on the values in the row. It does not depend
 on the batch or on the container that the row comes in. Rows with equal values have
@@ -17,8 +17,8 @@ from skroute.utils._compat import _safe_indexing, num_samples
 from skroute.utils._frames import as_rows, cells_of, is_arrow, is_frame
 from skroute.utils._tensors import on_host, torch_of
 
-# Values that are hashed at a time, 256 kB: they fit into a processor's cache, and X is
-# never copied as a whole.
+# Number of values that are hashed at a time. Their 256 kB fit into a processor's cache,
+# and X is never copied as a whole.
 _BLOCK = 1 << 15
 
 # The golden ratio minus 1. Its multiples modulo 1 are spread evenly over [0, 1).
@@ -72,7 +72,7 @@ def row_uniforms(X, n_columns, random_state=0, request_id=None):
 
 
 def tie_draws(X, request_id=None):
-    """Return a function that gives rows of `X`, by position, a uniform number each.
+    """Return a function that draws a uniform number for each of some rows of `X`.
 
     The numbers divide ties. Those of equal rows of one call are spread evenly.
 
@@ -101,6 +101,7 @@ def _tie_draws_at(source, rows):
         Positions of the rows.
     """
     keys = row_keys(_safe_indexing(source, rows))
+    # Equal keys get the same number first.
     first = _uniform(_mixed(keys * _STEP + _COLUMN_STEP))
     return _spread_evenly(first, keys)
 

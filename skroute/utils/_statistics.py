@@ -36,6 +36,7 @@ def standard_error(values, weight=None, fold=None):
         values = mean + (values - mean) * weight / weight.mean()
     if len(values) < 2:
         return np.nan
+    # The error if rows are independent.
     error = values.std(ddof=1) / np.sqrt(len(values))
     folds = () if fold is None else np.unique(fold)
     # One fold has no error of its mean.

@@ -120,8 +120,8 @@ def check_numbers(
             range_text = f" and at least {low:g}"
         else:
             range_text = ""
-        first = float(array[is_wrong].flat[0])
-        raise ValueError(f"{name} must be finite{range_text}, got {first!r}.")
+        first_wrong = float(array[is_wrong].flat[0])
+        raise ValueError(f"{name} must be finite{range_text}, got {first_wrong!r}.")
     return array
 
 

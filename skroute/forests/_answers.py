@@ -16,7 +16,7 @@ from skroute.forests._forest import Forest
 from skroute.forests._rows import are_plain, rows_of
 from skroute.forests._sklearn import averaged_forest
 
-# Least number of rows of a block: that of the rows which kernels evaluate together.
+# Least number of rows of a block. The kernels evaluate this many rows together.
 _LEAST_ROWS_PER_BLOCK = 1024
 # Blocks of rows for each thread. Rows may leave early, so that blocks take unequal
 # times.
@@ -48,7 +48,7 @@ def exact_sums(forest, X, n_jobs=None):
     rule = forest.sum_rule
     sums = np.empty((n_rows, forest.n_outputs), dtype=rule.dtype)
     if rule.offset_last:
-        # `_add_block` adds the offset behind the trees.
+        # `_add_block` adds the offset after the trees.
         sums[:] = 0.0
     else:
         sums[:] = forest.offset
@@ -76,9 +76,20 @@ def _add_block(forest, X, walk, layout, sums, start, stop):
     """
     # Each output has its own column of `sums`.
     column_of_output = np.arange(forest.n_outputs)
-    walk(X, start, stop, layout, 0, forest.n_members, column_of_output, sums)
+    first_member = 0
+    walk(
+        X,
+        start,
+        stop,
+        layout,
+        first_member,
+        forest.n_members,
+        column_of_output,
+        sums,
+    )
     rule = forest.sum_rule
     if rule.offset_last:
+        # `sums` has started at 0. The library scales the trees, then adds the offset.
         sums[start:stop] *= rule.scale
         sums[start:stop] += forest.offset
 
@@ -89,7 +100,8 @@ def in_parts(call, n, n_jobs):
     Parameters
     ----------
     call : callable
-        It takes the first row of a block and the one behind its last.
+        It takes the first row of a block and the one behind its last. Its result is
+        not used.
 
     n : int
         Number of rows.
@@ -219,9 +231,11 @@ def _linked_by_c_library(kind, scores, slope):
         return 1 / (1 + exponential(exponent))
     if kind == "exp":
         return exponential(scores)
-    # The softmax. Without the largest score of each row, no exponential overflows.
+    # The softmax. The largest score of each row is subtracted, so that no exponential
+    # overflows.
     powers = exponential(scores - scores.max(axis=1, keepdims=True))
-    # The libraries add one power after the other, in double precision.
+    # The libraries add one power after the other, in double precision. The last column
+    # of these running sums is the total.
     totals = powers.cumsum(axis=1, dtype=np.float64)[:, -1:]
     return powers / totals.astype(powers.dtype)
 
@@ -245,6 +259,7 @@ def label_positions(forest, scores):
         if cut.response == "predict_proba":
             response = answer(forest, scores)
         else:
+            # A threshold is moved for two classes, whose scores have one column.
             response = decision(forest, scores)[:, 0]
         return cut.positions(response, forest.classes)
     if not rule.by_score:
@@ -269,7 +284,7 @@ def labels_at(forest, classes, positions):
     Returns
     -------
     ndarray of shape (n_samples,)
-        Of the type of the library's own labels.
+        Their type is that of the library's own labels.
     """
     rule = forest.answer_rule
     # Positions of an ensemble of one class can be 1: "clip" takes its only class.

@@ -77,8 +77,9 @@ class Columns(NamedTuple):
         True if zero counts as missing.
 
     limit : ndarray of shape (n_columns,), dtype=int32
-        For a column of categories, the first code that is in no set: all categories
-        from there on get it. `NO_LIMIT` for columns of numbers, which come first.
+        For a column of categories, the first code that is in no set. All larger
+        categories get this code, too. `NO_LIMIT` for columns of numbers, which come
+        first.
     """
 
     feature: Any
@@ -200,7 +201,7 @@ class _LeafNumbers(NamedTuple):
         Number of the first leaf under each node.
 
     n_left : ndarray of shape (n_nodes,), dtype=uint64
-        Number of leaves under the left child of each node.
+        Number of leaves under the left child of each node. Not used at leaves.
     """
 
     first: np.ndarray
@@ -220,8 +221,8 @@ def bit_trees(trees, dtype):
     -------
     BitTrees or None
         None if a tree has more than 64 leaves, unless all trees are oblivious. None if
-        a feature has more than 65,534 cuts or categories, or has categories of which
-        zero is missing.
+        a feature has more than 65,534 cuts or categories. None if a node tests
+        categories and takes zero as missing.
     """
     n_trees = len(trees.roots)
     is_leaf = trees.is_leaf
@@ -315,28 +316,35 @@ def _tests_of_nodes(trees, numbers, most_leaves):
 def _levels_of_oblivious(trees):
     """Return the level of each node if all trees are oblivious, else None.
 
+    Parameters
+    ----------
+    trees : Trees
+
     Returns
     -------
     ndarray of shape (n_nodes,), dtype=int, or None
-        0 for roots. None also if no tree has more than one split: the layout for other
-        trees is as fast for them.
+        0 for roots. None also if no tree has more than one split. The layout of trees
+        that are not oblivious is as fast for such trees.
     """
     nodes = trees.nodes
     sizes = trees.tree_sizes
-    # A complete tree has 2**k - 1 nodes. One with a single split has 3.
+    # A complete tree has 2**k - 1 nodes: this number and the next one have no common
+    # bit. A tree with a single split has 3 nodes.
     is_complete = (sizes & (sizes + 1)) == 0
     if not is_complete.all() or sizes.max() <= 3:
         return None
     root_of_node = trees.roots[trees.tree_of_node]
     number_in_tree = np.arange(len(nodes)) - root_of_node
     # Complete trees are laid out level by level: the level is floor(log2(number + 1)).
-    # `frexp` returns exponents, which are larger by one.
-    level = np.frexp((number_in_tree + 1).astype(np.float64))[1] - 1
+    # The exponents that `frexp` returns are larger by one.
+    _, exponent = np.frexp((number_in_tree + 1).astype(np.float64))
+    level = exponent - 1
     first_of_level = root_of_node + (1 << level) - 1
     is_leaf = trees.is_leaf
     has_same_feature = nodes["feature"] == nodes["feature"][first_of_level]
     has_same_threshold = nodes["threshold"] == nodes["threshold"][first_of_level]
     is_same_kind = is_leaf == is_leaf[first_of_level]
+    # Leaves have no threshold to compare.
     is_same = has_same_feature & is_same_kind & (has_same_threshold | is_leaf)
     if not is_same.all():
         return None
@@ -344,7 +352,7 @@ def _levels_of_oblivious(trees):
 
 
 def _number_leaves(trees):
-    """Count the leaves of each tree from left to right.
+    """Return numbers of the leaves of each tree, counted from left to right.
 
     Parameters
     ----------
@@ -356,20 +364,23 @@ def _number_leaves(trees):
     """
     child = trees.nodes["child"]
     is_leaf = trees.is_leaf
-    # Inner nodes, level by level of all trees.
+    # The inner nodes of each level, of all trees together. The right child of a node
+    # stands behind its left child, `child`.
     inner_levels = []
-    level = trees.roots.astype(np.int64)
-    while len(level):
-        level = level[~is_leaf[level]]
-        inner_levels.append(level)
-        level = np.concatenate([child[level], child[level] + 1])
+    level_nodes = trees.roots.astype(np.int64)
+    while len(level_nodes):
+        inner = level_nodes[~is_leaf[level_nodes]]
+        inner_levels.append(inner)
+        level_nodes = np.concatenate([child[inner], child[inner] + 1])
+    # Number of leaves under each node, from the deepest level up. A leaf counts itself.
     n_leaves = is_leaf.astype(np.uint64)
-    for level in reversed(inner_levels):
-        n_leaves[level] = n_leaves[child[level]] + n_leaves[child[level] + 1]
+    for inner in reversed(inner_levels):
+        n_leaves[inner] = n_leaves[child[inner]] + n_leaves[child[inner] + 1]
+    # Number of the first leaf under each node, from the roots down.
     first = np.zeros(len(child), dtype=np.uint64)
-    for level in inner_levels:
-        first[child[level]] = first[level]
-        first[child[level] + 1] = first[level] + n_leaves[child[level]]
+    for inner in inner_levels:
+        first[child[inner]] = first[inner]
+        first[child[inner] + 1] = first[inner] + n_leaves[child[inner]]
     return _LeafNumbers(first, n_left=n_leaves[child])
 
 
@@ -404,8 +415,10 @@ def find_tests(nodes, trees, dtype):
     by_column = []
     words = [_UNUSED_WORD]
     n_words = len(_UNUSED_WORD)
+    # `tests` are the positions of the tests on one column.
     for key, tests in zip(keys, _tests_by_column(column, n_columns=len(keys))):
         thresholds = nodes["threshold"][tests]
+        # The lower bits of a key are flags.
         if key & CATEGORICAL:
             # The threshold of a categorical node is the number of its bit set.
             column_tests = _category_tests(
@@ -453,12 +466,16 @@ def _column_keys(nodes, flags):
     # The bit set of a categorical node has a bit for missing values. Such nodes of one
     # feature thus have one column, also if their other flags differ.
     kind = np.where(is_categorical, CATEGORICAL, flags).astype(np.int64)
-    feature = (nodes["feature"] & FEATURE_MASK) + is_categorical * _CATEGORIES_LAST
+    offset = np.where(is_categorical, _CATEGORIES_LAST, 0)
+    feature = (nodes["feature"] & FEATURE_MASK) + offset
     return feature << _FEATURE_SHIFT | kind
 
 
 def _tests_by_column(column, n_columns):
-    """Return the positions of the tests of each column, as a list of arrays."""
+    """Return the positions of the tests of each column, as a list of arrays.
+
+    `column` (n_tests,) has the number of the column that each test reads.
+    """
     order = np.argsort(column, kind="stable")
     bounds = np.searchsorted(column[order], np.arange(1, n_columns))
     # `split` returns at least one array, also if there is no column.
@@ -482,6 +499,7 @@ def _number_tests(thresholds, dtype):
     # a row is the number of cuts below it: it is larger if the row is above the
     # threshold.
     cuts, cut = np.unique(_below(thresholds, dtype), return_inverse=True)
+    # The largest code of a number is the number of cuts.
     if len(cuts) >= MISSING_CODE:
         return None
     return _ColumnTests(cut=cut, cuts=cuts, words=_NO_WORDS, limit=NO_LIMIT)
@@ -509,8 +527,9 @@ def _category_tests(sets, goes_right, first_word, dtype):
     _ColumnTests or None
     """
     longest = max(len(words) for words in sets)
+    # Number of bits of the longest set, and code of the categories that are in no set.
     limit = 32 * longest
-    # Behind the limit there is one more code, that of missing values.
+    # The next code, `limit + 1`, is that of missing values.
     if limit + 1 >= MISSING_CODE:
         return None
     # All sets become as long as the longest one, and have one more word. Its first bit
@@ -547,8 +566,10 @@ def _columns_of(keys, by_column, dtype):
     limit = np.array([tests.limit for tests in by_column], dtype=np.int32)
     cuts = [tests.cuts for tests in by_column]
     n_cuts = [len(cuts_of_column) for cuts_of_column in cuts]
-    # A missing number that goes left has code 0, which is above no cut. For categories,
-    # its code has the second bit of the word behind the bit set.
+    # In a column of numbers, a missing value that goes left has code 0, which is above
+    # no cut. In a column of categories, code `limit` stands for categories in no set,
+    # and the next code for missing values, see `_category_tests`.
+    # The lower bits of a key are flags, and the upper ones are the feature.
     missing_of_numbers = np.where((keys & MISSING_RIGHT) != 0, MISSING_CODE, 0)
     missing = np.where(limit == NO_LIMIT, missing_of_numbers, limit + 1)
     return Columns(
@@ -565,9 +586,11 @@ def _columns_of(keys, by_column, dtype):
 def _below(threshold, dtype):
     """Return the largest numbers of type `dtype` that are not above the thresholds.
 
-    They separate rows of this type as the thresholds, of double precision, do.
+    `threshold` is an array in double precision. Each result separates numbers of type
+    `dtype` as its threshold does.
     """
-    # CatBoost's thresholds of missing values are below the lowest number: an overflow.
+    # CatBoost separates missing values by a threshold below the lowest number of single
+    # precision. It becomes minus infinity, without a warning.
     with np.errstate(over="ignore", under="ignore"):
         cut = threshold.astype(dtype)
         next_below = np.nextafter(cut, dtype.type(-np.inf))

@@ -49,7 +49,9 @@ def _interpreted_lowest_bit(x):
     """Return what `_lowest_bit` returns, without compilation."""
     x = int(x)
     if x < 0:
+        # The complement of the number of a leaf of an oblivious tree.
         return ~x
+    # `x & -x` has the lowest bit of `x` alone.
     return (x & -x).bit_length() - 1
 
 
@@ -76,11 +78,11 @@ def _count_cuts(cells, n_rows, cuts, count, code):
 
     code : ndarray of shape (n,), dtype=uint16
     """
-    # The type of the counts. `number(True)` is 1.
-    number = count.dtype.type
+    # `count_type(True)` is 1.
+    count_type = count.dtype.type
     count[:n_rows] = 0
-    in_fours = len(cuts) // 4 * 4
-    for k in range(0, in_fours, 4):
+    n_in_fours = len(cuts) // 4 * 4
+    for k in range(0, n_in_fours, 4):
         cut_0 = cuts[k]
         cut_1 = cuts[k + 1]
         cut_2 = cuts[k + 2]
@@ -88,21 +90,22 @@ def _count_cuts(cells, n_rows, cuts, count, code):
         for j in range(n_rows):
             cell = cells[j]
             count[j] += (
-                number(cell > cut_0)
-                + number(cell > cut_1)
-                + number(cell > cut_2)
-                + number(cell > cut_3)
+                count_type(cell > cut_0)
+                + count_type(cell > cut_1)
+                + count_type(cell > cut_2)
+                + count_type(cell > cut_3)
             )
-    for k in range(in_fours, len(cuts)):
+    # At most three cuts are left.
+    for k in range(n_in_fours, len(cuts)):
         cut = cuts[k]
         for j in range(n_rows):
-            count[j] += number(cells[j] > cut)
+            count[j] += count_type(cells[j] > cut)
     for j in range(n_rows):
         code[j] = np.uint16(count[j])
 
 
 @njit(cache=True, nogil=True)
-def _search_cuts(cells, n_rows, cuts, base, code):
+def _search_cuts(cells, n_rows, cuts, least_below, code):
     """Write the number of cuts below each cell into `code`, by halving.
 
     All rows take each step together.
@@ -115,23 +118,27 @@ def _search_cuts(cells, n_rows, cuts, base, code):
     cuts : ndarray of shape (n_cuts,)
         At least one.
 
-    base : ndarray of shape (n,), dtype=int32
-        Overwritten.
+    least_below : ndarray of shape (n,), dtype=int32
+        Overwritten: the number of cuts that are surely below each cell.
     """
-    # The number of cuts below a cell is from ``base`` to ``base + n_left``.
-    base[:n_rows] = 0
+    # The number of cuts below a cell is from `least_below` to ``least_below + n_left``.
+    least_below[:n_rows] = 0
     n_left = np.int32(len(cuts))
     while n_left > 1:
-        half = n_left >> 1
+        n_half = n_left >> 1
         for j in range(n_rows):
-            base[j] += half if cells[j] > cuts[base[j] + half - 1] else np.int32(0)
-        n_left -= half
+            # If the cell is above the last cut of the first half, it is above all of
+            # this half.
+            last_of_half = cuts[least_below[j] + n_half - 1]
+            least_below[j] += n_half if cells[j] > last_of_half else np.int32(0)
+        n_left -= n_half
+    # One cut is left. The comparison with it adds 0 or 1.
     for j in range(n_rows):
-        code[j] = np.uint16(base[j] + (cells[j] > cuts[base[j]]))
+        code[j] = np.uint16(least_below[j] + (cells[j] > cuts[least_below[j]]))
 
 
 @njit(cache=True, nogil=True)
-def _bin_column(cells, n_rows, columns, c, base, code):
+def _bin_column(cells, n_rows, columns, c, scratch, code):
     """Write the codes of some rows in one column into `code`.
 
     Parameters
@@ -146,7 +153,7 @@ def _bin_column(cells, n_rows, columns, c, base, code):
     c : int
         Number of the column.
 
-    base : ndarray of shape (n,), dtype=int64
+    scratch : ndarray of shape (n,), dtype=int64
         Memory that is overwritten.
 
     code : ndarray of shape (n,), dtype=uint16
@@ -154,6 +161,7 @@ def _bin_column(cells, n_rows, columns, c, base, code):
     """
     cuts = columns.cuts[columns.start[c] : columns.start[c + 1]]
     limit = columns.limit[c]
+    # The limit of a column of numbers, `NO_LIMIT`, is negative.
     if limit >= 0:
         # A column of categories.
         for j in range(n_rows):
@@ -161,15 +169,17 @@ def _bin_column(cells, n_rows, columns, c, base, code):
             # the code `limit`, which is in no set.
             code[j] = np.uint16(np.int32(cells[j]) if -1 < cells[j] < limit else limit)
     elif len(cuts) * cells.itemsize > _MOST_COUNTED_BYTES:
-        _search_cuts(cells, n_rows, cuts, base.view(np.int32), code)
+        _search_cuts(cells, n_rows, cuts, scratch.view(np.int32), code)
     elif cells.itemsize == 4:
-        _count_cuts(cells, n_rows, cuts, base.view(np.int32), code)
+        # Single precision: counts have as many bytes as cells.
+        _count_cuts(cells, n_rows, cuts, scratch.view(np.int32), code)
     else:
-        _count_cuts(cells, n_rows, cuts, base, code)
+        _count_cuts(cells, n_rows, cuts, scratch, code)
     missing = columns.missing[c]
-    # No cut is below a missing number, so that its code is 0 already.
+    # NaN is above no cut, so that its code is 0 already.
     if missing != 0:
         for j in range(n_rows):
+            # NaN is not equal to itself.
             code[j] = missing if cells[j] != cells[j] else code[j]
     if columns.zero_missing[c]:
         for j in range(n_rows):
@@ -198,7 +208,7 @@ def bin_rows(X, rows, n_rows, columns, used, codes):
     """
     feature = columns.feature
     n_columns = len(feature)
-    base = np.empty(n_rows, dtype=np.int64)
+    scratch = np.empty(n_rows, dtype=np.int64)
     n_together = min(n_columns, _COLUMNS_TOGETHER)
     cells = np.empty((n_together, n_rows + GAP), dtype=columns.cuts.dtype)
     for first in range(0, n_columns, _COLUMNS_TOGETHER):
@@ -209,15 +219,16 @@ def bin_rows(X, rows, n_rows, columns, used, codes):
                 cells[c - first, j] = row[np.uint64(feature[c])]
         for c in range(first, last):
             if used[c]:
-                _bin_column(cells[c - first], n_rows, columns, c, base, codes[c])
+                _bin_column(cells[c - first], n_rows, columns, c, scratch, codes[c])
 
 
 @njit(cache=True, nogil=True, inline="always")
 def _apply_four_tests(codes, n_rows, k, reads, cuts, clears, all_leaves, remaining):
     """Apply the tests ``k, ..., k + 3``, which are on numbers, to the remaining leaves.
 
-    Parameters are those of :func:`find_leaves`. `remaining` is changed: each row's
-    number is read and written once for four tests.
+    Parameters are those of :func:`find_leaves`, and `all_leaves` is a number with all
+    bits. `remaining` is changed: each row's number is read and written once for four
+    tests.
     """
     column_0 = reads[k]
     column_1 = reads[k + 1]
@@ -244,7 +255,8 @@ def _apply_test(codes, n_rows, column, cut, clear, all_leaves, remaining):
     """Apply one test on numbers to the remaining leaves of each row, in place.
 
     A row goes right if its code in `column` is above `cut`. It keeps the leaves in
-    `clear`.
+    `clear`. `codes`, `n_rows` and `remaining` are as in :func:`find_leaves`, and
+    `all_leaves` is a number with all bits.
     """
     code_of_cut = np.uint16(cut)
     for j in range(n_rows):
@@ -257,11 +269,14 @@ def _apply_category_test(
 ):
     """Apply one test on categories to the remaining leaves of each row, in place.
 
-    The bit set of the test starts at ``words[first_word]``. Members of it go left. The
-    other rows go right, and keep the leaves in `clear`.
+    The bit set of the test starts at ``words[first_word]``. Rows whose code in `column`
+    is in the set go left. The other rows go right, and keep the leaves in `clear`.
+    `codes`, `n_rows` and `remaining` are as in :func:`find_leaves`, and `all_leaves` is
+    a number with all bits.
     """
     for j in range(n_rows):
         code = np.int32(codes[column, j])
+        # A word has 32 bits: the code is 32 times the number of its word, plus its bit.
         word = words[first_word + (code >> 5)]
         is_member = (word >> np.uint32(code & 31)) & np.uint32(1)
         remaining[j] &= all_leaves if is_member else clear
@@ -302,8 +317,10 @@ def find_leaves(codes, n_rows, span, limit, reads, cuts, clears, words, remainin
     at_root = all_leaves if has_tests or is_oblivious else clears.dtype.type(1)
     for j in range(n_rows):
         remaining[j] = at_root
+    # The next test.
     k = first_test
-    # Columns of categories come last. `limit` is negative for columns of numbers.
+    # Columns of categories come last: the last column shows if there is one. `limit` is
+    # negative for columns of numbers.
     has_categories = len(limit) > 0 and limit[-1] >= 0
     if not has_categories:
         while k + 4 <= end:

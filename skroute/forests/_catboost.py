@@ -51,7 +51,8 @@ class CatBoostReader(ForestReader):
         n_features = len(estimator.feature_names_)
         # None: the model is no classifier.
         classes = None
-        # Only read if two classes have one score.
+        # Score at which the answer changes. It is read only if two classes have one
+        # score.
         beta = 0.0
         if _is_classifier(estimator):
             classes = np.asarray(estimator.classes_)
@@ -125,6 +126,7 @@ def _loss_of(content):
     The file of a sum of models has one if it is the same for all of them.
     """
     info = content["model_info"]
+    # Without "params", the parameters stand in "model_info" itself.
     loss = info.get("params", info).get("loss_function")
     if isinstance(loss, str):
         loss = json.loads(loss)
@@ -141,7 +143,9 @@ def _is_classifier(model):
 
 def _score_at_threshold(model):
     """Return the score at which a classifier of two classes changes its answer."""
+    # Without a threshold of its own, a model has the default one.
     probability = float(model.get_probability_threshold() or _DEFAULT_THRESHOLD)
+    # The probability is the logistic function of the score: this is its inverse.
     return math.log(probability / (1 - probability))
 
 
@@ -185,8 +189,8 @@ def _kind_of_classifier(name, loss, n_scores):
 def _kind_of_numbers(model, loss, n_scores, n_features):
     """Return the kind of the answer of a model that is not a classifier.
 
-    It depends on the class and the parameters of the model, which a sum of models does
-    not have. The model itself therefore predicts one row.
+    The kind depends on the class and the parameters of the model. A sum of models has
+    neither, so that the model itself predicts one row.
 
     Parameters
     ----------
@@ -205,7 +209,7 @@ def _kind_of_numbers(model, loss, n_scores, n_features):
     Raises
     ------
     ValueError
-        If it predicts several numbers.
+        If the model predicts several numbers for a row.
     """
     if n_scores > 1:
         raise ValueError(

@@ -51,7 +51,8 @@ def coded_trees(trees, dtype):
     Returns
     -------
     CodedTrees or None
-        None if there are categories, or more cuts or columns than 16 bits can number.
+        None if there are categories, no inner node, or more cuts or columns than 16
+        bits can number.
     """
     is_inner = ~trees.is_leaf
     tests = find_tests(trees.nodes[is_inner], trees, dtype=np.dtype(dtype))
@@ -59,14 +60,17 @@ def coded_trees(trees, dtype):
         return None
     columns = tests.columns
     n_columns = len(columns.feature)
+    # The limit of a column of numbers, `NO_LIMIT`, is negative.
     has_categories = (columns.limit >= 0).any()
     if n_columns == 0 or n_columns > _MOST_COLUMNS or has_categories:
         return None
     nodes = np.zeros(len(is_inner), dtype=CODED_NODE)
+    # The thresholds of inner nodes are overwritten below.
     nodes["threshold"] = _LEAF_THRESHOLD
     nodes["child"] = trees.nodes["child"]
     nodes["threshold"][is_inner] = tests.cut
     nodes["feature"][is_inner] = tests.column
+    # Codes are made for the treatment of zeros and missing values: no node is special.
     coded = trees._replace(nodes=read_only(nodes), special=False)
     return CodedTrees(columns, tuple(coded))
 
@@ -79,6 +83,7 @@ def walk_of(forest, n_rows, first, last):
     forest : Forest
     n_rows : int
     first, last : int
+        The first member to evaluate, and the one behind the last.
 
     Returns
     -------
@@ -124,7 +129,7 @@ def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
         The first member that is added up.
 
     last : int, default=None
-        The member that ends the sum and is not in it. None goes to the end.
+        The member behind the last one that is added up. None goes to the end.
 
     Returns
     -------

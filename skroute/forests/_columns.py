@@ -35,12 +35,12 @@ class ColumnRule(ABC):
     Attributes
     ----------
     refuses_unseen : bool
-        True if a category that the ensemble has not seen is an error. Otherwise it is
-        missing.
+        True if a category that the ensemble has not seen is an error. Otherwise such a
+        cell is read as missing.
 
     reads_negative_codes : bool
-        True if the library cuts a code between -1 and 0 off to 0. Otherwise each
-        negative number is no category.
+        True if the library reads a number between -1 and 0 as code 0. Otherwise no
+        negative number is a category.
 
     ignores_names : bool
         True if the library takes columns by their position and does not compare their
@@ -53,12 +53,12 @@ class ColumnRule(ABC):
 
     @property
     def keeps_categories(self) -> bool:
-        """True if the library has lists of categories, which plain numbers have not."""
+        """True if the model has lists of its categories."""
         return False
 
     @property
     def categories_of_arrays(self) -> Mapping[int, Any]:
-        """Categories by column that are looked up in the cells of plain arrays, too."""
+        """Categories by column, if the library also looks them up for plain arrays."""
         return {}
 
     def dense(self, X):
@@ -131,8 +131,8 @@ class NumbersOnly(ColumnRule):
 class PairedByOrder(ColumnRule):
     """LightGBM: lists of categories belong to columns of category type in their order.
 
-    The library pairs them again for each frame, also if the columns have moved. It does
-    so for columns that it splits as numbers, too.
+    The library pairs lists and columns again for each frame, also if the columns have
+    moved. It does so even for columns of category type that it splits as numbers.
 
     Parameters
     ----------
@@ -253,7 +253,7 @@ class PairedByPlace(ColumnRule):
         else:
             cells = cells_of(values)
             positions = _positions(cells, categories)
-        # Missing cells have no position, and need none.
+        # A missing cell, None, has no position. Other cells without one are an error.
         without_position = cells[np.isnan(positions)]
         if any(cell is not None for cell in without_position):
             raise ValueError(
@@ -300,15 +300,15 @@ class EncodedCells(ColumnRule):
                 continue
             categories = np.asarray(self.categories[column])
             if categories.dtype.kind == "f" and cells.dtype.kind in "biuf":
-                # scikit-learn compares numbers as floats: some beyond 2**53 become
-                # equal. Texts equal no number.
+                # scikit-learn compares numbers as floats, so that different ones beyond
+                # 2**53 can become equal. Texts are equal to no number.
                 cells = cells.astype(categories.dtype)
             numbers[:, column] = _positions(cells.tolist(), categories.tolist())
         return numbers
 
 
 def category_columns(X):
-    """Return the positions of the columns of category type, if columns have names."""
+    """Return the positions of the columns of category type, [] without a frame."""
     if not is_frame(X):
         return []
     return [column for column, dtype in enumerate(_dtypes(X)) if _is_category(dtype)]
@@ -316,7 +316,7 @@ def category_columns(X):
 
 def _is_category(dtype):
     """Return True if a type of pandas, polars or Arrow is one of categories."""
-    # Types of numbers, which most columns have, need no look at their names.
+    # Most columns have types of numbers. Their names are not compared, to save time.
     if getattr(dtype, "kind", _OBJECT_KIND) != _OBJECT_KIND:
         return False
     return kind_of_type(dtype) == CATEGORY
@@ -341,8 +341,7 @@ def _not_numbers(X, columns):
     )
 
 
-# Stands for the categories of a frame's column itself, in `_with_codes`: the codes of
-# the column are its numbers.
+# Entry of `categories` in `_with_codes` for a column whose own codes are its numbers.
 _OWN_CATEGORIES = None
 
 
@@ -374,6 +373,7 @@ def _with_codes(X, categories):
         return X
     # Positions of the columns of numbers.
     others = [column for column in range(X.shape[1]) if column not in categories]
+    # Kinds of dtypes: floats, whole numbers with and without sign, booleans.
     not_numbers = [
         column for column in others if X.dtypes.iloc[column].kind not in "fiub"
     ]
@@ -397,8 +397,12 @@ def _with_codes(X, categories):
 
 
 def _checked_numbers(values, column):
-    """Return a column as float64. Raise a ValueError if a cell is no number."""
+    """Return a column as float64. Raise a ValueError if a cell is no number.
+
+    `values` are the cells, and `column` is the position of the column, for the error.
+    """
     numbers = numbers_of(values)
+    # None: some cell is no number.
     if numbers is None:
         raise ValueError(
             f"Column {column} of X has cells that are no numbers. Give numbers, as in "
@@ -421,7 +425,7 @@ def _positions(cells, categories):
     """
     positions = {}
     for position, category in enumerate(categories):
-        # Missing is no category, also if the encoder lists it as the last one.
+        # A missing value is no category, also if the encoder lists it as the last one.
         if not is_missing(category):
             positions[category] = position
     return np.array([positions.get(cell, np.nan) for cell in cells], dtype=np.float64)

@@ -53,7 +53,7 @@ from skroute.utils._typing import ArrayLike
 from skroute.utils._validation import check_truth, check_weights
 
 # Attributes that `fit` sets. `_transformers` prepare the rows for the ensemble.
-# `_may_be_renamed` is True if a data frame may have other names of columns than
+# `_may_be_renamed` is True if the columns of a data frame may have other names than
 # `feature_names_in_`, see `_take_names`.
 _FITTED_ATTRIBUTES = (
     "forest_",
@@ -95,6 +95,7 @@ def _has_scores(self):
     _classifies(self)
     forest = vars(self).get("forest_")
     if forest is None:
+        # Before `fit`, the reader of the ensemble decides.
         reader = find_reader(take_apart(self.estimator).ensemble)
         averages = reader is not None and reader.averages_probabilities
     else:
@@ -127,10 +128,10 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
     Parameters
     ----------
     estimator : estimator object, default=None
-        The ensemble, or a pipeline that ends in one. It is cloned and fitted; a fitted
-        one is passed as :class:`~sklearn.frozen.FrozenEstimator`, and
-        :meth:`from_ensemble` does both steps. None only in a forest that was loaded
-        from a file.
+        The ensemble, or a pipeline that ends in one. It is cloned and fitted. A fitted
+        ensemble is passed inside of a :class:`~sklearn.frozen.FrozenEstimator`. It is
+        easier to call :meth:`from_ensemble`. None only in a forest that was loaded from
+        a file.
 
     n_jobs : int, default=None
         Threads for blocks of rows. None is 1 unless in a
@@ -157,7 +158,7 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
     Notes
     -----
     A pickle holds the arrays only: `estimator` is left out, and the library of the
-    ensemble is not needed to load it. What is loaded answers; it cannot be fitted
+    ensemble is not needed to load it. A loaded forest answers, but cannot be fitted
     again.
 
     Sums are equal to the last bit, and so are labels. The order in which random forests
@@ -259,8 +260,9 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
             If `estimator` is no ensemble of trees that is read.
 
         ValueError
-            If an option of it is not supported, or an answer differs. If weights are
-            given, and its ``fit`` does not take them or it is frozen.
+            If an option of the ensemble is not supported, or an answer differs. If
+            weights are given, but the ensemble is frozen or its ``fit`` does not take
+            them.
         """
         # A fit that fails leaves no fitted attribute behind.
         self._unfit()
@@ -299,7 +301,7 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
     def _check_n_jobs(self):
         """Raise a ValueError if `n_jobs` has no meaning.
 
-        It acts at once on a fitted forest, so that each call checks it.
+        A fitted forest uses a changed `n_jobs` at once, so that each call checks it.
         """
         n_jobs = self.n_jobs
         if n_jobs is None:
@@ -372,7 +374,7 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         ignores_names = self.forest_.read_rule.columns.ignores_names
         may_be_renamed = ignores_names and not self._transformers
         if X is None or not hasattr(X, "columns"):
-            # The names of frames in later calls are not known yet.
+            # A frame of a later call may have other names.
             self._may_be_renamed = may_be_renamed
             return
         columns = column_keys(X)
@@ -383,11 +385,11 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         self._check_columns(X)
 
     def _are_other_names(self, columns):
-        """Return True if LightGBM has other names for the columns of the same frame.
+        """Return True if the names may differ although the columns are those of fit.
 
-        LightGBM writes underscores for spaces. Its `fit` can be given names of the user
-        (`feature_name=`), which need not be those of a frame. None of these is then the
-        name of a column.
+        LightGBM writes underscores in place of spaces: the names are then equal up to
+        this change. Its `fit` can be given other names than those of the frame
+        (`feature_name=`): the two lists then have no name in common.
 
         Parameters
         ----------
@@ -409,8 +411,8 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         may_be_renamed = vars(self).get("_may_be_renamed", False)
         if may_be_renamed and hasattr(X, "columns"):
             if self._are_other_names(column_keys(X)):
-                # LightGBM takes them by their position. Their number is checked when
-                # they are read.
+                # LightGBM takes columns by their position. Their number is checked when
+                # the rows are read.
                 return
         try:
             validate_data(self, X, reset=False, skip_check_array=True)
@@ -430,14 +432,16 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         """
         if "forest_" not in vars(self):
             check_is_fitted(self, "forest_")
-        # Checks take longer than the trees of one row. A plain array needs none of
-        # them, unless there are names or transformers.
+        # Checks take longer than the trees of one row. A plain array needs no check,
+        # unless there are names or transformers.
         if (
             self._transformers
             or hasattr(self, "feature_names_in_")
             or not are_plain(self.forest_, X)
         ):
             refuse_tables(X)
+            # Lists, and arrays that have not two dimensions. `check_array` raises an
+            # error for the latter.
             if getattr(X, "ndim", 0) != 2 and not hasattr(X, "columns"):
                 X = check_array(X, dtype=None, ensure_all_finite=False)
             self._check_columns(X)
@@ -457,8 +461,8 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Labels of a classifier, else numbers. Those of a booster are what its own
-            ``predict`` returns, also of shape (n_samples, n_classes).
+            Labels of a classifier, or numbers of a regressor. For a booster, the result
+            of its own ``predict``, which may have shape (n_samples, n_classes).
         """
         scores = self._scores(X)
         if self.forest_.classes is None:
@@ -537,11 +541,11 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         return state
 
     def __sklearn_clone__(self):
-        # A forest from a file cannot be fitted again: it is its own clone, as a frozen
-        # estimator is.
+        # A forest from a file cannot be fitted again: the clone is the same object, as
+        # for a frozen estimator.
         if self.estimator is None and hasattr(self, "forest_"):
             return self
-        # All others become copies that are not fitted.
+        # The clone of any other forest is not fitted.
         return super().__sklearn_clone__()
 
     def __sklearn_tags__(self):
@@ -575,7 +579,7 @@ def _check_ensemble(estimator):
 def _check_is_fitted(model):
     """Raise a NotFittedError unless a model around an ensemble is fitted."""
     ensemble = take_apart(model).ensemble
-    # A sum of models of CatBoost has no attributes of a fit, but this method.
+    # A sum of models of CatBoost has no fitted attribute, but this method.
     if hasattr(ensemble, "is_fitted") and ensemble.is_fitted():
         return
     check_is_fitted(model)
@@ -596,7 +600,8 @@ def _forest_of(ensemble):
     Raises
     ------
     ValueError
-        If its members are not trees, or it has labels that it does not store.
+        If the members of the ensemble are not trees, or it answers with positions of
+        labels that it does not store.
     """
     forest = find_reader(ensemble).read(ensemble)
     if forest is None:
@@ -623,7 +628,7 @@ def _n_columns_of(model, apart, forest, X):
 
     forest : Forest
     X : {array-like, sparse matrix, dataframe} or None
-        Rows. They are there if there are transformers.
+        Rows. Not None if there are transformers.
 
     Returns
     -------
@@ -651,8 +656,8 @@ def _names_of_columns(model):
 def _check_answers(model, apart, forest, X):
     """Raise a ValueError if a forest answers some rows otherwise than its library.
 
-    Rows of the user are compared with the whole model. Rows at the thresholds are
-    compared with the ensemble alone.
+    For rows of the user, answers are compared with those of the whole model. For rows
+    at the thresholds, they are compared with those of the ensemble alone.
 
     Parameters
     ----------
@@ -670,6 +675,7 @@ def _check_answers(model, apart, forest, X):
     at_thresholds = rows_at_thresholds(forest)
     if X is not None:
         refuse_tables(X)
+        # Rows with new categories are tested if the library reads them.
         unseen = not forest.read_rule.columns.refuses_unseen
         probes = varied_rows(as_rows(X), unseen=unseen)
         moved_forest = forest.with_cut(apart.cut)

@@ -1,4 +1,4 @@
-"""A forest, that is trees with the rules of their library, and its builder."""
+"""A forest (trees with the rules of their library) and its builder."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,8 +18,9 @@ _PLAIN_SUMS = SumRule()
 _SUMS_AS_ANSWERS = AnswerRule()
 # Names of the cached properties. They are not pickled, but computed again.
 _CACHED = ("plain", "bits", "coded", "code_columns")
-# Numbers that are multiples of 1 / _EXACT_UNITS have exact sums in double precision, as
-# long as the sums are below _LARGEST_EXACT_SUM: 20 and 30 of its 53 bits.
+# Multiples of 1 / _EXACT_UNITS have exact sums in double precision, as long as the sums
+# are below _LARGEST_EXACT_SUM. They have 20 bits behind the point and 30 before it, and
+# double precision has 53 bits.
 _EXACT_UNITS = 2**20
 _LARGEST_EXACT_SUM = 2**30
 # Bound on the rounding error of a sum, in units in the last place of the largest sum.
@@ -99,14 +100,16 @@ class Forest:
 
     @property
     def rounding(self):
-        """Distance of a score from a tie within which the library may answer otherwise.
+        """Bound on the rounding error of a score, as early exit adds it up.
 
-        The library adds up in another order or precision than early exit does. At least
-        `PartialRule.least_rounding`, and no more if all sums are exact.
+        The library adds up in another order or precision than early exit does. If a
+        score is nearer to a tie than this bound, the two may answer differently. The
+        bound is `PartialRule.least_rounding` if all sums are exact, and at least that
+        otherwise.
         """
         least = self.partial_rule.least_rounding
         trees = self.trees
-        # The largest absolute value of a leaf of each tree.
+        # The largest absolute value of a leaf of each tree, of shape (n_trees,).
         largest = np.maximum.reduceat(np.abs(trees.values).max(axis=1), trees.roots)
         largest_sum = float(
             np.abs(self.offset).max() + abs(self.sum_rule.scale) * largest.sum()
@@ -117,7 +120,7 @@ class Forest:
             if np.array_equal(in_units, np.rint(in_units)):
                 return least
         precision = np.finfo(self.sum_rule.dtype).eps
-        # 1 more than the largest sum, so that the distance is never 0.
+        # 1 more than the largest sum, so that the bound is never 0.
         return max(least, float(_ROUNDINGS_OF_SUM * precision * (largest_sum + 1.0)))
 
     @cached_property
@@ -261,7 +264,9 @@ class ForestBuilder:
             The threshold of the nodes that test this set.
         """
         self._cat_words.extend(words)
+        # The start of the next set, which is the end of this one.
         self._cat_start.append(len(self._cat_words))
+        # There is one bound more than there are sets, and numbers begin at 0.
         return len(self._cat_start) - 2
 
     def add_tree(self, left, right, feature, threshold, value, flags, output=0):

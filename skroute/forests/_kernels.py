@@ -40,7 +40,9 @@ _NEXT_LEVELS = 4
 
 @njit(cache=True, nogil=True, inline="always")
 def step(X, row, nodes, node_number):
-    """Return the child that a row goes to from a numerical node, a leaf for a leaf.
+    """Return the child that a row goes to from a numerical node.
+
+    A leaf is its own child, and each row goes left there: it stays at the leaf.
 
     Parameters
     ----------
@@ -62,7 +64,9 @@ def step(X, row, nodes, node_number):
     x = X[row, np.uint64(feature & FEATURE_MASK)]
     # NaN is not equal to itself.
     is_missing = x != x
+    # 1 if the row goes right, else 0. No branch depends on the data.
     right = (x > node["threshold"]) | (is_missing & (feature >> _MISSING_RIGHT_BIT) & 1)
+    # The right child stands behind the left one.
     return np.uint64(np.uint32(node["child"])) + np.uint64(right)
 
 
@@ -91,19 +95,22 @@ def step_special(X, row, nodes, node_number, cat_words, cat_start):
     feature = np.uint32(node["feature"])
     x = X[row, np.uint64(feature & FEATURE_MASK)]
     right = x > node["threshold"]
+    # NaN is not equal to itself.
     if x != x or ((feature & ZERO_MISSING) != 0 and abs(x) <= ZERO):
         right = (feature >> _MISSING_RIGHT_BIT) & 1 != 0
     elif feature & CATEGORICAL:
         set_number = int(node["threshold"])
         first_word = cat_start[set_number]
         n_codes = 32 * (cat_start[set_number + 1] - first_word)
-        # A category beyond the set goes right, and so does a number that is none.
+        # A category beyond the set goes right. So does a number that is no category.
         right = True
         if -1 < x < n_codes:
-            # Truncation as in C: a number between -1 and 0 is category 0.
+            # Truncation as in C: a number between -1 and 0 is category 0. A word has
+            # 32 bits.
             code = np.int64(x)
             word = np.int64(cat_words[first_word + code // 32])
             right = (word >> (code % 32)) & 1 == 0
+    # The right child stands behind the left one.
     return np.uint64(np.uint32(node["child"])) + np.uint64(right)
 
 
@@ -177,15 +184,16 @@ def _go_down(X, row_of_pair, node_of_pair, pairs, n_going, nodes, n_levels):
     nodes : ndarray of NODE
     n_levels : int
     """
-    in_eights = n_going // 8 * 8
-    for i in range(0, in_eights, 8):
+    n_in_eights = n_going // 8 * 8
+    for i in range(0, n_in_eights, 8):
         eight = _take_eight(pairs, (i, i + 1, i + 2, i + 3, i + 4, i + 5, i + 6, i + 7))
         rows = _take_eight(row_of_pair, eight)
         node_numbers = _take_eight(node_of_pair, eight)
         for _ in range(n_levels):
             node_numbers = _step_eight(X, rows, nodes, node_numbers)
         _put_eight(node_of_pair, eight, node_numbers)
-    for i in range(in_eights, n_going):
+    # At most seven pairs are left.
+    for i in range(n_in_eights, n_going):
         pair = pairs[i]
         for _ in range(n_levels):
             node_of_pair[pair] = step(X, row_of_pair[pair], nodes, node_of_pair[pair])
@@ -359,6 +367,7 @@ def _add_values_at(
     # One loop for both kinds of trees. With a loop for each, few rows take twice as
     # long.
     if output >= 0:
+        # Leaves have one value, in column 0 of `values`.
         first_output = output
         n_values = 1
     else:
@@ -366,11 +375,11 @@ def _add_values_at(
         first_output = 0
         n_values = len(column_of_output)
     for k in range(n_values):
-        target = column_of_output[first_output + k]
+        column = column_of_output[first_output + k]
         # -1: this output has no column.
-        if target >= 0:
+        if column >= 0:
             for j in range(n_rows):
-                sums[j, target] += values[leaf_of_pair[first_pair + j], k]
+                sums[j, column] += values[leaf_of_pair[first_pair + j], k]
 
 
 @njit(cache=True, nogil=True)
@@ -398,7 +407,8 @@ def add_leaves(X, start, stop, trees, first, last, column_of_output, out):
     _, values, _, _, outputs, member_start, _, _, _ = trees
     first_tree = member_start[first]
     last_tree = member_start[last]
-    # Number of rows that are walked together.
+    # Number of rows that are walked together. With no row it is 1: a loop must have a
+    # step.
     block = max(_BLOCK_BYTES // (X.itemsize * X.shape[1]), _LEAST_BLOCK)
     block = max(min(block, _LARGEST_BLOCK, stop - start), 1)
     # Few rows go down many trees at the same time. Many rows go down one tree after the
@@ -457,7 +467,8 @@ def add_coded(X, start, stop, coded, first, last, column_of_output, out):
         rows = np.arange(begin, begin + n_rows)
         bin_rows(X, rows, n_rows, coded.columns, used, codes_by_column)
         codes = codes_by_column[:, :n_rows].T.copy()
-        # The codes are the rows of these trees. The sums are added to a view of `out`.
+        # The codes are the rows of these trees, from row 0 on. The sums are added to a
+        # view of `out`.
         add_leaves(
             codes,
             0,
@@ -474,7 +485,7 @@ def add_coded(X, start, stop, coded, first, last, column_of_output, out):
 def exponential(x):
     """Return the exponential of each number, as the C library computes it.
 
-    The boosting libraries use it. That of numpy rounds differently.
+    The boosting libraries use this function. That of numpy rounds differently.
     """
     out = np.empty_like(x)
     for i, value in enumerate(x.flat):

@@ -25,7 +25,7 @@ _ANSWERS_WITH_SUMS = "CatBoostRanker"
 
 
 def _arguments_for_sums(model):
-    """Return the arguments with which `predict` returns sums, or None."""
+    """Return the arguments with which `predict` returns sums, None if it cannot."""
     for cls in type(model).__mro__:
         if cls.__name__ == _ANSWERS_WITH_SUMS:
             return {}
@@ -51,12 +51,12 @@ def own_predict(model, X, raw=False):
 
     X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
     raw : bool, default=False
-        If True, the sums are returned.
+        If True, the sums are returned. The library must have an argument for them.
 
     Returns
     -------
     ndarray of shape (n_samples,) or (n_samples, n_outputs)
-        A single column, which CatBoost has of labels, is flat.
+        A single column, such as that of CatBoost's labels, becomes flat.
     """
     arguments = {}
     if raw:
@@ -83,7 +83,7 @@ def own_sums(model, X):
 
 
 def own_labels(model, X, classes):
-    """Return the labels by the library itself.
+    """Return the labels that the library's own model answers with.
 
     Parameters
     ----------
@@ -110,15 +110,17 @@ def own_labels(model, X, classes):
 
 
 def own_proba(model, X):
-    """Return the probabilities by the library itself, or None if it has none.
+    """Return the probabilities of the library's own model, or None if it has none.
 
-    They have shape (n_samples, n_classes). The `predict` of a booster returns them, for
-    two classes those of the second one.
+    They have shape (n_samples, n_classes). The `predict` of a booster returns
+    probabilities. With two classes it returns those of the second class alone.
     """
     if hasattr(model, "predict_proba"):
         return np.asarray(model.predict_proba(X))
     if hasattr(model, "classes_"):
+        # A classifier that answers with labels only.
         return None
+    # A booster.
     proba = own_predict(model, X)
     if proba.ndim == 2:
         return proba
@@ -235,14 +237,15 @@ def varied_rows(X, unseen=True):
     n_rows = num_samples(X)
     positions = np.linspace(0, n_rows - 1, min(n_rows, _N_TEST_ROWS)).astype(int)
     rows = _safe_indexing(X, np.unique(positions))
-    kinds = {"rows as they are": rows}
+    rows_by_kind = {"rows as they are": rows}
     columns = _changeable_columns(rows)
     has_text = any(column.dtype.kind == "O" for column in columns.values())
     for kind, values in _TEST_VALUES.items():
+        # All values of a kind have one type.
         is_text = isinstance(values[0], str)
         if columns and (not is_text or (unseen and has_text)):
-            kinds[kind] = _with_changed_cells(rows, columns, values=values)
-    return kinds
+            rows_by_kind[kind] = _with_changed_cells(rows, columns, values=values)
+    return rows_by_kind
 
 
 def _changeable_columns(rows):
@@ -275,7 +278,7 @@ def _changeable_columns(rows):
 
 @np.errstate(over="ignore")
 def _with_changed_cells(rows, columns, values):
-    """Return a copy of rows in which values replace one cell of three.
+    """Return a copy of rows in which other values replace every third cell.
 
     Parameters
     ----------
@@ -293,11 +296,13 @@ def _with_changed_cells(rows, columns, values):
         missing value replaces cells of all columns.
     """
     rows = rows.copy()
-    # NaN is not equal to itself.
+    # NaN, the only missing value, is not equal to itself. It stands alone in `values`.
     is_missing = values[0] != values[0]
     for j, column in columns.items():
-        # In the next column, cells of other rows are changed.
+        # Column 0 starts at row 0, column 1 at row 1, and so on: a row has changed and
+        # unchanged cells.
         positions = np.arange(j % _CELLS_PER_CHANGE, len(column), _CELLS_PER_CHANGE)
+        # The values take turns.
         cells = [values[k % len(values)] for k in range(len(positions))]
         if isinstance(rows, np.ndarray):
             rows[positions, j] = cells
@@ -450,7 +455,7 @@ def _find_differences(answers, expected, n_rows, rtol, atol):
     -------
     _Differences
     """
-    # Without a mask, all rows are compared.
+    # Without a mask, all rows are compared: True stands for a mask of True.
     is_compared = answers.get(_COMPARED, True)
     differs = np.zeros(n_rows, dtype=bool)
     answer_names = []
@@ -486,8 +491,10 @@ def _is_same(answer_name, values, expected, rtol, atol):
     """
     expected = np.reshape(expected, np.shape(values))
     if answer_name in _EXACT_ANSWERS:
+        # NaN is not equal to itself.
         are_nan = (values != values) & (expected != expected)
         is_same = (values == expected) | are_nan
     else:
         is_same = np.isclose(values, expected, rtol=rtol, atol=atol, equal_nan=True)
+    # A row is the same if all its outputs are.
     return is_same.reshape(len(is_same), -1).all(axis=1)

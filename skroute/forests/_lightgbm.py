@@ -30,8 +30,8 @@ _MISSING_IS_ZERO = 0
 # Treatment of missing values: 0 is missing, and so is NaN. With the third treatment, 2,
 # NaN alone is missing.
 _ZERO_IS_MISSING = 1
-# Threshold, feature, flags and child of a leaf in a table. -1 marks it as a leaf, and
-# the others are ignored.
+# Left and right child, threshold, feature and flags of a leaf in a table. The negative
+# left child marks a leaf, and the other entries are ignored.
 _NO_SPLIT = -1
 
 # The kind of the answer (see `AnswerRule`) by the objective.
@@ -124,7 +124,8 @@ def read_lightgbm(booster, num_iteration=None):
 def _read_booster(booster):
     """Return the forest of a booster, with the answers of its objective."""
     blocks = _blocks_of(booster)
-    # The objective has a name and options, such as "binary sigmoid:1".
+    # The first block is the head. The objective has a name and options, such as
+    # "binary sigmoid:1".
     words = _fields_of(blocks[0]).get("objective", "none").split()
     objective = words[0]
     options = words[1:]
@@ -146,7 +147,8 @@ def _read_booster(booster):
 def _blocks_of(booster, num_iteration=None):
     """Return the blocks of a booster's text: first its head, then its trees.
 
-    A ValueError is raised if the text cannot have the booster's categories.
+    `num_iteration` is as in :func:`read_lightgbm`. A ValueError is raised if the text
+    cannot have the booster's categories.
     """
     try:
         text = booster.model_to_string(num_iteration=num_iteration)
@@ -188,6 +190,7 @@ def _forest_of_sums(booster, blocks):
     return Forest(
         trees=laid_out(_table_of(trees, n_trees_per_iteration)),
         offset=read_only(np.zeros(n_trees_per_iteration)),
+        # Features are counted from 0.
         n_features=int(head["max_feature_idx"]) + 1,
         read_rule=ReadRule(
             finite=False,
@@ -242,7 +245,7 @@ def _table_of(trees, n_trees_per_iteration):
     """
     n_trees = len(trees)
     n_leaves = _numbers_of(trees, "num_leaves")
-    # A binary tree has one inner node less than leaves.
+    # A binary tree has one inner node less than it has leaves.
     n_inner = n_leaves - 1
     tree_of_inner = np.repeat(np.arange(n_trees), n_inner)
     # Positions in the table of the first inner node and of the first leaf of each tree.
@@ -263,7 +266,8 @@ def _table_of(trees, n_trees_per_iteration):
         children[key] = np.append(position, no_split)
 
     # For each tree, "cat_boundaries" are the bounds of its bit sets, which begin at 0.
-    # Differences are the sizes of the sets. Between two trees they are negative.
+    # The differences of bounds are the sizes of the sets. The difference between the
+    # last bound of a tree and the first one of the next tree is negative: no size.
     set_sizes = np.diff(_numbers_of(trees, "cat_boundaries"))
     set_sizes = set_sizes[set_sizes > 0]
     return TreeTable(
@@ -315,13 +319,15 @@ def _splits_of(trees, tree_of_inner):
     decision_type = _numbers_of(trees, "decision_type")
     threshold = _numbers_of(trees, "threshold", dtype=np.float64)
     is_categorical = (decision_type & _IS_CATEGORICAL) != 0
-    # The library reads a number in zero's range as zero. A threshold in this range is
-    # moved to its end, so that the kernels send such a number to the same side.
+    # The library reads each number from -ZERO to ZERO as 0. A threshold in this range
+    # is moved to an end of it, so that the kernels send all these numbers to the side
+    # to which the library sends 0.
     is_zero = ~is_categorical & (np.abs(threshold) <= ZERO)
     below_zero = np.nextafter(-ZERO, -1.0)
     threshold[is_zero] = np.where(threshold[is_zero] < 0.0, below_zero, ZERO)
     missing_type = decision_type >> _MISSING_TYPE_SHIFT
     default_left = (decision_type & _GOES_LEFT_IF_MISSING) != 0
+    # If NaN is read as 0, it goes where 0 goes.
     zero_goes_left = threshold >= 0.0
     left_if_missing = np.where(
         missing_type == _MISSING_IS_ZERO, zero_goes_left, default_left

@@ -112,12 +112,12 @@ def _with_mean_votes(forest):
 def _centred(forest):
     """Return the forest of two classes whose leaves add distances from even chances.
 
-    Its one output is the second class. Leaves of the forest passed have a probability
-    for each class.
+    The one output of the result is the second class. The leaves of `forest` have a
+    probability for each class.
     """
     trees = forest.trees
-    # Leaves of one class become 0.5 or -0.5. Their sums are exact, so that ties stay
-    # ties.
+    # The last column is the second class. A leaf with rows of one class only becomes
+    # 0.5 or -0.5. Sums of such leaves are exact, so that ties stay ties.
     values = trees.values[:, -1:] - _EVEN_PROBABILITY
     trees = trees.with_values(values, outputs=np.zeros_like(trees.outputs))
     return replace(forest, trees=trees, offset=read_only(np.zeros(1)))
@@ -143,8 +143,9 @@ def _with_cut(forest, cut):
     ValueError
         If every row would get the same answer.
     """
-    # A `positive` of None stands for the second class. If it is the first class, the
-    # score of the second class is the negative one.
+    # A `positive` of None stands for the second class. If the positive class is the
+    # first one, the threshold of the second class is the negative one. For
+    # probabilities, it is the difference from 1.
     is_second = cut.positive is None or forest.classes[1] == cut.positive
     if cut.response == "decision_function":
         score = cut.threshold if is_second else -cut.threshold
@@ -180,9 +181,9 @@ def _moved_to_probability(forest, probability):
     """
     rule = forest.partial_rule
     precision = np.finfo(forest.sum_rule.dtype).eps
-    # Largest difference between scores whose probabilities differ by rounding only:
-    # that of the probabilities, divided by the slope of the logistic function. A mean
-    # of probabilities is its own score, of slope 1. For it this bound is a safe one.
+    # Bound on the rounding error of a score: that of the probability, divided by the
+    # slope of the logistic function, which is ``probability * (1 - probability)``. For
+    # the link "mean", the slope is 1, so that this bound is larger than needed.
     rounding = _ROUNDINGS_OF_PROBABILITY * precision / (probability * (1 - probability))
     if rule.link == "mean":
         # Leaves add distances from the threshold in place of those from even chances.

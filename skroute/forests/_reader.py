@@ -10,8 +10,8 @@ from skroute.forests._forest import Forest
 class ForestReader(ABC):
     """Reader of the ensembles of one library, or of one family of a library.
 
-    A reader has the names of the classes that it reads, so that no library is imported
-    to find a reader.
+    A reader contains the names of the classes that it reads. No library is imported to
+    find the reader of an ensemble.
 
     Attributes
     ----------

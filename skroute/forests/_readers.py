@@ -25,8 +25,9 @@ READERS: list[ForestReader] = [
 def register_reader(reader):
     """Register a reader of the ensembles of another library.
 
-    The library calls it when it is imported. :class:`~skroute.early_exit.QWYCEnsemble`
-    and :class:`~skroute.forests.FastForest` then take its ensembles.
+    That library calls this function when it is imported.
+    :class:`~skroute.early_exit.QWYCEnsemble` and :class:`~skroute.forests.FastForest`
+    then take its ensembles.
 
     Parameters
     ----------
@@ -103,8 +104,8 @@ def find_reader(estimator):
     Returns
     -------
     ForestReader or None
-        A call with the fitted ensemble returns a :class:`Forest`, or None if this
-        ensemble has no trees. None if there is no reader for the ensemble.
+        None if there is no reader for the ensemble. A call of the reader with the
+        fitted ensemble returns a :class:`Forest`, or None if the ensemble has no trees.
 
     Examples
     --------

@@ -9,7 +9,7 @@ from skroute.utils._validation import read_only
 
 # Names of the classes in which libraries store rows. These classes do not return rows.
 _TABLES_OF_LIBRARIES = ("DMatrix", "QuantileDMatrix", "Dataset", "Pool")
-# Replaces a negative number in a column of categories. No library reads it as one.
+# Replaces a negative number in a column of categories. It is no category.
 _NO_CATEGORY = -1
 
 
@@ -90,8 +90,7 @@ def _converted(rule, X):
     """Return an array of numbers in the type in which the library reads it."""
     if X.dtype == rule.dtype:
         return X
-    # Numbers beyond single precision become infinite, which the library takes or
-    # refuses.
+    # Numbers beyond single precision become infinite, which `rows_of` checks.
     with np.errstate(over="ignore"):
         return cast_numbers(rule, X).astype(rule.dtype)
 
@@ -106,12 +105,13 @@ def _checked(forest, X):
     if issparse(X):
         X = _dense(X, rule.absent)
     X = rule.columns.dense(X)
+    # Frames may have categories. In some libraries, arrays may have them, too.
     if hasattr(X, "columns") or rule.columns.categories_of_arrays:
         if hasattr(X, "shape"):
             _check_width(forest, X)
         X = rule.columns.numbers(X)
-    # Numbers beyond single precision become infinite, which the library takes or
-    # refuses.
+    # Numbers beyond single precision become infinite. `check_array` refuses them if the
+    # library does.
     with np.errstate(over="ignore"):
         if rule.cast and isinstance(X, (np.ndarray, list)):
             X = cast_numbers(rule, np.asarray(X))
@@ -133,6 +133,7 @@ def _without_negative_codes(forest, X):
     reads no negative number as a category: in columns of categories, they become
     `_NO_CATEGORY`.
     """
+    # Trees that are not special have no categories.
     if forest.read_rule.columns.reads_negative_codes or not forest.trees.special:
         return X
     X = X.copy()
@@ -144,7 +145,7 @@ def _without_negative_codes(forest, X):
 def _dense(X, absent):
     """Return a sparse matrix as an array, with `absent` for its missing entries.
 
-    `absent` is 0 or NaN, by the library.
+    `absent` is 0 or NaN: the value that the library reads for such an entry.
     """
     if absent == 0.0:
         return X.toarray()

@@ -143,15 +143,15 @@ class PartialRule:
         Factor of the scores inside the link.
 
     shift : float, default=0.0
-        Number that is added to the distance of the score from `beta` before the
-        logistic link. For the link "mean", it is added to the mean of the members'
-        distances from even chances.
+        Number that is added before the link. The logistic link adds it to the distance
+        of the score from `beta`, and the link "mean" to the mean of the members'
+        distances from the decision.
 
     beta : float, default=0.0
         Score above which the answer of two classes is the second class.
 
     least_rounding : float, default=0.0
-        Smallest value of `Forest.rounding`.
+        Smallest value of `Forest.rounding`, the bound on the rounding error of a score.
     """
 
     link: str | None = None

@@ -17,8 +17,8 @@ from skroute.utils._compat import first_scores, histogram_boosting_of
 _BLUR_OF_THREADS = 1e-12
 # Losses of histogram boosting whose answers are the exponential of the sums.
 _LOSSES_WITH_LOGARITHM = ("poisson", "gamma")
-# Gradient boosting answers with the second class also at a score of exactly zero, which
-# is above this score.
+# Score above which gradient boosting answers with the second class. A score of exactly
+# zero is above it, as in scikit-learn.
 _BELOW_ZERO = float(np.nextafter(0.0, -1.0))
 
 
@@ -28,7 +28,8 @@ class _MemberTree(NamedTuple):
     Attributes
     ----------
     tree : sklearn.tree._tree.Tree
-        The arrays of a decision tree.
+        The arrays of a decision tree. ``tree.value`` has shape
+        (n_nodes, n_targets, n_classes), with 1 in place of `n_classes` for numbers.
 
     value : ndarray of shape (n_nodes, width)
         Values that leaves add. Those of inner nodes are ignored.
@@ -97,7 +98,8 @@ class AdaBoostReader(ForestReader):
         members = []
         for member, weight in zip(estimator.estimators_, estimator.estimator_weights_):
             tree = member.tree_
-            # The answer of each node, of shape (n_nodes,).
+            # The answer of each node, of shape (n_nodes,). ``tree.value`` has shape
+            # (n_nodes, 1, n_classes), since there is one target.
             label = member.classes_[np.argmax(tree.value[:, 0, :], axis=1)]
             # A vote for one class counts against each of the others. The sum over all
             # classes is 0.
@@ -144,6 +146,7 @@ class GradientBoostingReader(ForestReader):
             trees = []
             for output, regressor in enumerate(stage):
                 tree = regressor.tree_
+                # Of shape (n_nodes, 1, 1) becomes (n_nodes, 1).
                 value = rate * tree.value[:, 0, :]
                 trees.append(_MemberTree(tree, value=value, output=output))
             members.append(trees)
@@ -226,13 +229,16 @@ def averaged_forest(model):
     for member in model.estimators_:
         tree = member.tree_
         if classes is None:
+            # Of shape (n_nodes, n_targets, 1): each target has one number.
             value = tree.value[:, :, 0]
         else:
             # The classes of a member are positions among those of the ensemble. A
             # member that was fitted on fewer classes has fewer columns.
             value = np.zeros((len(tree.value), len(classes)))
+            # The values have shape (n_nodes, 1, n_classes of the member).
             value[:, member.classes_.astype(np.intp)] = tree.value[:, 0, :]
         members.append([_MemberTree(tree, value=value, output=ALL_OUTPUTS)])
+    # All trees have values of this width.
     n_outputs = members[-1][0].value.shape[1]
     builder = _builder_of(members, getattr(model, "estimators_features_", None))
     # A mean of trees starts at 0.
@@ -271,7 +277,8 @@ def _builder_of(members, features=None):
     for t, trees in enumerate(members):
         for member_tree in trees:
             tree = member_tree.tree
-            # Leaves have a negative feature, which would be a position from the end.
+            # Leaves have a negative feature. It becomes 0, since it would be a position
+            # from the end of `features`.
             feature = np.maximum(tree.feature, 0)
             if features is not None:
                 # Columns of the member become columns of the ensemble.
@@ -291,7 +298,7 @@ def _builder_of(members, features=None):
 
 
 def _boosted_kind(classes, n_outputs, kind_of_numbers):
-    """Return the kind of the answer of boosting.
+    """Return the kind of the answer of a boosted classifier or regressor.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ FEATURE_MASK = (1 << 28) - 1
 MISSING_RIGHT = 1 << 28
 # Flag of a node that tests if a category is in a set.
 CATEGORICAL = 1 << 29
-# Flag of a node to which zero is a missing value.
+# Flag of a node that reads zero as a missing value.
 ZERO_MISSING = 1 << 30
 
 # Largest absolute value that counts as zero: LightGBM's kZeroThreshold in single
@@ -122,10 +122,12 @@ class Trees(NamedTuple):
         start = self.member_start
         order = np.asarray(order)
         trees_of_members = [np.arange(start[t], start[t + 1]) for t in order]
+        # Numbers of the trees of these members, in the new order.
         picked = np.concatenate(trees_of_members)
         sizes = self.tree_sizes[picked]
         roots = _starts_of(sizes).astype(np.int32)
-        # The number of positions by which each node moves to the back.
+        # The number of positions by which each node moves to the back, negative to the
+        # front.
         shift = np.repeat(roots - self.roots[picked], sizes)
         old_position = np.arange(len(shift)) - shift
         nodes = self.nodes[old_position]
@@ -241,6 +243,7 @@ def _check_children(trees):
         np.array_equal(children, not_roots),
         "each node but a root must be the child of one node",
     )
+    # `breadth_first` reads a negative left child as a leaf.
     left = np.where(is_leaf, -1, child)
     order = breadth_first(left, left + 1, roots)
     _require(
@@ -277,7 +280,7 @@ def _check_outputs(trees, n_outputs):
     # `ALL_OUTPUTS` is -1.
     lowest = ALL_OUTPUTS
     if width == 1 and n_outputs > 1:
-        # A leaf with one value adds to one output.
+        # A leaf with one value adds to one output, so that -1 is not allowed.
         lowest = 0
     exists = (outputs >= lowest) & (outputs < n_outputs)
     _require(exists.all(), f"outputs must be from {lowest} to {n_outputs - 1}")
@@ -310,7 +313,7 @@ def _check_sets(trees):
 
 
 def _rises_from_0(numbers, least_step):
-    """Return True if numbers begin with 0 and each step is at least `least_step`."""
+    """Return True if an array begins with 0 and each step is at least `least_step`."""
     if len(numbers) == 0 or numbers[0] != 0:
         return False
     return (np.diff(numbers) >= least_step).all()
@@ -497,7 +500,8 @@ def _joined_bounds(bounds, starts):
     -------
     ndarray, dtype=int32
     """
-    # The first bound of an array is the last one of the array before it.
+    # Only the ends of pieces are joined: the start of an array is the end of the array
+    # before it.
     ends = [array[1:] + start for array, start in zip(bounds, starts)]
     return np.append(0, np.concatenate(ends)).astype(np.int32)
 
@@ -516,24 +520,26 @@ def breadth_first(left, right, roots):
     -------
     BreadthFirst
     """
-    # Each level of a tree, from the root on, adds 1 to its depth.
+    # Each level of a tree, from the root on, adds 1 to its depth. A root alone has 0.
     depths = np.full(len(roots), -1)
-    level = roots
-    tree_of_level = np.arange(len(roots))
-    levels = []
-    trees_of_levels = []
-    # Level by level of all trees at once.
-    while len(level):
-        levels.append(level)
-        trees_of_levels.append(tree_of_level)
-        depths[tree_of_level] += 1
-        is_inner = left[level] >= 0
-        parents = level[is_inner]
-        tree_of_level = np.repeat(tree_of_level[is_inner], 2)
-        level = np.column_stack([left[parents], right[parents]]).ravel()
-    tree_of_node = np.concatenate(trees_of_levels)
+    # The nodes of one level of all trees, and the tree of each of these nodes.
+    level_nodes = roots
+    level_trees = np.arange(len(roots))
+    nodes_by_level = []
+    trees_by_level = []
+    while len(level_nodes):
+        nodes_by_level.append(level_nodes)
+        trees_by_level.append(level_trees)
+        # A tree may have several nodes in a level: it is counted once.
+        depths[level_trees] += 1
+        is_inner = left[level_nodes] >= 0
+        parents = level_nodes[is_inner]
+        level_trees = np.repeat(level_trees[is_inner], 2)
+        level_nodes = np.column_stack([left[parents], right[parents]]).ravel()
+    tree_of_node = np.concatenate(trees_by_level)
+    # Sorted by tree. The sort is stable, so that each tree keeps the order of levels.
     order = np.argsort(tree_of_node, kind="stable")
-    source = np.concatenate(levels)[order]
+    source = np.concatenate(nodes_by_level)[order]
     tree_of_node = tree_of_node[order]
     position = np.arange(len(source))
     new_position = np.zeros(len(left), dtype=np.int64)

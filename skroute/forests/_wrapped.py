@@ -56,12 +56,15 @@ class Cut(NamedTuple):
         elif not is_second:
             response = -response
         is_positive = response >= self.threshold
-        # Position 1 is the second class, be it the positive one or not.
+        # Position 1 is the second class. If this is the positive class, rows at or
+        # above the threshold get 1. Otherwise, the rows below get 1.
         return (is_positive == is_second).astype(np.intp)
 
 
 def weights_alone(model, params, owner):
-    """Return what `fit` of a model gets without metadata routing: weights, if any.
+    """Return the metadata that `fit` of a model gets without metadata routing.
+
+    Only weights are passed on.
 
     Parameters
     ----------
@@ -84,7 +87,7 @@ def weights_alone(model, params, owner):
     ValueError
         If there is other metadata, or if `fit` of the model does not take weights.
     """
-    # Metadata that are None were not given.
+    # An entry that is None was not given.
     params = {name: value for name, value in params.items() if value is not None}
     raise_for_params(params, owner, "fit", allow=["sample_weight"])
     if not params:
@@ -123,7 +126,7 @@ def prepared(transformers, X):
 
 
 class TakenApart(NamedTuple):
-    """A model as the ensemble that it ends in and what stands around it.
+    """A model in its parts: the ensemble that it ends in, and the parts around it.
 
     Attributes
     ----------
@@ -135,7 +138,7 @@ class TakenApart(NamedTuple):
         none.
 
     cut : Cut or None
-        The moved threshold. None if the ensemble's own one holds.
+        The moved threshold. None if the threshold was not moved.
     """
 
     ensemble: Any
@@ -144,7 +147,7 @@ class TakenApart(NamedTuple):
 
 
 def take_apart(model):
-    """Return the ensemble that a model ends in, and what stands around it.
+    """Return the ensemble that a model ends in, and the parts around it.
 
     Parameters
     ----------
@@ -161,14 +164,15 @@ def take_apart(model):
         if isinstance(model, FrozenEstimator):
             model = model.estimator
         elif isinstance(model, Pipeline):
-            # Steps that change nothing are left out.
+            # A step is a pair of a name and an estimator. Without the last step, a
+            # pipeline is a transformer. It is left out if no step changes the rows.
             steps = [step for _, step in model.steps[:-1]]
             if any(step not in (None, "passthrough") for step in steps):
                 transformers += (model[:-1],)
-            model = model.steps[-1][1]
+            _, model = model.steps[-1]
         elif isinstance(model, (FixedThresholdClassifier, TunedThresholdClassifierCV)):
-            # Of several thresholds around each other, the outermost one decides: it
-            # compares the probabilities of the model in it.
+            # If thresholds are nested, the outermost one decides: it compares the
+            # probabilities of the model in it.
             if cut is None:
                 cut = _cut_of(model)
             model = _inner_classifier(model)

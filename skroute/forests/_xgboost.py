@@ -65,7 +65,7 @@ class XGBoostReader(ForestReader):
             label_dtype = _TYPE_OF_POSITIONS
         categories = _categories_of(tree_content, name)
         parameters = learner["learner_model_param"]
-        # `num_class` is 0 with two classes, or none: there is one score.
+        # `num_class` is 0 for two classes, and for a regressor: there is one score.
         n_outputs = max(1, int(parameters["num_class"]))
         n_features = int(parameters["num_feature"])
         return builder.build(
@@ -183,7 +183,7 @@ def _builder_of(tree_content, best_iteration):
 
 
 def _score_without_trees(content, n_features):
-    """Return the score before the first tree, as the library rounds its `base_score`.
+    """Return the score before the first tree, as the library itself rounds it.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ def _score_without_trees(content, n_features):
     tree_content["tree_info"] = []
     tree_content["iteration_indptr"] = [0]
     tree_content["gbtree_model_param"]["num_trees"] = "0"
-    # With "1", the library would still have to compute the score, as an average.
+    # With "1", the library would compute the score as an average of the targets.
     content["learner"]["learner_model_param"]["boost_from_average"] = "0"
     empty = xgboost.Booster(model_file=bytearray(json.dumps(content), "utf-8"))
     row = xgboost.DMatrix(np.zeros((1, n_features), dtype=np.float32))
@@ -237,6 +237,7 @@ def _categories_of(tree_content, name):
         bounds = content.get("offsets", [])
         values = content["values"]
         if bounds:
+            # Values are signed bytes: letters beyond ASCII have negative ones.
             if min(values, default=0) < 0:
                 raise ValueError(
                     f"{name} was trained on categories with letters beyond ASCII in "
@@ -268,8 +269,8 @@ def _add_tree(builder, tree, output):
     # The threshold of an inner node, and the value of a leaf.
     condition = np.array(tree["split_conditions"], dtype=np.float32)
     is_categorical = np.array(tree["split_type"]) == _CATEGORICAL_SPLIT
-    # XGBoost goes left if x < condition, and kernels if x <= threshold. The threshold
-    # is the next smaller number in single precision.
+    # In XGBoost a row goes left if x < condition, in the kernels if x <= threshold. The
+    # threshold is thus the next smaller number in single precision.
     threshold = np.nextafter(condition, np.float32(-np.inf)).astype(np.float64)
     segments = zip(
         tree["categories_nodes"], tree["categories_segments"], tree["categories_sizes"]

@@ -21,7 +21,8 @@ class CallCache:
     Parameters
     ----------
     row_counts : dict, default=None
-        Counts of another cache. The calls are added to them. None starts at zero.
+        Counts of another cache, to which those of this cache are added. None starts at
+        zero.
 
     Attributes
     ----------
@@ -32,13 +33,15 @@ class CallCache:
     def __init__(self, row_counts=None):
         # Not a copy: the counts of the other cache grow with the calls of this one.
         self.row_counts = {} if row_counts is None else row_counts
-        # From a key to a value, and to an object whose id is part of the key.
+        # From a key to a pair: the value, and the object whose id is part of the key
+        # (None without one).
         self._values = {}
-        # From a key to the values of all rows, and to the mask of the computed ones.
+        # From a key to a pair: the values of all rows, and the mask of the rows whose
+        # value is computed.
         self._row_values = {}
 
     def count_rows(self, name, n_rows):
-        """Add to the number of rows that a model was called on."""
+        """Add `n_rows` to the rows that the model `name` was called on."""
         self.row_counts[name] = self.row_counts.get(name, 0) + n_rows
 
     def get_or_compute(self, key, compute, keep_alive=None):
@@ -118,7 +121,7 @@ class _NoCache(CallCache):
         return compute(rows)
 
 
-# In place of a cache outside of a sweep: it computes each value again.
+# The cache of all estimators outside of a sweep: it computes each value again.
 NO_CACHE = _NoCache()
 
 

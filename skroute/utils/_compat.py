@@ -140,13 +140,14 @@ def will_have(estimator, method):
         return True
     if not hasattr(type(estimator), method):
         return False
-    # The class has the method, but this object hides it. The last step of a pipeline,
-    # or the estimator inside of a search, decides.
+    # The class has the method, but this object hides it. The last step of a pipeline (a
+    # pair of a name and an estimator), or the estimator inside of a search, decides.
     steps = getattr(estimator, "steps", None)
     inner = steps[-1][1] if steps else getattr(estimator, "estimator", None)
+    # None: the object has neither of them.
     if inner is not None:
         return will_have(inner, method)
-    # With `predict`, the object has its inner estimator already, and that one lacks the
+    # If the object has `predict`, it has its inner estimator already, which lacks the
     # method.
     return not hasattr(estimator, "predict")
 
@@ -246,7 +247,8 @@ def fit_task(estimator, name, X, y):
 def print_nested(estimator_repr, stand_in):
     """Let scikit-learn print nested estimators that have this `__repr__`.
 
-    Its printer knows ``BaseEstimator.__repr__`` alone.
+    Without this, its printer treats them as plain objects: it nests only estimators
+    whose ``__repr__`` is that of `BaseEstimator`.
 
     Parameters
     ----------

@@ -92,7 +92,7 @@ def as_rows(X):
         and not isinstance(X, memoryview)
     ):
         return X
-    # Lists, and objects that have only an array interface.
+    # Lists, and objects that NumPy can only convert as a whole.
     return array_of(X)
 
 
@@ -221,6 +221,7 @@ def _text(cell):
         return cell
     if isinstance(cell, bytes):
         return cell.decode(errors="backslashreplace")
+    # Truth values, and floats that are whole.
     if isinstance(cell, (bool, float)) and float(cell).is_integer():
         return str(int(cell))
     return str(cell)
@@ -277,7 +278,7 @@ def type_of(column):
 
 
 def kind_of_type(dtype):
-    """Return the kind of a column by its dtype, or None if its cells decide.
+    """Return the kind of a column by its dtype, None if its cells must be looked at.
 
     Parameters
     ----------
@@ -316,9 +317,9 @@ def dates_of(column):
 
 
 def _universal(moment):
-    """Return a date without a time zone: the same moment in universal time.
+    """Return a date in universal time, without its time zone.
 
-    A date that has no time zone is returned as it is, and so is None, a missing one.
+    A date without a time zone is returned as it is. So is None, a missing date.
     """
     offset = moment.utcoffset() if isinstance(moment, datetime) else None
     if offset is None:
@@ -360,7 +361,7 @@ class ColumnReader(NamedTuple):
         kind = kind_of_type(type_of(column))
         if kind is None:
             cells = [cell for cell in cells_of(column) if cell is not None]
-            # A column of missing cells alone is one of numbers.
+            # A column that has missing cells only is read as a column of numbers.
             if numbers_of(column) is not None:
                 return cls(name, NUMBER, all_missing=not cells)
             if all(isinstance(cell, date) for cell in cells):
@@ -396,7 +397,7 @@ class ColumnReader(NamedTuple):
         if self.kind == DATE:
             numbers = dates_of(column)
         else:
-            numbers = numbers_of(column, self.all_missing)
+            numbers = numbers_of(column, lenient=self.all_missing)
         # None: some cell is of another kind.
         if numbers is None:
             # The message does not show the cell, which may be private.
@@ -474,11 +475,12 @@ def needs_encoding(X):
     rows = _cells_of_rows(X)
     if rows is None:
         return False  # not made of single cells
-    return not all(map(_plain_numbers, names_and_columns(rows)[1]))
+    _, columns = names_and_columns(rows)
+    return not all(map(_plain_numbers, columns))
 
 
 def _cells_of_rows(X):
-    """Return rows whose entries are single values as an array, or None for others.
+    """Return rows whose entries are single values, or None if they are not.
 
     Parameters
     ----------
@@ -486,7 +488,8 @@ def _cells_of_rows(X):
 
     Returns
     -------
-    ndarray of one or two dimensions, or None
+    container of `as_rows` with one or two dimensions, or None
+        Rows that are not made of Python objects become an array.
     """
     try:
         X = as_rows(X)
@@ -517,13 +520,16 @@ def holds_missing(X):
         return bool(np.isnan(X.tocsr().data).any())
     rows = as_rows(X)
     array = np.asarray(rows)
-    # Kinds of dtypes: f are floats, O are objects. Others cannot be missing.
+    # Kinds of dtypes: f are floats, O are objects. Cells of other kinds cannot be
+    # missing.
     if array.dtype.kind == "f":
         return bool(np.isnan(array).any())
     if array.dtype.kind != "O" or array.ndim != 2:
         return False
-    # None for a column with cells that are not numbers: the encoder reads it.
-    numbers = [numbers_of(column) for column in names_and_columns(rows)[1]]
+    _, columns = names_and_columns(rows)
+    # None for a column with cells that are not numbers. Such a column is not searched:
+    # the encoder of columns reads it.
+    numbers = [numbers_of(column) for column in columns]
     return any(
         column is not None and bool(np.isnan(column).any()) for column in numbers
     )
@@ -540,7 +546,9 @@ def table_of_numbers(X):
     -------
     ndarray of shape (n_rows, n_columns), dtype=float64
     """
-    columns = [numbers_of(column) for column in names_and_columns(X)[1]]
-    if any(column is None for column in columns):
+    _, columns = names_and_columns(X)
+    numbers = [numbers_of(column) for column in columns]
+    # None: some cell of the column is not a number.
+    if any(column is None for column in numbers):
         raise ValueError("X must be numbers, got other cells. Convert them first.")
-    return np.column_stack(columns)
+    return np.column_stack(numbers)

@@ -11,7 +11,7 @@ def by_label(values):
     """Return a series whose labels are names as a dict.
 
     Anything else is returned as it is: other containers, a series whose labels are not
-    all texts, and one with a label twice.
+    all texts, and a series that has some label twice.
 
     Parameters
     ----------
@@ -42,8 +42,8 @@ def in_order(table, names, name=None):
     table : array-like or dataframe of shape (n_rows, n_columns)
     names : sequence of str
     name : str, default=None
-        Name of the argument. A frame with other columns is then an error. None returns
-        such a frame as it is.
+        Name of the argument, for the ValueError if a frame has other columns. None
+        returns such a frame as it is.
 
     Returns
     -------
@@ -108,19 +108,22 @@ def check_rows_match(**tables):
     """
     labelled = {}  # from a name to the index of its table
     for name, table in _with_labels(tables):
-        for first, index in labelled.items():
+        for earlier_name, index in labelled.items():
             if not _is_reordered(table.index, index):
                 continue
             raise ValueError(
-                f"{first} and {name} have the same index, in another order: which rows "
-                f"belong together is not clear. Give {name}.loc[{first}.index] where "
+                f"{earlier_name} and {name} have the same index, in another order: "
+                "which rows belong together is not clear. Give "
+                f"{name}.loc[{earlier_name}.index] where "
                 f"the labels say it, {name}.to_numpy() where the order does."
             )
         labelled[name] = table.index
 
 
 def _with_labels(tables):
-    """Yield names and tables whose rows have labels, also those inside mappings.
+    """Yield the tables whose rows have labels, with their names.
+
+    Tables inside of mappings are yielded, too.
 
     Parameters
     ----------
@@ -137,7 +140,8 @@ def _with_labels(tables):
         if isinstance(table, Mapping):
             inner = {f"{name} of {key!r}": values for key, values in table.items()}
         for inner_name, values in {name: table, **inner}.items():
-            # The index of a table of Dask is not known before it is computed.
+            # Tables of Dask are left out: their index is not known before it is
+            # computed, and has no `equals`.
             if hasattr(values, "iloc") and hasattr(values.index, "equals"):
                 yield inner_name, values
 

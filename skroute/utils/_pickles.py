@@ -10,9 +10,9 @@ _VERSION = "_skroute_version"
 class VersionedPickleMixin:
     """Mixin for estimators whose pickles carry a version, as scikit-learn's own do.
 
-    Loading a pickle of another version warns with both versions. A pickle without a
-    version was written before 0.1.0, when fitted estimators had other attributes:
-    loading it raises.
+    If a pickle of another version is loaded, a warning has both versions. A pickle
+    without a version was written before 0.1.0, when fitted estimators had other
+    attributes: a ValueError is raised.
     """
 
     def __getstate__(self):

@@ -1,4 +1,4 @@
-"""Hashes of rows, and random numbers that are drawn by them.
+"""Hash keys of rows, and random numbers that are computed from these keys.
 
 The number that is drawn for a row depends on the values in the row. It does not depend
 on the batch or on the container that the row comes in. Rows with equal values have
@@ -17,8 +17,8 @@ from skroute.utils._compat import _safe_indexing, num_samples
 from skroute.utils._frames import as_rows, cells_of, is_arrow, is_frame
 from skroute.utils._tensors import on_host, torch_of
 
-# Values that are hashed at a time, 256 kB: they fit into a processor's cache, and X is
-# never copied as a whole.
+# Number of values that are hashed at a time. Their 256 kB fit into a processor's cache,
+# and X is never copied as a whole.
 _BLOCK = 1 << 15
 
 # The golden ratio minus 1. Its multiples modulo 1 are spread evenly over [0, 1).
@@ -63,7 +63,8 @@ def row_uniforms(X, n_columns, random_state=0, request_id=None):
     """
     keys = row_keys(_hashed_source(X, request_id))
     keys = _mixed(keys + _n_equal_before(keys) * _COLUMN_STEP)
-    # Each pair of a column and a `random_state` has a number of its own, from 1.
+    # Each pair of a column and a `random_state` has a number of its own: state 0 has
+    # the numbers from 1 to `n_columns`, state 1 has the next ones, and so on.
     columns = np.arange(n_columns, dtype=np.uint64) + np.uint64(
         1 + random_state * n_columns
     )
@@ -71,7 +72,7 @@ def row_uniforms(X, n_columns, random_state=0, request_id=None):
 
 
 def tie_draws(X, request_id=None):
-    """Return a function that gives rows of `X`, by position, a uniform number each.
+    """Return a function that draws a uniform number for each of some rows of `X`.
 
     The numbers divide ties. Those of equal rows of one call are spread evenly.
 
@@ -91,7 +92,7 @@ def tie_draws(X, request_id=None):
 
 
 def _tie_draws_at(source, rows):
-    """Return a uniform number in [0, 1) for each of some rows of a source.
+    """Return a uniform number in [0, 1) for each of some rows, to divide ties.
 
     Parameters
     ----------
@@ -100,6 +101,7 @@ def _tie_draws_at(source, rows):
         Positions of the rows.
     """
     keys = row_keys(_safe_indexing(source, rows))
+    # Equal keys get the same number first.
     first = _uniform(_mixed(keys * _STEP + _COLUMN_STEP))
     return _spread_evenly(first, keys)
 
@@ -169,8 +171,10 @@ def _n_equal_before(keys):
         return np.empty(0, dtype=np.uint64)
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
+    # True for the first one of each run of equal keys.
     is_first = np.append(True, ordered[1:] != ordered[:-1])
     positions = np.arange(len(keys))
+    # Position of the first key of the run that each key is in.
     first_positions = np.maximum.accumulate(np.where(is_first, positions, 0))
     n_before = np.empty(len(keys), dtype=np.uint64)
     n_before[order] = positions - first_positions
@@ -195,7 +199,8 @@ def feature_keys(values):
     -------
     ndarray of shape (n_rows,), dtype=uint64
     """
-    # Shifts and factors of the finaliser of splitmix64, for each column.
+    # The bits of each column are mixed into the keys with shifts and factors of the
+    # finaliser of splitmix64. All keys start at the same number.
     keys = np.full(len(values), _STEP, dtype=np.uint64)
     for bits in np.ascontiguousarray(_float_bits(values)).T:
         keys = (keys ^ bits) * _FIRST_FACTOR
@@ -234,7 +239,7 @@ def row_keys(X):
 
 
 def _keys_of_unread(dataset):
-    """Return keys of the rows of a data set by their positions. Rows are not read.
+    """Return keys of the rows of a data set by their positions, without reading rows.
 
     Parameters
     ----------
@@ -256,8 +261,9 @@ def _keys_of_sparse(matrix):
         _terms(_float_bits(matrix.data))
         * _column_weights(matrix.shape[1])[matrix.indices]
     )
-    # The sum of a row is the difference of two running sums. These overflow, modulo
-    # 2**64, and their differences are still right. A row without cells has the sum 0.
+    # The sum of a row is the difference of two running sums: before the next row and
+    # before this one. Running sums overflow, modulo 2**64, and their differences are
+    # still right. A row without cells has the sum 0.
     sums = np.append(np.uint64(0), np.cumsum(terms, dtype=np.uint64))
     return sums[matrix.indptr[1:]] - sums[matrix.indptr[:-1]]
 
@@ -301,7 +307,8 @@ def _as_array(X):
     try:
         values = np.asarray(as_rows(X))
     except ValueError:
-        # Rows of different lengths. The empty array has not as many rows as X.
+        # Rows of different lengths. The empty array stands for "no table": it has not
+        # as many rows as X.
         values = np.empty(0)
     if hasattr(X, "__array__") or len(values) == num_samples(X):
         return values
@@ -317,7 +324,7 @@ def _as_array(X):
 def _uniform(keys):
     """Return the upper 53 bits of each key as a number in [0, 1).
 
-    A float has 53 significant bits.
+    A float has 53 significant bits. A key has 64, so that 11 are dropped.
     """
     return (keys >> np.uint64(11)).astype(np.float64) / 2.0**53
 
@@ -349,7 +356,10 @@ def _column_weights(n_columns):
 
 
 def _terms(bits):
-    """Mix the bits of each number, so that sums of columns differ. 0 stays 0."""
+    """Return the mixed bits of each number: the terms whose sum is the key of a row.
+
+    `bits` is an ndarray of uint64, and so is the result. 0 stays 0.
+    """
     bits = bits ^ (bits >> np.uint64(32))
     bits *= _FIRST_FACTOR
     bits ^= bits >> np.uint64(29)

@@ -24,17 +24,22 @@ def standard_error(values, weight=None, fold=None):
     if len(values) < 2:
         return np.nan
     if weight is not None and np.array_equal(weight, np.rint(weight)):
+        # Positions of the rows, each as many times as it counts.
         rows = np.repeat(np.arange(len(values)), weight.astype(np.int64))
         values = values[rows]
         fold = None if fold is None else fold[rows]
     elif weight is not None:
-        # The influence of each row on the weighted mean, in the first order.
+        # The weighted mean is the plain mean of new values: the mean, and the distance
+        # of each row from it, times the relative weight of the row. Their error is that
+        # of the weighted mean, in the first order.
         mean = np.average(values, weights=weight)
         values = mean + (values - mean) * weight / weight.mean()
     if len(values) < 2:
         return np.nan
+    # The error if rows are independent.
     error = values.std(ddof=1) / np.sqrt(len(values))
     folds = () if fold is None else np.unique(fold)
+    # One fold has no error of its mean.
     if len(folds) > 1:
         means = np.array([values[fold == number].mean() for number in folds])
         error = max(error, means.std(ddof=1) / np.sqrt(len(folds)))

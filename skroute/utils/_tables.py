@@ -33,7 +33,8 @@ _DIGITS = 4
 _COST_DIGITS = 6
 # A number from here on is printed without decimals, and with commas.
 _LARGE = 1e3
-# A number from here on is printed in scientific notation, as it is no money.
+# A number from here on is printed in scientific notation. It is too large for an amount
+# of money.
 _HUGE = 1e15
 # A smaller number is a rounding error of a zero.
 _ROUNDED_TO_ZERO = 1e-14
@@ -66,7 +67,7 @@ class Column(NamedTuple):
         Word for infinity in the text.
 
     in_text, in_frame : bool, default=True
-        False for a column that the text, or the frame, does not have.
+        False for a column that is left out of the text, or of the frame.
     """
 
     name: str
@@ -191,14 +192,15 @@ def frame_of_record(fields):
 
 
 def format_value(value, *, missing="unknown", infinite="unlimited"):
-    """Return a value as a short text.
+    """Return a value as a short text for a cell of a table.
 
     Parameters
     ----------
     value : object
         A number, a bool, None, or anything with a text.
     missing, infinite : str
-        Words for NaN or None, and for infinity.
+        Words for NaN or None, and for infinity. Minus infinity is the word for infinity
+        with a minus sign.
 
     Returns
     -------
@@ -261,7 +263,7 @@ def share_column(name, shares, *, label=None, whole="rows", missing="unknown"):
     label : str or None
         As in `Column`.
     whole : str
-        Noun of what the shares are a part of.
+        Plural noun for the things that are counted. The unit is "% of `whole`".
     missing : str
         Word for NaN in the text.
 
@@ -292,6 +294,7 @@ def choice_columns(choices, route_share):
     shares = np.asarray(route_share)
     total_shares = shares.sum(axis=0)  # over the budgets
     n_used = int((total_shares > 0).sum())
+    # One choice too many has a column, too: a column of one other would be as wide.
     n_shown = n_used if n_used <= _MAX_CHOICES + 1 else _MAX_CHOICES
     is_shown = np.zeros(len(total_shares), dtype=bool)
     is_shown[np.argsort(-total_shares, kind="stable")[:n_shown]] = True
@@ -338,6 +341,7 @@ def _lines_of_single_row(columns):
     label_width = max(len(_label(column)) for column in columns)
     lines = []
     for column in columns:
+        # The only row.
         entry = column.entries()[0]
         if column.unit and _has_number(entry):
             entry = f"{entry} {column.unit}"
@@ -415,11 +419,12 @@ def _number_that_fits(first_column, further):
     further : list of list of str
         The cells of the other columns.
     """
-    used = len(_INDENT) + _width_of(first_column)
-    for position, cells in enumerate(further):
-        used += len(_GAP) + _width_of(cells)
-        if used > _WIDTH:
-            return max(position, 1)
+    width = len(_INDENT) + _width_of(first_column)
+    for n_fitting, cells in enumerate(further):
+        width += len(_GAP) + _width_of(cells)
+        if width > _WIDTH:
+            # A column that is too wide alone has a block, too.
+            return max(n_fitting, 1)
     return len(further)
 
 
@@ -433,7 +438,8 @@ def _lines_of_block(cells):
     widths = [_width_of(cells_of_column) for cells_of_column in cells]
     lines = []
     for row in zip(*cells):
-        # The first column names the row. Numbers are aligned at their last digit.
+        # The first column names the row, and is aligned to the left. The other cells
+        # are aligned to the right.
         parts = [f"{row[0]:<{widths[0]}}"]
         for cell, width in zip(row[1:], widths[1:]):
             parts.append(f"{cell:>{width}}")
@@ -452,8 +458,9 @@ def _shortened(entries):
     """Return the entries that a text shows, with an ellipsis for those left out."""
     if len(entries) <= _MAX_ROWS:
         return entries
-    half = _MAX_ROWS // 2
-    return [*entries[:half], _ELLIPSIS, *entries[-half:]]
+    # Half of the rows are from the start, and half from the end.
+    n_half = _MAX_ROWS // 2
+    return [*entries[:n_half], _ELLIPSIS, *entries[-n_half:]]
 
 
 def printed_estimator(estimator, indent=0):
@@ -481,7 +488,8 @@ def printed_estimator(estimator, indent=0):
     vars(shown).update(estimator.get_params(deep=False))
     costs = getattr(shown, "costs", None)
     if isinstance(costs, dict):
-        # The choices are known after `fit`. Before, the order is that of the dict.
+        # The choices are known after `fit`. Before `fit`, and if a cost has no choice,
+        # the order is that of the dict.
         names = [name for name in getattr(estimator, "choices_", ()) if name in costs]
         if len(names) < len(costs):
             names = list(costs)

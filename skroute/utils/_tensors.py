@@ -49,7 +49,8 @@ def _is_a(X, module, name):
     name : str
         Name of the class.
     """
-    # Without the module, the default is an empty tuple of classes: no `X` is of one.
+    # If the module is not loaded, an empty tuple stands for the class: nothing is an
+    # instance of it.
     return isinstance(X, getattr(sys.modules.get(module), name, ()))
 
 

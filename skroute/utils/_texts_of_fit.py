@@ -94,7 +94,7 @@ def texts_counted_once():
 
 
 def counts_of(texts, count):
-    """Return counts of the words of texts, from those of the fit where it has them.
+    """Return counts of the words of texts. Those that the fit has stored are reused.
 
     Parameters
     ----------
@@ -107,11 +107,12 @@ def counts_of(texts, count):
     -------
     csr matrix of shape (n_texts, n_columns)
     """
-    # A text is read once outside of a fit.
+    # Outside of a fit, a text is read once: nothing is stored.
     if _TEXTS.n_fits == 0:
         return count(texts)
     with _TEXTS.lock:
         positions = _TEXTS.positions(texts, count)
+        # None: there are too many texts to store.
         if positions is None:
             return count(texts)
         return _TEXTS.counts[positions]
@@ -123,7 +124,8 @@ def learned_once(name, texts, parameters, *, count, learn):
     Parameters
     ----------
     name : str
-        Names the function `learn`.
+        Name of the function `learn`: with the same texts and parameters, the same name
+        must mean the same result.
     texts : ndarray of shape (n_texts,), dtype=object
     parameters : tuple
         All that `learn` depends on, next to the texts.
@@ -138,10 +140,12 @@ def learned_once(name, texts, parameters, *, count, learn):
     object
         Callers must not change it.
     """
+    # Outside of a fit, nothing is stored.
     if _TEXTS.n_fits == 0:
         return learn(count(texts))
     with _TEXTS.lock:
         positions = _TEXTS.positions(texts, count)
+        # None: there are too many texts to store.
         if positions is None:
             return learn(count(texts))
         key = (name, parameters, positions.tobytes())

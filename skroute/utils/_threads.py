@@ -11,10 +11,10 @@ _LIBRARIES_OF_ALL_CORES = ("catboost", "lightgbm")
 
 
 def workers_for(models, n_jobs):
-    """Return the number of workers that fit models, with their threads, on the cores.
+    """Return a number of workers whose models do not use more threads than cores.
 
     joblib limits the threads of OpenMP and BLAS in its processes. It does not limit
-    models that are told a number of threads, as ``RandomForestClassifier(n_jobs=-1)``.
+    models that have a parameter for it, as ``RandomForestClassifier(n_jobs=-1)``.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def workers_for(models, n_jobs):
 
 
 def threads_of(model):
-    """Return the threads that a model, or a model in it, is told to use.
+    """Return the largest number of threads that a model, or a model in it, uses.
 
     Parameters
     ----------
@@ -51,7 +51,8 @@ def threads_of(model):
     Returns
     -------
     int
-        At least 1, which is also the number of models that are told nothing.
+        At least 1. A model without a number of threads counts as 1, unless its library
+        then uses all cores.
     """
     parameters = model.get_params(deep=True)
     n_threads = 1
@@ -62,11 +63,11 @@ def threads_of(model):
 
 
 def _threads_of_one(model):
-    """Return the threads that a model is told to use, without models in it."""
+    """Return the number of threads that a model uses, without those of models in it."""
     parameters = model.get_params(deep=False)
     for name in _PARAMETERS_OF_THREADS:
         n_threads = parameters.get(name)
-        # Estimators have None, CatBoost has no entry, where no number is given.
+        # If no number is set, estimators have None, and CatBoost has no entry.
         if isinstance(n_threads, int) and n_threads != 0:
             return effective_n_jobs(n_threads)
     library = type(model).__module__.partition(".")[0]

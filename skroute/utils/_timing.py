@@ -7,13 +7,14 @@ import numpy as np
 
 from skroute.utils._compat import _safe_indexing, num_samples
 
-# Seconds. A name of its own, so that tests can replace it.
+# Clock in seconds. It has a name of its own, so that tests can replace it.
 _clock = time.perf_counter
 
-# Calls that are timed. The median of five ignores two calls that were interrupted.
+# Number of calls that are timed. The median of five ignores two calls that were
+# interrupted.
 _N_CALLS = 5
 
-# Rows of a timed call, at most. Bounds the time of a measurement.
+# Largest number of rows of a timed call. It bounds the time of a measurement.
 _MAX_ROWS = 1000
 
 
@@ -47,8 +48,9 @@ def timed(call, *arguments):
 def seconds_per_sample(call, X):
     """Return the median seconds that a call takes per row of `X`.
 
-    The call gets the first 1,000 rows, and is repeated five times. Many rows in one
-    call measure the throughput of batch prediction. A first call is not counted.
+    The call gets the first 1,000 rows at most. It is made once without a clock, and
+    then five times with one. Many rows in one call measure the throughput of batch
+    prediction.
     """
     n_rows = min(num_samples(X), _MAX_ROWS)
     rows = _safe_indexing(X, np.arange(n_rows))

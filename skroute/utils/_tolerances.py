@@ -10,7 +10,7 @@ another unit of cost or quality therefore has the same decisions.
 ROUNDING = 1e-12
 
 # Relative to a dual price: efficiencies (value per cost) that differ by less are tied.
-# Averages of the same outcomes differ by rounding.
+# Averages of the same outcomes in another order differ by rounding.
 TIE = 1e-9
 
 # Relative to a score, or to 1 if the score is smaller: scores of a model that differ by

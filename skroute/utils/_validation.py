@@ -15,25 +15,25 @@ from skroute.utils._tensors import on_host
 # Room for the rounding of probabilities, half precision included. Logits are far
 # outside.
 _PROBABILITY_ROOM = 0.01
-# Largest weight that is read as a count of rows: a bootstrap sample repeats no row more
-# often (the chance is 1e-15).
+# Largest weight that is read as a count of rows. A bootstrap sample hardly ever repeats
+# a row more often: the chance is 1e-15.
 _LARGEST_COUNT = 16
 # Relative room for the rounding of weights that were multiplied or divided by a number.
 _WEIGHT_ROOM = 1e-9
-# Significant bits of a weight that is not a count: those of single precision. Rounding
-# in another unit is far below them.
+# Significant bits that are kept of a weight that is not a count: those of single
+# precision. Rounding errors in another unit are far below the last of these bits.
 _WEIGHT_BITS = 24
-# Bytes of a number in double precision. Shorter numbers may lose the sum of a row to
-# rounding.
+# Bytes of a number in double precision. With shorter numbers, rounding may change the
+# sum of a row by much.
 _DOUBLE_BYTES = 8
-# Share of rows that must sum to 1 before the others may count as rounded. GaussianNB on
-# dates in single precision rounds up to 45 % of them; scores of another kind hardly
-# ever sum to 1.
+# Least share of rows that sum to 1. With fewer, the others do not count as rounded.
+# GaussianNB on dates in single precision rounds up to 45 % of the rows. Scores of
+# another kind hardly ever sum to 1.
 _LEAST_SUMMING = 0.25
-# Sums nearer to 1 than this are left as the member gave them: single precision is this
-# exact.
+# A row is not divided by its sum if the sum is nearer to 1 than this: sums in single
+# precision are not more exact.
 _SUM_ROOM = 1e-6
-# Packages whose code a warning does not point to.
+# Packages that a warning does not point to: it points to the code that calls them.
 _INNER = ("skroute", "sklearn", "joblib")
 
 
@@ -61,8 +61,9 @@ def is_amount(value):
     # True and False are of class Real, but not meant as amounts.
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
         return False
-    # numpy compares the largest float as an overflow with smaller types, and a whole
-    # number may exceed all floats.
+    # The value is compared with the largest float as a whole number of Python. In a
+    # shorter type of numpy, the largest float would overflow. A whole number may exceed
+    # all floats.
     return bool(0 <= value < np.inf) and int(value) <= sys.float_info.max
 
 
@@ -101,6 +102,7 @@ def check_numbers(
         wanted = str(tuple(lengths)).replace("'", "")
         raise ValueError(f"{name} must have shape {wanted}, got shape {array.shape}.")
     is_right = np.isfinite(array)
+    # Without a range, the comparisons are left out to save time.
     if low > -np.inf or high < np.inf:
         is_right &= (array >= low) & (array <= high)
     if is_right.all():
@@ -118,8 +120,8 @@ def check_numbers(
             range_text = f" and at least {low:g}"
         else:
             range_text = ""
-        first = float(array[is_wrong].flat[0])
-        raise ValueError(f"{name} must be finite{range_text}, got {first!r}.")
+        first_wrong = float(array[is_wrong].flat[0])
+        raise ValueError(f"{name} must be finite{range_text}, got {first_wrong!r}.")
     return array
 
 
@@ -134,7 +136,7 @@ def _has_shape(array, shape):
 
 
 def check_row_weights(weight, n_rows, name="sample_weight"):
-    """Return weights of rows as float64, or raise an error if they have no mean.
+    """Return weights of rows as float64, or raise an error if they allow no mean.
 
     Parameters
     ----------
@@ -162,7 +164,7 @@ def check_row_weights(weight, n_rows, name="sample_weight"):
         raise ValueError(
             f"{name} must have shape ({n_rows},), got shape {weight.shape}."
         )
-    # A sum that overflows has no mean; 0 has none either.
+    # A mean is divided by this sum, which must be neither infinite nor 0.
     with np.errstate(over="ignore"):
         total = np.sum(weight)
     if not 0 < total < np.inf:
@@ -274,15 +276,18 @@ def relative_weights(weight):
         0 where `weight` is 0. Weights that are not counts are rounded to single
         precision, so that not even the last bit depends on the unit.
     """
-    # Sums of large weights overflow, and quotients of subnormal numbers are rounded.
+    # In units of the largest weight: sums of large weights would overflow, and
+    # quotients of subnormal numbers would be rounded.
     shares = weight / weight.max()
     positive = shares[shares > 0]
+    # In units of the smallest positive weight.
     multiples = shares / positive.min()
     counts = np.rint(multiples)
     rounding = np.abs(multiples - counts)
     if counts.max() <= _LARGEST_COUNT and (rounding <= _WEIGHT_ROOM * counts).all():
         return counts
-    # Not counts: the mean becomes 1, and each weight keeps `_WEIGHT_BITS` bits.
+    # Not counts: the mean becomes 1, and each weight keeps `_WEIGHT_BITS` bits. A
+    # weight is a mantissa below 1 times a power of two. The mantissa is rounded.
     mantissa, exponent = np.frexp(shares / positive.mean())
     rounded = np.rint(np.ldexp(mantissa, _WEIGHT_BITS))
     return np.ldexp(rounded, exponent - _WEIGHT_BITS)
@@ -300,7 +305,9 @@ def none_if_equal(weight):
     -------
     ndarray of shape (n_rows,), or None
     """
-    return None if np.ptp(weight) == 0 else weight
+    # The difference of the largest and the smallest weight.
+    weight_range = np.ptp(weight)
+    return None if weight_range == 0 else weight
 
 
 def folds_among(folds, rows, n_rows):
@@ -318,7 +325,7 @@ def folds_among(folds, rows, n_rows):
     Returns
     -------
     list of (ndarray of int, ndarray of int)
-        Without folds of which no test row stays.
+        A fold is left out if none of its test rows stays.
     """
     # -1: the row does not stay.
     new_position = np.full(n_rows, -1)
@@ -376,24 +383,26 @@ def whole_rows(X, reader, reset=False, dtype=np.float64, **others):
     reader : estimator
         Estimator that reads the rows.
     reset : bool, default=False
-        True in `fit`.
+        True in `fit`, which sets the number and the names of the columns. Otherwise
+        they must be those of `fit`.
     dtype : dtype, default=numpy.float64
         Type of the result.
     **others : array-like
-        Other arguments. They must not have masked entries, either.
+        Other arguments by their names. Like X, they must not have masked entries.
 
     Returns
     -------
     ndarray or sparse matrix of shape (n_rows, n_columns)
     """
     refuse_masked(X=X, **others)
-    # The usual case, which needs no other check than that of finite numbers.
+    # The usual case. Such rows need no check but that of finite numbers.
     is_plain = (
         type(X) is np.ndarray and X.ndim == 2 and X.dtype == np.float64 and len(X)
     )
     if is_plain and not reset and X.shape[1] == reader.n_features_in_:
         with np.errstate(over="ignore", invalid="ignore"):
-            # If the sum is finite, all entries are. It is faster than to look at each.
+            # If the sum is finite, all entries are. A sum is faster than a check of
+            # each entry.
             is_finite = np.isfinite(X.sum())
         if is_finite and not hasattr(reader, "feature_names_in_"):
             return X
@@ -444,6 +453,7 @@ def missing_entries(values):
     if hasattr(values, "tocsr"):
         values = values.tocsr().data
     if isinstance(values, np.ma.MaskedArray):
+        # Entries that are not masked may be missing, too.
         masked = np.ma.getmaskarray(values)
         return masked | missing_entries(values.filled())
     if isinstance(values, (list, tuple)):
@@ -529,8 +539,8 @@ def check_probabilities(
     total : float or None, default=1.0
         Sum of each row. None for scores of labels that do not exclude each other.
     proven : bool, default=False
-        True if the member returned probabilities in `fit`. Then any number of rows may
-        be rounded.
+        True if the member returned probabilities in `fit`. Any number of rows may then
+        be rounded. Otherwise, a quarter of the rows must have the right sum.
 
     Returns
     -------
@@ -552,8 +562,9 @@ def check_probabilities(
         is_wrong = is_outside | ~(np.abs(sums - total) <= _PROBABILITY_ROOM)
     if not is_wrong.any():
         return proba
-    # The first numbers of the first wrong row, for messages.
+    # The first five numbers of the first wrong row, for messages.
     first = [float(f"{value:.3g}") for value in proba[is_wrong][0][:5]]
+    # In single or half precision.
     is_short = proba.dtype.kind == "f" and proba.dtype.itemsize < _DOUBLE_BYTES
     may_be_rounded = proven or np.mean(~is_wrong) >= _LEAST_SUMMING
     if is_short and may_be_rounded and not is_outside.any():
@@ -578,9 +589,9 @@ def check_probabilities(
 def with_sum_one(proba):
     """Return probabilities divided by the sum of their row.
 
-    A row whose sum is 0 gets equal probabilities. Negative numbers become 0 first.
-
-    Rows whose sum is 1 up to the rounding of single precision stay as they are.
+    Before the division, negative numbers become 0. A row whose sum is then 0 gets equal
+    probabilities. Rows without negative numbers stay as they are if their sum is 1 up
+    to the rounding of single precision.
 
     Parameters
     ----------
@@ -599,8 +610,11 @@ def with_sum_one(proba):
     divided = proba.astype(np.float64)
     wrong_rows = np.clip(divided[is_wrong], 0.0, None)
     sums = wrong_rows.sum(axis=1, keepdims=True)
-    equal = np.full_like(wrong_rows, 1 / proba.shape[1])
-    divided[is_wrong] = np.divide(wrong_rows, sums, out=equal, where=sums > 0)
+    # Equal probabilities. They stay in the rows whose sum is 0, and are overwritten in
+    # the others.
+    new_rows = np.full_like(wrong_rows, 1 / proba.shape[1])
+    np.divide(wrong_rows, sums, out=new_rows, where=sums > 0)
+    divided[is_wrong] = new_rows
     return divided
 
 
@@ -661,8 +675,8 @@ def check_some_known(y, classes):
     ------
     ValueError
     """
-    # numpy reads False and True as 0 and 1, which are among the classes if these are
-    # numbers. Only of two classes, truth values can be the labels.
+    # numpy reads False and True as 0 and 1, which may be among classes that are
+    # numbers. Truth values can only be labels if there are at most two classes.
     is_foreign = y.dtype.kind == "b" and len(classes) > 2
     if is_foreign or not np.isin(y.astype(object), classes.astype(object)).any():
         raise ValueError(
@@ -689,6 +703,7 @@ def holds_texts(labels):
     for label in labels:
         if not is_missing(label):
             return isinstance(label, str)
+    # All labels are missing.
     return True
 
 
@@ -700,8 +715,8 @@ def warn(message, category=UserWarning):
     message : str
     category : class of warnings, default=UserWarning
     """
-    frame = sys._getframe(1)  # the caller
-    level = 2  # `stacklevel` of the caller of this function
+    frame = sys._getframe(1)  # the caller of this function
+    level = 2  # `stacklevel` of this caller
     while frame.f_back is not None:
         package = frame.f_globals["__name__"].partition(".")[0]
         if package not in _INNER:

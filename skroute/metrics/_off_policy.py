@@ -570,6 +570,9 @@ def _agreement(route, logged, *, weight, n_choices):
     Returns
     -------
     Agreement
+        Its counts are of rows: those for which the policy makes each choice
+        (`needed`), those of them on which the log agrees (`matched`), and those on
+        which the log made the choice (`made`).
     """
     agreed = route[route == logged]
     return Agreement(

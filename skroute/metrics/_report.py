@@ -342,7 +342,8 @@ def _make_tables(sweep, limits, *, confidence_level, n_resamples, random_state):
     curve = sweep.curve(limits)
     singles = sweep.single_choices()
     if not singles.names:
-        # Without single choices the references are the ends of the curve.
+        # Without single choices, the references are the ends of the curve: the smallest
+        # and the largest budget.
         singles = SingleChoices(
             names=["cheapest plan", "most expensive plan"],
             quality=curve.row_quality[:, [0, -1]],
@@ -389,6 +390,7 @@ def _rows_of_router(curve, singles, *, confidence_level, n_resamples, random_sta
         n_resamples=n_resamples,
         random_state=random_state,
     )
+    # Lines of the page's table. The intervals are line by line, at all stops of each.
     names = ["spent per row", "router", "above the random mix"]
     stops = range(len(curve.cost))
     rows = []

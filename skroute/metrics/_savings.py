@@ -173,6 +173,7 @@ class Savings:
             if name == "seconds_saved":
                 is_printed = has_seconds
             columns += _interval_columns(name, names, intervals, in_text=is_printed)
+        # Infinity, which is unlimited, is printed as "no limit".
         budget = format_value(self.budget, infinite="no limit")
         title = f"Savings: {self.n_rows:,} rows, budget {budget}"
         note = (
@@ -729,7 +730,7 @@ def _saving_fields(router, reference):
     order of `_MEANS`, then `_DIFFERENCES`.
     """
     cost_saved = reference.cost - router.cost
-    share_saved = np.nan  # No share of nothing, if the reference is free.
+    share_saved = np.nan  # A reference without cost leaves no share to save.
     if reference.cost > 0:
         share_saved = cost_saved / reference.cost
     return [
@@ -760,8 +761,9 @@ def _mix_of(singles, cost):
     mix = random_mix(singles.cost, singles.quality)
     if cost < mix.cost[0] and not np.isclose(cost, mix.cost[0]):
         return Contender(np.nan, np.nan, np.nan)
-    # The last corner is the best choice. Spending more does not help, so that the mix
-    # may cost less than `cost`. A cost below the first corner is so by rounding.
+    # The last corner is the best choice. No mix that spends more is better, so the mix
+    # may cost less than `cost`. A cost that is below the first corner here is below it
+    # by rounding.
     cost = float(np.clip(cost, mix.cost[0], mix.cost[-1]))
     quality = float(np.interp(cost, mix.cost, mix.quality))
     seconds_of_corners = []

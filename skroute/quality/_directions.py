@@ -85,9 +85,8 @@ def along_directions_of_others(rows, directions, rows_as_new=None):
         rows_as_new = rows
     coordinates = along(rows, directions)  # z of each row
     coordinates_as_new = along(rows_as_new, directions)  # V.T @ b
-    squared_rests = _products_of_rows(rows, rows) - (coordinates**2).sum(
-        axis=1
-    )  # r @ r
+    squared_rests = _products_of_rows(rows, rows)
+    squared_rests -= (coordinates**2).sum(axis=1)  # r @ r
     rest_products = _products_of_rows(rows, rows_as_new)
     rest_products -= (coordinates * coordinates_as_new).sum(axis=1)  # r @ b
     squares = (coordinates**2).sum(axis=0)  # diagonal of L
@@ -132,8 +131,8 @@ def _squares_along_rests(rows, coordinates, squared_rests):
         products = products.toarray()
     # A sampled row has two parts: one along the directions, and its rest. From the
     # squares of all rows along the sampled row, those along its first part are
-    # subtracted. So is the square of the sampled row itself along its rest. All these
-    # squares are multiplied by the squared length of the rest.
+    # subtracted. So is the square of the sampled row itself along its rest. The result
+    # is the sum of squares of the others, times the squared length of the rest.
     squares = (coordinates**2).sum(axis=0)
     along_rows = (products**2).sum(axis=0)
     along_directions = (coordinates[::step] ** 2) @ squares

@@ -633,7 +633,7 @@ def _are_categories(cells):
     """
     n_rows = len(cells)
     n_different = len(np.unique(cells))
-    # Values of a few rows are categories if half of the rows repeat a value.
+    # There are at most half as many categories as rows. Two are always allowed.
     most_categories = min(_MOST_CATEGORIES, max(2, n_rows // 2))
     return n_different <= most_categories and n_different < n_rows
 

@@ -179,7 +179,7 @@ class SummedTrees(Member):
     def first_trees(self, n_folds):
         """Return some of the trees of a fold, for the forest that predicts new rows.
 
-        That forest has `_KEPT_TREES` trees, equally many of each fold. Leaves are
+        That forest has about `_KEPT_TREES` trees, equally many of each fold. Leaves are
         multiplied by ``_TREES / n_trees``. So the sum of fewer trees estimates the same
         deviations as the sum of all.
 

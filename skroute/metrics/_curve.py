@@ -105,8 +105,11 @@ class AccuracyCostCurve(NamedTuple):
 
 
 def name_of_cost(curve):
-    """Return which mean a curve has as its cost, as text without a capital letter."""
-    # None: a curve without this field has the costs of ``predict_cost``.
+    """Return a text that says which mean the costs of a curve are.
+
+    It begins with a small letter.
+    """
+    # A curve without this field has the costs of ``predict_cost``.
     billed = getattr(curve, "billed", None)
     if billed is None:
         return "mean cost per row, by predict_cost"
@@ -157,7 +160,7 @@ class SingleChoices(NamedTuple):
 
 
 def check_budgets(budgets):
-    """Return a list of budgets as an array, in which None is infinity."""
+    """Return a list of budgets as an array. None becomes infinity."""
     is_sequence = np.iterable(budgets) and not isinstance(budgets, str)
     listed = list(budgets) if is_sequence else []
     if not listed:
@@ -299,7 +302,7 @@ class BudgetSweep:
         if row_quality is None:
             self.y = checked_targets(y, router)
         else:
-            # The function may have a quality for a missing label.
+            # `row_quality` may have a quality for a missing label. Nothing is checked.
             self.y = rows_of(y, router)
         self.objective = worth_of(router, y, row_quality)
         self.bills = costs

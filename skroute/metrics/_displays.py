@@ -187,6 +187,7 @@ class AccuracyCostDisplay(Display):
 
     def _draw_singles(self, ax):
         """Draw the single choices, and return the line of their random mix."""
+        # (n_singles, 2): mean cost and mean quality
         points = np.array(list(self.singles.values()), dtype=np.float64)
         cost, quality = points.T
         mix = random_mix(cost, quality)
@@ -195,7 +196,7 @@ class AccuracyCostDisplay(Display):
         )
         names = list(self.singles)
         for name, point, colour in zip(names, points, colours_of(names)):
-            # Diamonds, since the points of curves are circles.
+            # The points of curves are circles. So those of choices are diamonds.
             ax.plot(*point, "D", color=colour, markersize=6, label=f"{name} alone")
         return mix_line
 
@@ -426,7 +427,7 @@ class RouteShareDisplay(Display):
         style = {
             "labels": [str(choice) for choice in self.choices],
             "colors": colours_of(self.choices),
-            # Thin lines between areas, in the colour of the background.
+            # Areas are separated by thin lines in the colour of the background.
             "edgecolor": ax.get_facecolor(),
             "linewidth": 0.5,
         }
@@ -928,6 +929,7 @@ class RouterDiagnosticsDisplay(Display):
         estimates = estimator.predict_quality(X)
         check_consistent_length(quality, estimates)
         mean_cost = estimator.predict_cost(X, **params).mean()
+        # The references have one budget: the mean cost of the router.
         references = reference_curves(quality, costs, [mean_cost])
         mean_quality = quality[np.arange(len(route)), route].mean()
         reliability = []

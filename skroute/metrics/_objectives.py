@@ -1,4 +1,4 @@
-"""Meaning of the parameter `quality` in every room: the value of an answer."""
+"""Meaning of the parameter `quality` of all estimators: the value of an answer."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -357,7 +357,7 @@ def is_money(quality):
 
 
 def asks_of(quality):
-    """Return the method of members that answers for a quality."""
+    """Return the name of the method of members whose results a quality rates."""
     if isinstance(quality, str) and quality in OF_LABELS:
         return OF_LABELS[quality].asks
     if is_pair(quality) and quality[0] == "predict_proba":

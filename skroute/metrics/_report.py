@@ -390,7 +390,7 @@ def _rows_of_router(curve, singles, *, confidence_level, n_resamples, random_sta
         n_resamples=n_resamples,
         random_state=random_state,
     )
-    # Lines of the page's table. The intervals are line by line, at all stops of each.
+    # Lines of the page's table. The results are line by line, with all stops of a line.
     names = ["spent per row", "router", "above the random mix"]
     stops = range(len(curve.cost))
     rows = []
@@ -541,7 +541,10 @@ def _json_number(value):
 
 
 def _text(value, *, low=np.nan, high=np.nan):
-    """Return a number as a text, with the ends of its interval unless they are NaN."""
+    """Return a number as a text, with the ends of its interval unless they are NaN.
+
+    An unknown number is a dash.
+    """
     if np.isnan(value):
         return "–"
     if np.isinf(value):
@@ -554,11 +557,11 @@ def _text(value, *, low=np.nan, high=np.nan):
 
 # The charts of the page ---------------------------------------------------------------
 
-# Vega-Lite filters of the rows of a table. The rows at the stop of the slider:
+# Vega-Lite filter of the rows of a table: it keeps those at the stop of the slider.
 _AT_STOP = {"filter": "datum.stop == stop"}
-# The rows of the router:
+# Vega-Lite filter that keeps the rows of the router.
 _OF_ROUTER = {"filter": "datum.what == 'router'"}
-# The rows that are drawn as curves:
+# Vega-Lite filter that keeps the rows that are drawn as curves.
 _OF_CURVES = {"filter": {"field": "what", "oneOf": ["router", "random mix", "oracle"]}}
 # Axis of names, in the order of the data.
 _NAMES = {"type": "nominal", "sort": None, "title": None}

@@ -432,9 +432,11 @@ def savings(
     sweep = BudgetSweep(estimator, X, y, row_quality=row_quality, costs=costs, **params)
     call = sweep.router.make_call(budget, **sweep.params)
     outcomes = sweep.outcomes(call.budget)
+    # The check takes and returns a table, here one of a single column.
+    quality_table = check_all_known(outcomes.quality[:, np.newaxis], "y")
     router = Contender(
         cost=outcomes.cost,
-        quality=check_all_known(outcomes.quality[:, np.newaxis], "y")[:, 0],
+        quality=quality_table[:, 0],
         seconds=_seconds_of(sweep, sweep.router.plan(sweep.X, call), seconds),
     )
     references = _references(sweep, call, today=today, seconds=seconds)

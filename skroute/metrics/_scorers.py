@@ -123,6 +123,7 @@ def mean_quality_scorer(estimator: Any, X: Any, y: Any, **kwargs: Any) -> float:
     True
     """
     budget = kwargs.pop("budget", None)
+    # The curve has one point. None is the estimator's own budget.
     curve = BudgetSweep(estimator, X, y, **kwargs).curve([budget])
     return float(curve.quality[0])
 
@@ -210,7 +211,7 @@ def make_budget_scorer(
     make_budget_scorer(1.0)}``.
     """
     if isinstance(scoring, str):
-        # An unknown name is an error.
+        # This call raises an error for an unknown name.
         get_scorer(scoring)
     elif scoring is not None and not callable(scoring):
         raise ValueError(

@@ -120,7 +120,7 @@ def cost_reduction_at(
     reference_quality: float,
     max_drop: float = 0.0,
 ) -> float:
-    """Compute the largest saving whose quality is lower by at most a given amount.
+    """Compute the largest saving of cost if quality may drop by a given amount.
 
     It is ``1 - cost / reference_cost`` of the cheapest point whose quality is at least
     ``reference_quality - max_drop``. Only measured points count, none between them.
@@ -262,9 +262,11 @@ def _area(points, *, start, end):
     float
     """
     is_inside = (points.cost >= start) & (points.cost <= end)
-    first, last = np.interp([start, end], points.cost, points.quality)
+    height_at_start, height_at_end = np.interp(
+        [start, end], points.cost, points.quality
+    )
     costs = np.r_[start, points.cost[is_inside], end]
-    heights = np.r_[first, points.quality[is_inside], last]
+    heights = np.r_[height_at_start, points.quality[is_inside], height_at_end]
     # At two points of the same cost the curve jumps. Their trapezoid has the width 0.
     return float(np.trapezoid(heights, costs))
 
@@ -648,6 +650,7 @@ def reference_curves(Q: ArrayLike, costs: Any, budgets: ArrayLike) -> ReferenceC
     quality, costs = _check_table(Q, costs)
     path = assignment_path(quality, costs)
     mean_quality = quality.mean(axis=0)
+    # Costs that all rows share are their own means.
     mean_cost = np.atleast_2d(costs).mean(axis=0)
     mix = random_mix(mean_cost, mean_quality)
     is_affordable = affords(limits[:, np.newaxis], mean_cost)  # (n_budgets, n_choices)
@@ -765,13 +768,15 @@ def bootstrap_interval(
         for array in rows
     ]
     check_consistent_length(*arrays)
-    return intervals(
+    results = intervals(
         statistic,
         arrays,
         confidence_level=confidence_level,
         n_resamples=n_resamples,
         random_state=random_state,
-    )[0]
+    )
+    # The statistic is one number, with one interval.
+    return results[0]
 
 
 def intervals(statistic, arrays, *, confidence_level, n_resamples, random_state):
@@ -890,7 +895,8 @@ class Comparison(dict):
         for metric in self:
             better.append("lower" if metric in _LOWER_IS_BETTER else "higher")
         columns = [Column("number", list(self)), Column("better", better)]
-        # The gain comes before the references: a text may not have place for all.
+        # The printed table may not have room for all contenders. So the gain comes
+        # before the references.
         for name in ("router", "gain", "random", "single", "oracle"):
             columns.extend(self._columns_of(name))
         return Table(

@@ -426,6 +426,7 @@ def _nearest_rows(distances, n_neighbors):
     -------
     ndarray of shape (n_queries, n_neighbors), dtype=intp
     """
+    # The first columns of the partition are the nearest rows, in any order.
     nearest = np.argpartition(distances, n_neighbors - 1, axis=1)[:, :n_neighbors]
     order = np.take_along_axis(distances, nearest, axis=1).argsort(axis=1)
     return np.take_along_axis(nearest, order, axis=1)
@@ -494,8 +495,8 @@ def _standard_errors(variance, squared_weights):
 def nearest_weights(n_rows, subset_size, tail=_TAIL):
     """Return the probability that the j-th nearest row is the nearest one of a subset.
 
-    There are ``C(n_rows, subset_size)`` subsets. Those whose nearest row is the j-th
-    nearest of all consist of it and of ``subset_size - 1`` of the ``n_rows - j`` rows
+    There are ``C(n_rows, subset_size)`` subsets. A subset whose nearest row is the j-th
+    nearest of all has this row, and ``subset_size - 1`` of the ``n_rows - j`` rows
     beyond it: ``w_j = C(n_rows - j, subset_size - 1) / C(n_rows, subset_size)``. Hence
     ``w_1 = subset_size / n_rows`` and ``w_{j+1} / w_j = (n_rows - j - subset_size + 1)
     / (n_rows - j)``.
@@ -594,6 +595,7 @@ def share_tied_weights(weights, distances):
     -------
     ndarray of shape (n_queries, n_neighbors)
     """
+    # True where the distance is not that of the neighbour before.
     is_new = np.ones(distances.shape, dtype=bool)
     is_new[:, 1:] = distances[:, 1:] != distances[:, :-1]
     # Groups of equal distances, in the flat array of all queries.

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.polynomial.legendre import legvander
 
-# Degree of the polynomial of a calibration curve. Enough for a curve that bends twice.
+# Degree of the polynomial of a calibration curve. It allows a curve that bends twice.
 # Higher degrees would mostly fit noise.
 _DEGREE = 4
 # Number of points at which a curve is stored. Between them it is linear. It hardly
@@ -19,8 +19,8 @@ _ENDS = 0.005
 _LEAST_REST = 1e-3
 # A range that is narrower than this share of the largest outcome is rounding.
 _ROUNDING = 1e-9
-# Ranges of choices are alike up to this ratio. The narrowest range then has at least
-# 2**15 units of estimates (see `_BITS_OF_RANGE`).
+# A range counts as at most this number of times the narrowest one. So the narrowest
+# range has at least 2**15 units of estimates (see `_BITS_OF_RANGE`).
 _MOST_RATIO = 16
 # Outcomes have a heavy tail if their range is above this number of standard deviations.
 # It is about 6.5 for 1,000 normal values, and 2 for answers of which half are wrong.
@@ -55,7 +55,8 @@ class CorrectionCurves(NamedTuple):
         share = np.minimum(np.maximum((estimate - self.low) / self.width, 0), 1)
         # Position in numbers of points: 2.25 is a quarter of the way after point 2.
         place = (_POINTS - 1) * share
-        # The point before. For the last point it is the last but one.
+        # Number of the point before the place. If the place is the last point, it is
+        # the last but one.
         point = np.minimum(place.astype(np.intp), _POINTS - 2)
         choice = np.arange(len(self.low))
         added_before = self.added[choice, point]

@@ -50,7 +50,8 @@ _CHARACTERS = 500
 # Number of columns that words are hashed to. Sequences of characters have as many of
 # their own. With this number, two frequent words seldom share a column.
 _HASHED_COLUMNS = 2**17
-# Words and sequences that are kept of a column of texts. Bounds time and memory.
+# Largest number of words and sequences that are kept for a column of texts. Bounds time
+# and memory.
 _MOST_WORDS = 10_000
 # There is at most one direction for this number of rows. With more directions, some
 # would describe single rows.
@@ -445,7 +446,10 @@ class _SparseRows(_ColumnEncoder):
         self.seed = seed
 
     def fit_transform(self, column):
-        """Learn the directions, and return the coordinates of each row as a new one."""
+        """Learn the directions, and return the coordinates of each row.
+
+        They are those that the row would have as a new row.
+        """
         rows = csr_array(column)
         self.directions = fit_directions(rows, self.n_components, self.seed)
         return along_directions_of_others(rows, self.directions)
@@ -676,7 +680,10 @@ class _HashedTexts:
         self.seed = seed
 
     def fit_transform(self, column):
-        """Learn the words and the directions, and return each text as a new one."""
+        """Learn the words and the directions, and return the coordinates of each text.
+
+        They are those that the text would have as a new text.
+        """
         learned = learned_once(
             "words",
             column[:, 0],
@@ -691,7 +698,10 @@ class _HashedTexts:
         return learned.rows_as_new.copy()
 
     def _learn(self, counts):
-        """Return `_LearnedWords` of a csr matrix of shape (n_texts, n_columns)."""
+        """Learn words and directions from the counts of texts (`_LearnedWords`).
+
+        `counts` is a csr matrix of shape (n_texts, n_columns).
+        """
         n_texts, n_columns = counts.shape
         # Number of texts that have each word: an entry of a csr matrix is one text.
         texts_with = np.bincount(counts.indices, minlength=n_columns)

@@ -6,8 +6,8 @@ a small prediction.
 
 from numba import njit
 
-# Reference rows whose distances are computed together. They stay in the processor's
-# cache.
+# Number of reference rows whose distances are computed together. These rows stay in the
+# processor's cache.
 _BLOCK = 512
 
 

@@ -187,10 +187,10 @@ def _log_loss(propensity):
 
 
 class CellForest:
-    """A forest of the cells of a table, by row and choice. Most may be unknown.
+    """Estimator of the cells of a table of rows and choices, by a forest.
 
-    All choices share one forest. So the difficulty of rows is learned from all known
-    cells.
+    Most cells may be unknown. All choices share one forest. So the difficulty of rows
+    is learned from all known cells.
 
     Parameters
     ----------
@@ -369,7 +369,7 @@ def estimate_cells(rows, table, folds, *, ratio=False, row_weight=None):
 
 
 class KnownCellsRegressor(RegressorMixin, BaseEstimator):
-    """Any multi-output regressor, on a table in which most cells may be unknown (NaN).
+    """Wrapper of a multi-output regressor for tables with unknown cells (NaN).
 
     Unknown cells are filled with out-of-fold estimates of a `CellForest`. Known cells
     stay as they are.

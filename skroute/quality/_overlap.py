@@ -54,7 +54,7 @@ class Agreement(NamedTuple):
 
 
 def effective_size(weight):
-    """Return the number of rows of equal weight with the same variance of a mean.
+    """Return how many rows of equal weight would give a mean the same variance.
 
     It is ``(sum w)^2 / sum w^2``, and 0 if all weights are 0.
     """
@@ -116,7 +116,10 @@ def lack_of_overlap(agreement, names):
 
 
 def _choice_without_match(agreement, names):
-    """Return a message if the log lacks a choice that the policy makes, else None."""
+    """Return a message if the log lacks a choice that the policy makes, else None.
+
+    `agreement` and `names` are as in `lack_of_overlap`.
+    """
     n_rows = len(agreement.weight)
     counts = zip(names, agreement.needed, agreement.matched, agreement.made)
     for name, needed, matched, made in counts:

@@ -54,7 +54,7 @@ from skroute.utils._validation import (
     whole_rows,
 )
 
-# Rows that are estimated at once. Bounds the memory.
+# Number of rows that are estimated at once. Bounds the memory.
 _BLOCK = 4096
 # With fewer rows than this, members are not compared: the means are the estimate. Each
 # of five folds would have fewer than four rows.
@@ -486,7 +486,7 @@ class QualityRegressor(
         if issparse(X) or needs_encoding(X) or holds_missing(X):
             validate_data(self, X, skip_check_array=True)
             encoder = FrameEncoder(random_state=self._seed)
-            # An array, for any output that the user has set for all transformers.
+            # The encoder returns an array, for every output that the user has set.
             self.encoder_ = encoder.set_output(transform="default")
             numbers = self.encoder_.fit_transform(X)
             numbers, outcomes = check_X_y(numbers, on_host(y), **checks)
@@ -616,7 +616,7 @@ class QualityRegressor(
             self._errors = ErrorCurves(
                 estimate=mean[:, None], error=(spread / n_rows**0.5)[:, None]
             )
-        # A range of one point: each estimate is the mean to the last digit.
+        # The range is one point. So each estimate is the mean to the last digit.
         self._limits = OutcomeRange(low=mean, high=mean, unit=None)
         estimate = quality.copy()
         means_by_fold = []
@@ -688,8 +688,8 @@ class QualityRegressor(
         if combination.curves is not None:
             self._curves = combination.curves.scaled(sizes)
         if not self._terms:
-            # No member has weight. A range of one point: each estimate is the mean to
-            # the last digit.
+            # No member has weight. The range is one point. So each estimate is the mean
+            # to the last digit.
             self._limits = OutcomeRange(low=mean, high=mean, unit=None)
         self.mean_ = mean
         as_new = combination.estimate(fold_fits.deviations) * sizes
@@ -701,7 +701,7 @@ class QualityRegressor(
         )
 
     def _standardised(self, X):
-        """Return standardised rows in single precision, clipped to what it can hold.
+        """Return standardised rows in single precision, clipped to `_LARGEST_FEATURE`.
 
         Parameters
         ----------

@@ -105,8 +105,11 @@ class AccuracyCostCurve(NamedTuple):
 
 
 def name_of_cost(curve):
-    """Return which mean a curve has as its cost, as text without a capital letter."""
-    # None: a curve without this field has the costs of ``predict_cost``.
+    """Return a text that says which mean the costs of a curve are.
+
+    It begins with a small letter.
+    """
+    # A curve without this field has the costs of ``predict_cost``.
     billed = getattr(curve, "billed", None)
     if billed is None:
         return "mean cost per row, by predict_cost"
@@ -145,8 +148,10 @@ class SingleChoices(NamedTuple):
     Attributes
     ----------
     names : list of str
+        The single choices. Abstaining is the last one if rows can abstain.
 
     quality, cost : ndarray of shape (n_rows, n_names)
+        Quality and cost of each row if one choice answers all rows.
     """
 
     names: list[str]
@@ -155,7 +160,7 @@ class SingleChoices(NamedTuple):
 
 
 def check_budgets(budgets):
-    """Return a list of budgets as an array, in which None is infinity."""
+    """Return a list of budgets as an array. None becomes infinity."""
     is_sequence = np.iterable(budgets) and not isinstance(budgets, str)
     listed = list(budgets) if is_sequence else []
     if not listed:
@@ -187,8 +192,10 @@ def find_router(estimator, X):
         If there is no cost-aware estimator.
     """
     if hasattr(estimator, "best_estimator_"):
+        # The estimator is a search over parameters.
         return find_router(estimator.best_estimator_, X)
     if hasattr(estimator, "rows_for_decision"):
+        # The estimator delegates its decisions to another estimator.
         return find_router(
             estimator.decision_estimator(), estimator.rows_for_decision(X)
         )
@@ -196,6 +203,7 @@ def find_router(estimator, X):
         check_is_fitted(estimator)
         return estimator, X
     if hasattr(estimator, "steps"):
+        # The estimator is a pipeline, whose last step decides.
         if len(estimator.steps) > 1:
             X = estimator[:-1].transform(X)
         return find_router(estimator[-1], X)
@@ -223,6 +231,7 @@ def checked_targets(y, router):
     """
     predicts = is_classifier(router) or is_regressor(router)
     if not predicts and getattr(y, "ndim", np.ndim(y)) == 2:
+        # The router only routes: `y` has a column for each choice.
         return qualities_of(y, router)
     refuse_missing(y=y)
     targets = rows_of(y, router)
@@ -293,12 +302,12 @@ class BudgetSweep:
         if row_quality is None:
             self.y = checked_targets(y, router)
         else:
-            # The function may have a quality for a missing label.
+            # `row_quality` may have a quality for a missing label. Nothing is checked.
             self.y = rows_of(y, router)
         self.objective = worth_of(router, y, row_quality)
         self.bills = costs
         if costs is not None and router.needs_costs_:
-            # These bills are known before the call, and decide.
+            # The router decides by costs that are known before the call.
             params = {"costs": costs, **params}
         self.params = params
         if takes_keyword(router, "y_true"):
@@ -332,6 +341,7 @@ class BudgetSweep:
         """
         call = self.router.make_call(budget, **self.params)
         plan = self.router.plan(self.X, call)
+        # `asks` is the method of the models that returns what the objective rates.
         routed = routed_of(plan, self.router.answer(plan, self.objective.asks))
         quality = self.objective.of_routed(self.y, routed, self.router, self.weight)
         return self._outcomes_of(plan, quality)
@@ -357,20 +367,22 @@ class BudgetSweep:
             names.append(ABSTAIN_NAME)
         quality = np.empty((self.n_rows, len(names)))
         cost = np.empty((self.n_rows, len(names)))
-        for k, name in enumerate(names):
+        for column, name in enumerate(names):
             if name == ABSTAIN_NAME:
-                quality[:, k] = self.router.abstain_quality_
-                cost[:, k] = 0.0
+                # Rows that abstain have a fixed quality and cost nothing.
+                quality[:, column] = self.router.abstain_quality_
+                cost[:, column] = 0.0
             else:
                 outcomes = self._outcomes_of_single(name)
-                quality[:, k] = outcomes.quality
-                cost[:, k] = outcomes.cost
+                quality[:, column] = outcomes.quality
+                cost[:, column] = outcomes.cost
         return SingleChoices(names, quality, cost)
 
     def _outcomes_of_single(self, name):
         """Return quality, route and cost of each row if one choice answers all rows."""
         call = self.router.make_call(**self.params)
         plan = self.router.plan_single(self.X, name, call)
+        # `asks` is the method of the models that returns what the objective rates.
         routed = routed_of(plan, self.router.answer(plan, self.objective.asks))
         quality = self.objective.of_single(self.y, routed, self.router, self.weight)
         return self._outcomes_of(plan, quality)
@@ -390,18 +402,20 @@ class BudgetSweep:
         choices = list(self.router.choices_)
         quality = np.empty((self.n_rows, len(limits)))
         cost = np.empty((self.n_rows, len(limits)))
+        # Total weight of the rows of each choice.
         route_weight = np.empty((len(limits), len(choices)))
         billed = True
-        for k, limit in enumerate(limits):
+        for position, limit in enumerate(limits):
             outcomes = self.outcomes(limit)
             billed = billed and outcomes.billed
-            quality[:, k] = outcomes.quality
-            cost[:, k] = outcomes.cost
-            route_weight[k] = np.bincount(
+            quality[:, position] = outcomes.quality
+            cost[:, position] = outcomes.cost
+            route_weight[position] = np.bincount(
                 outcomes.route, weights=self.weight, minlength=len(choices)
             )
         mean_quality = self.means(quality)
         if np.isnan(mean_quality).any():
+            # At some budget the quality of no row is known.
             raise ValueError("y is NaN, not known, for every choice that was made.")
         return AccuracyCostCurve(
             budget=limits,
@@ -626,7 +640,9 @@ def risk_coverage_curve(
     answered_weight = np.cumsum(level_weights[has_weight])
     coverage = answered_weight / answered_weight[-1]
     risk = np.cumsum(level_losses[has_weight]) / answered_weight
-    area = np.diff(coverage, prepend=0.0) @ risk
+    # The risk at a level counts for the coverage that this level adds.
+    added_coverage = np.diff(coverage, prepend=0.0)
+    area = added_coverage @ risk
     return RiskCoverageCurve(
         coverage=coverage,
         risk=risk,
@@ -682,9 +698,11 @@ def risk_coverage_scorer(estimator: Any, X: Any, y: Any, **params: Any) -> float
     outcomes = sweep.outcomes(budget)
     answered = np.flatnonzero(~abstained(sweep.router, outcomes.route))
     if not len(answered):
+        # All rows abstain: there is no loss.
         return 0.0
     confidence = _confidence_of_answers(sweep, budget, outcomes.route, answered)
-    # Loss 0 is that of a right answer, if right answers have a fixed quality.
+    # The loss of an answer is `best_quality` less its quality. Only accuracy has the
+    # same quality for all right answers. Other losses are minus the quality.
     best_quality = 1.0 if sweep.objective.name == "accuracy" else 0.0
     curve = risk_coverage_curve(
         best_quality - outcomes.quality[answered],
@@ -695,12 +713,13 @@ def risk_coverage_scorer(estimator: Any, X: Any, y: Any, **params: Any) -> float
 
 
 def _confidence_of_answers(sweep, budget, route, answered):
-    """Return the numbers that rank the answers of an estimator at a budget.
+    """Return the confidence in each answer at a budget, by which rows are ranked.
 
     Parameters
     ----------
     sweep : BudgetSweep
     budget : float or None
+        None is the estimator's own budget.
     route : ndarray of shape (n_rows,), dtype=int64
         Index of the choice made for each row.
     answered : ndarray of shape (n_answered,), dtype=int64
@@ -713,7 +732,7 @@ def _confidence_of_answers(sweep, budget, route, answered):
     Raises
     ------
     TypeError
-        If the estimator has no such numbers.
+        If the estimator has neither probabilities nor estimates of quality.
     """
     router = sweep.router
     if hasattr(router, "predict_proba"):

@@ -40,12 +40,12 @@ from skroute.utils._plotting import (
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_row_weights, refuse_missing
 
-# Number of models above which the entries of a matrix are small and without decimals.
+# A matrix of more models than this has small entries without decimals.
 _MANY_MODELS = 6
-# A choice with a smaller share of the rows at all budgets is not in a legend: its area
-# is as thin as a line.
+# A choice whose share of the rows is at most this at all budgets is not in the legend.
+# Its area is as thin as a line.
 _LEAST_SHARE = 0.005
-# Height in inches of a cell of a matrix, in which its number can be read.
+# Height in inches of a cell of a matrix. A number in it can be read.
 _CELL_HEIGHT = 0.25
 # Height in inches of the labels and of the title of a matrix.
 _LABELS_HEIGHT = 1.75
@@ -172,7 +172,7 @@ class AccuracyCostDisplay(Display):
             "label": self.name if name is None else name,
         }
         if not ax.has_data():
-            # The first curve has no colour of a choice.
+            # The first curve has the colour of text. Other colours are for the choices.
             default_style["color"] = foreground_colour()
         style = validate_style_kwargs(default_style, curve_kwargs or {})
         order = np.argsort(self.cost, kind="stable")
@@ -187,6 +187,7 @@ class AccuracyCostDisplay(Display):
 
     def _draw_singles(self, ax):
         """Draw the single choices, and return the line of their random mix."""
+        # (n_singles, 2): mean cost and mean quality
         points = np.array(list(self.singles.values()), dtype=np.float64)
         cost, quality = points.T
         mix = random_mix(cost, quality)
@@ -195,7 +196,7 @@ class AccuracyCostDisplay(Display):
         )
         names = list(self.singles)
         for name, point, colour in zip(names, points, colours_of(names)):
-            # Diamonds, since the points of curves are circles.
+            # The points of curves are circles. So those of choices are diamonds.
             ax.plot(*point, "D", color=colour, markersize=6, label=f"{name} alone")
         return mix_line
 
@@ -258,6 +259,7 @@ class AccuracyCostDisplay(Display):
         curve = sweep.curve(check_budgets(budgets))
         if references is None:
             references = ax is None
+        # None draws no references.
         singles = _mean_singles(sweep) if references else None
         display = cls(
             cost=curve.cost,
@@ -324,6 +326,7 @@ class AccuracyCostDisplay(Display):
         weight = check_row_weights(sample_weight, n_rows)
         cost = np.asarray(costs, dtype=np.float64)
         if cost.ndim == 2:
+            # Costs of rows become a mean for each point.
             cost = np.average(cost, axis=1, weights=weight)
         display = cls(
             cost=cost,
@@ -334,7 +337,11 @@ class AccuracyCostDisplay(Display):
 
 
 def _by_position(values):
-    """Return the items of a list or tuple by their position; no items for others."""
+    """Return the items of a list or tuple as a dict from their positions.
+
+    Return an empty dict for other types, such as an array: it has no items with labels
+    of rows.
+    """
     return dict(enumerate(values)) if isinstance(values, (list, tuple)) else {}
 
 
@@ -420,7 +427,7 @@ class RouteShareDisplay(Display):
         style = {
             "labels": [str(choice) for choice in self.choices],
             "colors": colours_of(self.choices),
-            # Thin lines between areas, in the colour of the background.
+            # Areas are separated by thin lines in the colour of the background.
             "edgecolor": ax.get_facecolor(),
             "linewidth": 0.5,
         }
@@ -433,7 +440,7 @@ class RouteShareDisplay(Display):
             ylim=(0, 1),
         )
         set_title(ax, "Which choice answers")
-        used_areas = []
+        used_areas = []  # The areas that the legend has.
         for area, shares_of_choice in zip(self.areas_, shares.T):
             if np.any(shares_of_choice > _LEAST_SHARE):
                 used_areas.append(area)
@@ -554,17 +561,18 @@ def complementarity_matrix(Q: ArrayLike) -> NDArray[np.float64]:
     )
     n_models = quality.shape[1]
     matrix = np.empty((n_models, n_models))
-    # One model at a time, so that no array is larger than Q.
-    for k in range(n_models):
-        gain = np.maximum(quality[:, [k]] - quality, 0)
+    # One model is compared at a time, so that no array is larger than Q.
+    for model in range(n_models):
+        gain = np.maximum(quality[:, [model]] - quality, 0)  # (n_rows, n_models)
+        # A mean leaves out the rows where one of both qualities is NaN.
         known_gain = np.ma.masked_invalid(gain)
-        matrix[k] = known_gain.mean(axis=0).filled(np.nan)
+        matrix[model] = known_gain.mean(axis=0).filled(np.nan)
     return matrix
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ComplementarityDisplay(Display):
-    """Plot, as a matrix, of the shares of rows that one model alone answers right.
+    """Matrix plot of the rows on which one model is right and another is wrong.
 
     Use :meth:`from_estimator` to make it.
 
@@ -628,7 +636,7 @@ class ComplementarityDisplay(Display):
             im_kw={"vmin": 0, **(im_kwargs or {})},
             text_kw={"fontsize": "x-small" if has_many else "medium"},
         )
-        # A name ends at its tick, however long it is.
+        # Each name is turned, and its end is at its tick. So long names do not overlap.
         for label in ax.get_xticklabels():
             label.set(
                 rotation=90 if has_many else 45,
@@ -705,7 +713,7 @@ class ComplementarityDisplay(Display):
 
 
 def _quality_of_members(router, X, y):
-    """Return the names of a router's members, and the quality of the answers of each.
+    """Return the names of a router's members, and the quality of their answers.
 
     Parameters
     ----------
@@ -727,25 +735,27 @@ def _quality_of_members(router, X, y):
         )
     refuse_missing(y=y)
     members = router.named_estimators_
-    # All members answer before an answer is compared.
+    # All members answer first. Then the answers are compared.
     answers = [member.predict(X) for member in members.values()]
     qualities = [sample_quality(y, answer) for answer in answers]
     return list(members), np.column_stack(qualities)
 
 
 def _quality_of_choices(router, X, y):
-    """Return the names of the choices of a router that only routes, and their quality.
+    """Return names and qualities of the choices of a router that only routes.
 
     Parameters
     ----------
     router : fitted router
     X : array-like of shape (n_rows, n_features) or None
     y : array-like of shape (n_rows, n_choices)
+        Quality of each choice on each row.
 
     Returns
     -------
     names : list of str
     quality : ndarray of shape (n_rows, n_choices)
+        NaN if it is unknown.
     """
     names = models_of(router)
     quality = qualities_of(y, router)
@@ -762,8 +772,8 @@ def _quality_of_choices(router, X, y):
 class RouterDiagnosticsDisplay(Display):
     """Plot of the observed quality against the quality that a router estimates.
 
-    The title has the gain of the decisions above the best :term:`random mix` of the
-    same cost, and the gain of an oracle.
+    The title has the gain in quality above the best :term:`random mix` of the same
+    cost: that of the router's decisions, and that of an oracle.
 
     Use :meth:`from_estimator` to make it.
 
@@ -832,13 +842,13 @@ class RouterDiagnosticsDisplay(Display):
         """
         ax = self._on(ax)
         colours = colours_of(self.names)
-        # The names are all choices. Only those that answer have estimates.
+        # The last name may be abstaining, which has no estimates: `zip` leaves it out.
         for name, colour, bins in zip(self.names, colours, self.reliability):
             estimate, quality, error = bins
             ax.errorbar(
                 estimate,
                 quality,
-                _NORMAL_QUANTILE * error,
+                yerr=_NORMAL_QUANTILE * error,
                 color=colour,
                 marker="o",
                 markersize=3,
@@ -919,10 +929,11 @@ class RouterDiagnosticsDisplay(Display):
         estimates = estimator.predict_quality(X)
         check_consistent_length(quality, estimates)
         mean_cost = estimator.predict_cost(X, **params).mean()
+        # The references have one budget: the mean cost of the router.
         references = reference_curves(quality, costs, [mean_cost])
         mean_quality = quality[np.arange(len(route)), route].mean()
         reliability = []
-        # One column for each choice that answers.
+        # Abstaining has neither estimates nor a column of quality.
         for choice_estimates, choice_quality in zip(estimates.T, quality.T):
             reliability.append(_reliability(choice_estimates, choice_quality, n_bins))
         display = cls(
@@ -1057,6 +1068,7 @@ class OffPolicyDisplay(Display):
         for name in estimators:
             quality = getattr(self.curve.quality, name)
             cost = getattr(self.curve.cost, name)
+            # The doubly robust estimate has a solid line with points, and an interval.
             is_main = name == "doubly_robust"
             default_style = {} if is_main else {"linestyle": "--", "marker": ""}
             style = validate_style_kwargs(default_style, curve_kwargs or {})

@@ -1,4 +1,4 @@
-"""Meaning of the parameter `quality` in every room: the value of an answer."""
+"""Meaning of the parameter `quality` of all estimators: the value of an answer."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -84,6 +84,7 @@ def _jaccard_indices(true_labels, predicted_labels):
     """Return the Jaccard index of each row of two masks, (n_rows, n_labels)."""
     n_in_both = np.count_nonzero(true_labels & predicted_labels, axis=1)
     n_in_either = np.count_nonzero(true_labels | predicted_labels, axis=1)
+    # Two empty sets are equal: their index is 1.
     return np.where(n_in_either == 0, 1.0, n_in_both / np.maximum(n_in_either, 1))
 
 
@@ -148,16 +149,21 @@ class Objective:
         ndarray of shape (n_rows,)
         """
         if self.classes is not None:
+            # `function` gets positions of labels. Probabilities stay as they are.
             true = self._positions_of(true, "y")
             if self.asks == "predict":
                 answers = self._positions_of(answers, "y_pred")
         quality = self.function(true, answers)
         if not self.by_class:
             return quality
-        return quality * self.bound(true, weight).share[true]
+        class_weights = self.bound(true, weight).share
+        return quality * class_weights[true]
 
     def _positions_of(self, labels, name):
-        """Return the positions of labels among the classes; all must be known."""
+        """Return the positions of labels among the classes.
+
+        `name` is the argument in the error message about a label of no class.
+        """
         check_known_labels(labels, self.classes, name)
         return np.searchsorted(self.classes, np.asarray(labels))
 
@@ -177,15 +183,16 @@ class Objective:
         -------
         Objective
         """
-        # All rows weigh the same, or the weights of the classes are there already.
+        # Nothing is to be computed if classes have no weights, or have them already.
         if not self.by_class or self.share is not None:
             return self
+        # Number, or total weight, of the rows of each class.
         counts = np.bincount(target, weights=weight)
         is_present = counts > 0
         n_present = is_present.sum()
         # With these weights the mean over rows is the mean over the present classes.
         class_weight = counts.sum() / (n_present * np.where(is_present, counts, 1.0))
-        # No row is of a class that is not present: its weight is never read.
+        # A class without rows gets the weight 0, which no row reads.
         return replace(self, share=np.where(is_present, class_weight, 0.0))
 
     def table(self, target, responses):
@@ -204,7 +211,7 @@ class Objective:
         return np.column_stack([self.of(target, response) for response in responses])
 
     def of_single(self, y, routed, estimator, weight=None):
-        """Return the quality of each row of a pass in which all rows are answered.
+        """Return the quality of each row, if all rows are answered.
 
         Parameters
         ----------
@@ -212,7 +219,7 @@ class Objective:
             True answers, or the logged quality of each choice.
         routed : Routed
         estimator : decision estimator
-            The estimator that answered, or one of whose choices answered.
+            The answers are its own, or those of one of its choices.
         weight : ndarray of shape (n_rows,), default=None
             Weights of the rows.
 
@@ -221,11 +228,12 @@ class Objective:
         ndarray of shape (n_rows,)
         """
         if self._is_logged(y, routed.y_pred, estimator):
+            # The quality of the choice made is read from the table.
             return y[np.arange(len(y)), routed.route].astype(np.float64)
         return self.of(y, routed.y_pred, weight)
 
     def of_routed(self, y, routed, estimator, weight=None):
-        """Return the quality of each row of a pass, in which rows may abstain.
+        """Return the quality of each row, if rows may abstain.
 
         Parameters
         ----------
@@ -245,8 +253,8 @@ class Objective:
             abstained_quality = estimator.abstain_quality_
         quality = np.full(len(y), float(abstained_quality))
         if len(answered):
-            # A row that abstains has the answer None, so that all labels are objects.
-            # Without such rows, labels get their own type again.
+            # A row that abstains has the answer None. So the array of answers has the
+            # dtype object. Without such rows, answers get their own dtype again.
             answers = np.array(routed.y_pred[answered].tolist())
             routed_answered = replace(
                 routed, y_pred=answers, route=routed.route[answered]
@@ -258,11 +266,12 @@ class Objective:
         return quality
 
     def _is_logged(self, y, y_pred, estimator):
-        """Return True if y has the quality of each choice.
+        """Return True if `y` has the quality of each choice, False for true answers.
 
-        Return False if it has true answers, and raise a ValueError if it has neither.
+        Raise a ValueError if `y` fits neither the choices nor the predictions `y_pred`.
         """
-        # An estimator that only routes has no quality: its objective is accuracy.
+        # An estimator that only routes has no parameter `quality`: its objective is
+        # accuracy.
         if self.name != "accuracy" or is_classifier(estimator):
             return False
         if y.ndim != 2 or y.shape == np.shape(y_pred):
@@ -296,17 +305,21 @@ def _log_probability(target, proba):
     Probabilities are divided by their sum and clipped as in scikit-learn's log loss.
     """
     sums = proba.sum(axis=1)
+    # A row of zeros is not divided: its share is 0.
     share = _true_probability(target, proba) / np.where(sums > 0, sums, 1.0)
     return np.log(np.clip(share, _LEAST, 1.0))
 
 
 def _minus_brier(target, proba):
-    """Return minus the Brier score over all classes.
+    """Return minus the Brier score of each row, shape (n_rows,).
 
-    For two classes it is divided by 2, as in scikit-learn.
+    The score is the sum of the squared errors of all classes. It is divided by 2 if
+    there are two classes, as in scikit-learn. `target` are positions of classes, and
+    `proba` has shape (n_rows, n_classes).
     """
     n_classes = proba.shape[1]
-    error = proba - np.eye(n_classes, dtype=proba.dtype)[target]
+    indicator = np.eye(n_classes, dtype=proba.dtype)[target]  # (n_rows, n_classes)
+    error = proba - indicator
     return -(error**2).sum(axis=1) / (2.0 if n_classes == 2 else 1.0)
 
 
@@ -338,13 +351,13 @@ def is_pair(quality):
 
 
 def is_money(quality):
-    """Return True if a quality is a cost matrix."""
+    """Return True if a quality is a cost matrix, as a table or as a mapping."""
     is_named = quality is None or isinstance(quality, str)
     return not (is_named or callable(quality) or is_pair(quality))
 
 
 def asks_of(quality):
-    """Return the method of members that answers for a quality."""
+    """Return the name of the method of members whose results a quality rates."""
     if isinstance(quality, str) and quality in OF_LABELS:
         return OF_LABELS[quality].asks
     if is_pair(quality) and quality[0] == "predict_proba":
@@ -383,7 +396,7 @@ def objective_of_labels(quality, classes, *, several=False, takes=None, who=""):
         objective = _objective_of_function(quality, classes, several=several)
     else:
         objective = cost_objective(quality, classes)
-    # A function of labels needs no rule of the router: labels are all that it reads.
+    # A function of labels reads only labels. So every method of a router supports it.
     is_of_answers = objective.name == "callable" and objective.asks == "predict"
     if takes is not None and objective.name not in takes and not is_of_answers:
         names = ", ".join(repr(name) for name in takes if name != "cost matrix")
@@ -397,7 +410,16 @@ def objective_of_labels(quality, classes, *, several=False, takes=None, who=""):
 
 
 def _check_quality_of_labels(quality, several):
-    """Raise an error if a quality is not one of labels, or needs one label per row."""
+    """Raise a ValueError if a classifier cannot have this quality.
+
+    Parameters
+    ----------
+    quality
+        As in `objective_of_labels`.
+    several : bool
+        True if a row has several labels. Then only accuracy, a function and a pair are
+        allowed.
+    """
     if is_pair(quality):
         is_valid = len(quality) == 2 and quality[0] == "predict_proba"
         if not is_valid or not callable(quality[1]):
@@ -423,7 +445,7 @@ def _check_quality_of_labels(quality, several):
 
 
 def _describe(quality):
-    """Return a quality as a message shows it: its name or its type."""
+    """Return a quality as text for a message: its name or its type."""
     if isinstance(quality, str):
         return repr(quality)
     return f"a {type(quality).__name__}"
@@ -450,15 +472,15 @@ def _objective_of_function(quality, classes, *, several):
 
 
 def cost_objective(costs, classes):
-    """Return minus the cost of an error as an objective.
+    """Return the objective of a cost matrix: minus the cost of each answer.
 
     Parameters
     ----------
     costs : mapping from (label, label) to float, or array-like
         Cost of each pair of true label and answer. A mapping has every pair of
-        different labels. The cost of a label with itself is 0 by default, and negative
-        if a right answer is a gain. It is never above the cost of an error. A frame
-        with labels is read by its labels.
+        different labels. The cost of a right answer is 0 by default, and negative if
+        the answer is a gain. It is never above the cost of an error. A frame with
+        labels is read by its labels.
     classes : ndarray of shape (n_classes,)
         The labels.
 
@@ -477,7 +499,8 @@ def cost_objective(costs, classes):
     # One row for each true label, one column for each answer.
     shape = (len(labels), len(labels))
     table = check_numbers(_by_label(costs, labels), name, shape=shape)
-    is_too_cheap = table < table.diagonal()[:, np.newaxis]
+    cost_of_right = table.diagonal()[:, np.newaxis]
+    is_too_cheap = table < cost_of_right
     if is_too_cheap.any():
         row, column = np.argwhere(is_too_cheap)[0]
         raise ValueError(
@@ -507,6 +530,7 @@ def _table_of_pairs(costs, labels, name):
     """
     cells = {}
     for label in labels:
+        # A right answer costs 0, unless `costs` has an entry for it.
         cells[label, label] = 0.0
     cells.update(costs)
     pairs = list(product(labels, labels))
@@ -531,8 +555,13 @@ def _table_of_pairs(costs, labels, name):
 def _by_label(costs, labels):
     """Return a frame's numbers in the order of the labels, anything else as it is.
 
-    Labels are compared as texts. A frame with default labels, 0, 1 and so on, is read
-    by position.
+    The frame has true labels as its index, and answers as its columns. Labels are
+    compared as texts. A frame with default labels, 0, 1 and so on, is read by position.
+
+    Parameters
+    ----------
+    costs : dataframe or array-like
+    labels : list
     """
     if not (hasattr(costs, "columns") and hasattr(costs, "index")):
         return costs
@@ -612,8 +641,8 @@ def objective_of_numbers(quality):
     decode = partial(np.asarray, dtype=np.float64)
     if not isinstance(quality, str):
         return _decoding_objective(quality, decode)
-    # Losses of positive numbers are NaN or infinite for others, which are refused as
-    # such.
+    # Some losses are for positive numbers only. They are NaN or infinite for other
+    # numbers. A later check refuses these values, so no warning is needed.
     function = np.errstate(divide="ignore", invalid="ignore")(OF_NUMBERS[quality])
     return _decoding_objective(function, decode, name=quality)
 
@@ -622,7 +651,7 @@ def objective_of_numbers(quality):
 
 
 def rated_by(function, name="quality"):
-    """Return a function whose result is checked: one finite number for each row.
+    """Return a user's function with a check: it must return a finite number per row.
 
     Parameters
     ----------
@@ -640,7 +669,7 @@ def rated_by(function, name="quality"):
 
 
 def _rate(y, answers, *, function, name):
-    """Return the checked result of a function, one number for each row.
+    """Return what a user's function returns, after a check: one number for each row.
 
     Parameters
     ----------
@@ -692,12 +721,12 @@ def _decoding_objective(function, decode, *, asks="predict", name="callable"):
 
 
 def _rate_answers(true, answers, *, rate, decode):
-    """Return the quality of each row, after both arguments are decoded."""
+    """Return the quality of each row by `rate`, after `decode` of both arguments."""
     return rate(decode(true), decode(answers))
 
 
 def _rate_probabilities(true, proba, *, rate, decode):
-    """Return the quality of each row, after the true answers are decoded."""
+    """Return the quality of each row by `rate`, after `decode` of the true answers."""
     return rate(decode(true), proba)
 
 
@@ -711,7 +740,7 @@ def worth_of(estimator, y=None, row_quality=None):
     ----------
     estimator : decision estimator
     y : array-like of shape (n_rows,) or (n_rows, n_labels), default=None
-        True answers. They have the classes if the estimator is not fitted.
+        True answers. If the estimator is not fitted, its classes are taken from them.
     row_quality : callable, default=None
         A function ``row_quality(y, y_pred)``. None takes the estimator's own `quality`.
 
@@ -743,6 +772,7 @@ def worth_of(estimator, y=None, row_quality=None):
             )
         return objective_of_numbers(quality)
     if quality is None or not is_classifier(estimator):
+        # Accuracy is the default, also of an estimator that only routes.
         return OF_LABELS["accuracy"]
     several = y is not None and np.ndim(y) == 2
     classes = _classes_of(estimator, y, several=several)
@@ -754,9 +784,9 @@ def worth_of(estimator, y=None, row_quality=None):
 
 
 def _classes_of(estimator, y, *, several):
-    """Return the classes of a classifier; those in `y` if it is not fitted.
+    """Return the classes of a classifier. If it is not fitted, they are those in `y`.
 
-    If a row has several labels, these are their positions.
+    If a row has several labels (`several`), the classes are the columns of `y`.
     """
     classes = getattr(estimator, "classes_", None)
     if classes is not None:

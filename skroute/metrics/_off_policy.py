@@ -34,17 +34,17 @@ from skroute.utils._tables import (
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import warn
 
-# Share of new rows that may equal rows of the fit without a warning: some requests come
-# again.
+# Largest share of new rows that may equal rows of the fit without a warning. Some
+# requests are repeated.
 _MAX_REPEATED_SHARE = 0.01
 # Word for an estimate at a budget where log and router do not overlap.
 _NO_OVERLAP = "no overlap"
 # Number of budgets if none are given.
 _N_BUDGETS = 9
-# Hall's transformation divides by the skewness. A smaller one is replaced by this
-# value, with which the transformation hardly changes a quantile.
+# Hall's transformation divides by the skewness. This value replaces a smaller skewness.
+# The transformation with it hardly changes a quantile.
 _LEAST_SKEWNESS = 1e-6
-# The end of a message about a budget without overlap.
+# Last sentence of a message about a budget without overlap.
 _ADVICE = (
     "Leave the budget out of budgets, or log some requests at random "
     "(with their propensities)."
@@ -124,9 +124,9 @@ class OffPolicyEstimates(NamedTuple):
 
 
 def _columns_of(name, estimate):
-    """Return the columns of an `OffPolicyEstimate`: it, and the ends of its interval.
+    """Return three columns of an `OffPolicyEstimate`: estimates and ends of intervals.
 
-    The text has them in one column.
+    The printed table has all three in one column, `name`.
     """
     return [
         Column(name, estimate.estimate, texts=estimate.texts()),
@@ -515,9 +515,9 @@ def _compare_decisions(log, routes):
 
 
 def _check_overlap(limits, decisions, *, names, n_logged_choices):
-    """Return the budgets at which the log can say how good the router is.
+    """Return a mask of the budgets at which log and router overlap.
 
-    Warn about each of the other budgets.
+    At these budgets the router can be judged by the log. Warn about each of the others.
 
     Parameters
     ----------
@@ -537,7 +537,7 @@ def _check_overlap(limits, decisions, *, names, n_logged_choices):
     ValueError
         If there is no such budget.
     """
-    reasons = []  # For each budget why there is no overlap, or None.
+    reasons = []  # Text why a budget has no overlap. None: it has overlap.
     for route, weight in zip(decisions.routes, decisions.weights):
         agreement = _agreement(
             route, decisions.logged, weight=weight, n_choices=n_logged_choices
@@ -556,7 +556,7 @@ def _check_overlap(limits, decisions, *, names, n_logged_choices):
 
 
 def _agreement(route, logged, *, weight, n_choices):
-    """Return where a log made the choices of a policy, at one budget.
+    """Return how often a log made the choices of a policy, at one budget.
 
     Parameters
     ----------
@@ -565,10 +565,14 @@ def _agreement(route, logged, *, weight, n_choices):
     weight : ndarray of shape (n_known_rows,)
         One over the propensity where they agree, else 0.
     n_choices : int
+        Number of choices of the router and of others in the log.
 
     Returns
     -------
     Agreement
+        Its counts are of rows: those for which the policy makes each choice
+        (`needed`), those of them on which the log agrees (`matched`), and those on
+        which the log made the choice (`made`).
     """
     agreed = route[route == logged]
     return Agreement(
@@ -588,7 +592,10 @@ def _route_shares(routes, n_choices):
 
 
 def _default_budgets(router):
-    """Return even budgets from the smallest to the largest that changes a decision."""
+    """Return evenly spaced budgets, from the smallest feasible one to the largest.
+
+    A budget above the largest changes no decision.
+    """
     if not hasattr(router, "price_path_"):
         raise ValueError(
             f"budgets must be given: {type(router).__name__} does not know its largest "
@@ -596,19 +603,21 @@ def _default_budgets(router):
         )
     path_budgets = router.price_path_.budgets
     smallest = router.min_budget_
+    # The smallest budget includes the routing cost, and the path does not. So the width
+    # of the path is added.
     largest = smallest + max(path_budgets[-1] - path_budgets[0], 0.0)
     return np.linspace(smallest, largest, _N_BUDGETS)
 
 
 def count_seen(router, X, harm):
-    """Return the number of rows that equal rows of a router's fit. Warn if it is large.
+    """Return how many rows equal rows of a router's fit. Warn if they are many.
 
     Parameters
     ----------
     router : fitted router
     X : array-like of shape (n_rows, n_features)
     harm : str
-        The harm if these are the same requests, as a part of the warning's sentence.
+        Clause for the warning: the harm if these rows are the same requests.
 
     Returns
     -------
@@ -618,7 +627,8 @@ def count_seen(router, X, harm):
     # A function of rows: True for those that equal a row of the fit.
     is_seen = getattr(router, "_seen", None)
     if is_seen is None:
-        return 0  # the router does not know them
+        # The router does not know the rows of its fit.
+        return 0
     n_rows = num_samples(X)
     n_seen = int(np.count_nonzero(is_seen(X)))
     if n_seen > _MAX_REPEATED_SHARE * n_rows:
@@ -665,14 +675,14 @@ class LogEvaluation:
     confidence_level: float
 
     def estimate(self, values, *, is_ratio=False):
-        """Return three estimates of what the router's choices give on average.
+        """Return three estimates of the mean value of the router's choices.
 
         Parameters
         ----------
         values : ndarray of shape (n_rows,)
             Quality or cost of the logged answers.
         is_ratio : bool, default=False
-            True if the values of a choice are at a ratio to its mean, as costs are.
+            Argument `ratio` of `estimate_cells`: True for costs.
 
         Returns
         -------
@@ -701,7 +711,7 @@ class LogEvaluation:
         )
 
     def doubly_robust_terms(self, values, *, is_ratio=False):
-        """Return the terms whose mean is the doubly robust estimate at one budget.
+        """Return the terms whose mean is the doubly robust estimate, at one budget.
 
         Parameters
         ----------
@@ -711,16 +721,18 @@ class LogEvaluation:
         Returns
         -------
         ndarray of shape (n_known_rows,)
-            At the first budget.
+            At the first budget. Other budgets are ignored.
         """
         decisions = self.decisions
+        route = decisions.routes[0]
+        weight = decisions.weights[0]
         expected = self._expected_values(values, is_ratio=is_ratio)[decisions.rows]
         row = np.arange(len(decisions.rows))
         error = values[decisions.rows] - expected[row, decisions.logged]
-        return expected[row, decisions.routes[0]] + decisions.weights[0] * error
+        return expected[row, route] + weight * error
 
     def average_reported(self, costs):
-        """Return the means of costs that the router reports, which need no log.
+        """Return the mean costs that the router itself reports. They need no log.
 
         Parameters
         ----------
@@ -729,7 +741,7 @@ class LogEvaluation:
         Returns
         -------
         OffPolicyEstimates
-            Three times the same, at all budgets.
+            The three estimates are equal. Budgets without overlap have them, too.
         """
         mean = with_interval(
             direct_method(costs),
@@ -739,8 +751,12 @@ class LogEvaluation:
         return OffPolicyEstimates(direct=mean, snips=mean, doubly_robust=mean)
 
     def _expected_values(self, values, *, is_ratio):
-        """Return cross-fitted estimates of all values: (n_rows, n_choices)."""
+        """Return cross-fitted estimates of the value of each choice on each row.
+
+        `values` and `is_ratio` are as in `estimate`. The shape is (n_rows, n_choices).
+        """
         n_rows = len(values)
+        # Only the cell of the logged choice is known in each row.
         table = np.full((n_rows, len(self.log.names)), np.nan)
         table[np.arange(n_rows), self.log.choice] = values
         return estimate_cells(self.features, table, self.folds, ratio=is_ratio)
@@ -762,8 +778,8 @@ class LogEvaluation:
         estimate = with_interval(
             mean_estimate, degrees=degrees, confidence_level=self.confidence_level
         )
-        # One line for each field of the estimate, in the order of the fields. NaN at
-        # budgets without overlap.
+        # One line for each field of the estimate, in the order of the fields, and one
+        # column for each budget. NaN is for budgets without overlap.
         lines = np.full((len(estimate), len(self.has_overlap)), np.nan)
         lines[:, self.has_overlap] = estimate
         return OffPolicyEstimate._make(lines)
@@ -842,6 +858,7 @@ def direct_method(expected):
     Parameters
     ----------
     expected : ndarray of shape (n_rows,) or (n_budgets, n_rows)
+        Expected value of the choice made for each row.
 
     Returns
     -------
@@ -903,7 +920,9 @@ def doubly_robust(expected_of_route, expected_of_logged, values, weights):
 
 
 def skewness(deviations):
-    """Return the skewness of a mean: that of its terms over the root of their number.
+    """Return the skewness of a mean over rows.
+
+    It is the skewness of the terms, divided by the root of their number.
 
     Parameters
     ----------
@@ -917,9 +936,12 @@ def skewness(deviations):
     # In units of the largest deviation no power overflows or underflows.
     largest = np.abs(deviations).max(axis=-1, keepdims=True)
     unit = deviations / np.where(largest > 0, largest, 1.0)
-    # The sum of squares is at least 1, unless all deviations are 0.
-    squares = np.maximum((unit**2).sum(axis=-1), 1.0)
-    return (unit**3).sum(axis=-1) / squares**1.5
+    # The sum of squares is at least 1, unless all deviations are 0. Then it becomes 1,
+    # and the skewness is 0.
+    sum_of_squares = np.maximum((unit**2).sum(axis=-1), 1.0)
+    # With means in place of sums, this ratio is the skewness of the terms. With sums it
+    # is smaller by the root of the number of rows.
+    return (unit**3).sum(axis=-1) / sum_of_squares**1.5
 
 
 def with_interval(mean_estimate, *, degrees, confidence_level):
@@ -943,10 +965,11 @@ def with_interval(mean_estimate, *, degrees, confidence_level):
     """
     estimate = mean_estimate.estimate
     error = mean_estimate.standard_error
-    # At least one degree: with fewer, the quantile would not be defined.
-    width = student.ppf((1 + confidence_level) / 2, np.maximum(degrees, 1.0))
-    upper_quantile = np.maximum(unskewed(width, mean_estimate.skewness), width)
-    lower_quantile = np.minimum(unskewed(-width, mean_estimate.skewness), -width)
+    # At least one degree of freedom: the quantile is not defined for 0.
+    quantile = student.ppf((1 + confidence_level) / 2, np.maximum(degrees, 1.0))
+    # The side that the correction would make shorter keeps Student's quantile.
+    upper_quantile = np.maximum(unskewed(quantile, mean_estimate.skewness), quantile)
+    lower_quantile = np.minimum(unskewed(-quantile, mean_estimate.skewness), -quantile)
     return OffPolicyEstimate(
         estimate=estimate,
         low=estimate - error * upper_quantile,
@@ -958,8 +981,8 @@ def with_interval(mean_estimate, *, degrees, confidence_level):
 def unskewed(quantile, skewed):
     """Return the quantile of a studentised mean whose terms are skewed, by Hall (1992).
 
-    It is the inverse of ``t + k t^2 / 3 + k^2 t^3 / 27 + k / 6``, with k the skewness
-    of the mean.
+    It is the inverse, in t, of ``t + k t^2 / 3 + k^2 t^3 / 27 + k / 6``, with k the
+    skewness of the mean.
 
     Parameters
     ----------

@@ -51,7 +51,8 @@ class Replay(NamedTuple):
 
     def _table(self):
         """Return means by choice, and over all requests, as a `Table`."""
-        masks = [self.route == k for k in range(len(self.choices))]
+        # The rows of each line of the table.
+        masks = [self.route == column for column in range(len(self.choices))]
         names = [str(name) for name in self.choices]
         if (self.route == _NO_CHOICE).any():
             masks.append(self.route == _NO_CHOICE)
@@ -64,6 +65,7 @@ class Replay(NamedTuple):
             [
                 Column("choice", names),
                 Column("rows", counts),
+                # Without requests, all shares are 0.
                 share_column("share", np.divide(counts, max(len(self.route), 1))),
                 Column(
                     "quality", _means(self.quality, masks), unit="mean", missing="none"
@@ -185,6 +187,7 @@ def replay(
 
     router = copy.deepcopy(router)
     if hasattr(router, "commit"):
+        # A stream or an online router has a state, which changes with each request.
         rows = check_rows(fitted, X, reset=False)
         route = _decide_one_by_one(
             router, rows, quality=quality, costs=row_costs, names=names, delay=delay
@@ -193,6 +196,7 @@ def replay(
         columns_of_choices = np.array([names.index(name) for name in router.choices_])
         route = columns_of_choices[router.route(X)]
     row = np.arange(len(route))
+    # Without an answer, the quality is unknown and the cost is 0.
     is_answered = route != _NO_CHOICE
     return Replay(
         route=route,
@@ -231,10 +235,13 @@ def _read_costs(costs, names, shape):
 
     Returns
     -------
-    ndarray of this shape
+    ndarray of shape `shape`
+        A read-only view, if all requests share the costs.
     """
     costs = check_numbers(costs_by_name(costs, names), "costs", low=0.0)
-    if costs.shape not in (shape, shape[1:]):
+    # One cost for each column is the same for all requests.
+    shape_of_shared = shape[1:]
+    if costs.shape not in (shape, shape_of_shared):
         raise ValueError(
             f"costs must have one column for each of {names!r}, got shape "
             f"{costs.shape}."
@@ -260,7 +267,7 @@ class PendingDecision(NamedTuple):
 
 
 def _decide_one_by_one(router, X, *, quality, costs, names, delay):
-    """Return the choices of a router that sees outcomes between two requests.
+    """Return the choices of a router that sees outcomes of earlier requests.
 
     Parameters
     ----------
@@ -278,6 +285,7 @@ def _decide_one_by_one(router, X, *, quality, costs, names, delay):
     ndarray of shape (n_requests,), dtype=int64
         Columns. -1 if a stream has no money left, or no room in its windows.
     """
+    # An online router learns from outcomes.
     learns = hasattr(router, "decide")
     if not learns:
         # A stream learns nothing from outcomes, and is charged at once.
@@ -304,11 +312,20 @@ def _decide_one_by_one(router, X, *, quality, costs, names, delay):
 
 
 def _commit(router, outcome, *, learns):
-    """Let a router see the outcome of a decision; a stream sees the cost alone."""
+    """Report the outcome of a decision to a router. A stream gets the cost alone.
+
+    Parameters
+    ----------
+    router : BudgetStream or OnlineBudgetRouter
+        Its state is changed.
+    outcome : PendingDecision
+    learns : bool
+        True for an online router, False for a stream.
+    """
     if learns:
         router.commit(outcome.decision, cost=outcome.cost, quality=outcome.quality)
     elif outcome.decision.answer is not None:
-        # Deciding has computed the answer, and has paid for it.
+        # The stream has computed the answer while it decided, and has paid for it.
         router.commit(outcome.decision, cost=0.0)
     else:
         router.commit(outcome.decision, cost=outcome.cost)

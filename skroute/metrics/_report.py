@@ -28,8 +28,7 @@ from skroute.utils._optional import import_optional
 from skroute.utils._plotting import COLOURS
 from skroute.utils._typing import ArrayLike
 
-# The page. Its security policy forbids the browser to load anything but the file
-# itself.
+# Template of the page. By its security policy the browser loads nothing but this file.
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:;
@@ -183,10 +182,12 @@ def decision_report(
         "rows."
     )
     own_budget = sweep.router.make_call().budget
+    # Only a certified router has a certificate.
     certificate = getattr(sweep.router, "certificate_", None)
     if certificate is not None:
         about += f" {certificate}. The page starts at the budget that this is about."
         own_budget = certificate.operating_budget
+        # The page shows the router inside.
         router = sweep.router.estimator_
         sweep = BudgetSweep(router, sweep.X, y, costs=costs, **params)
     if budgets is None:
@@ -235,8 +236,8 @@ def _fill_page(spec, *, title, about, library):
     return _PAGE.format(
         title=html.escape(title),
         about=html.escape(about),
+        # Neither the library nor a text of the data may end its script element.
         library=library.replace("</script", "<\\/script"),
-        # No text in the data can end the script element that the data are in.
         spec=json.dumps(spec, allow_nan=False).replace("<", "\\u003c"),
     )
 
@@ -262,14 +263,14 @@ def _default_budgets(sweep, own_budget, n_budgets):
     """
     smallest = sweep.router.min_budget_
     call = sweep.router.make_call(np.inf, **sweep.params)
-    unlimited = sweep.router.plan(sweep.X, call).cost.mean()
-    largest = max(smallest, unlimited, _cost_of_best_single(sweep))
-    even = np.linspace(smallest, largest, n_budgets)
-    return np.append(even, np.clip(own_budget, smallest, largest))
+    cost_without_budget = sweep.router.plan(sweep.X, call).cost.mean()
+    largest = max(smallest, cost_without_budget, _cost_of_best_single(sweep))
+    even_budgets = np.linspace(smallest, largest, n_budgets)
+    return np.append(even_budgets, np.clip(own_budget, smallest, largest))
 
 
 def _cost_of_best_single(sweep):
-    """Return the mean cost of the best single choice, 0 if there are none."""
+    """Return the mean cost of the best single choice, or 0 without single choices."""
     singles = sweep.single_choices()
     if not singles.names:
         return 0.0
@@ -278,7 +279,10 @@ def _cost_of_best_single(sweep):
 
 
 def _first_stop(limits, own_budget):
-    """Return the position of the largest budget that is at most the estimator's own."""
+    """Return the position of the largest budget that is at most the estimator's own.
+
+    `limits` are the budgets, sorted. The position is 0 if all of them are larger.
+    """
     n_within = int(np.searchsorted(limits, own_budget, side="right"))
     return max(n_within - 1, 0)
 
@@ -321,7 +325,7 @@ class ReportTables(NamedTuple):
 
 
 def _make_tables(sweep, limits, *, confidence_level, n_resamples, random_state):
-    """Return the data of the page.
+    """Compute the data of the page.
 
     Parameters
     ----------
@@ -338,7 +342,8 @@ def _make_tables(sweep, limits, *, confidence_level, n_resamples, random_state):
     curve = sweep.curve(limits)
     singles = sweep.single_choices()
     if not singles.names:
-        # Without single choices the references are the ends of the curve.
+        # Without single choices, the references are the ends of the curve: the smallest
+        # and the largest budget.
         singles = SingleChoices(
             names=["cheapest plan", "most expensive plan"],
             quality=curve.row_quality[:, [0, -1]],
@@ -385,6 +390,7 @@ def _rows_of_router(curve, singles, *, confidence_level, n_resamples, random_sta
         n_resamples=n_resamples,
         random_state=random_state,
     )
+    # Lines of the page's table. The results are line by line, with all stops of a line.
     names = ["spent per row", "router", "above the random mix"]
     stops = range(len(curve.cost))
     rows = []
@@ -433,15 +439,17 @@ def _rows_of_references(curve, singles):
     list of dict
         As `numbers` of `ReportTables`.
     """
-    # The router spends no less than the cheapest choices of all rows, up to rounding.
+    # The router spends at least the mean cost of the cheapest choice of each row, but
+    # for rounding.
     smallest_cost = singles.cost.min(axis=1).mean()
     spent = np.maximum(curve.cost, smallest_cost)
     references = reference_curves(singles.quality, singles.cost, spent)
     rows = []
     for stop, cost in enumerate(curve.cost):
         rows.append(_row(stop, "random mix", cost=cost, value=references.random[stop]))
-    within = np.maximum(curve.budget, spent)
-    for stop, best in enumerate(_best_singles(singles, within)):
+    limits = np.maximum(curve.budget, spent)
+    for stop, best in enumerate(_best_singles(singles, limits)):
+        # The value stays NaN if no single choice is as cheap.
         row = _row(stop, "best single choice", cost=curve.cost[stop], value=np.nan)
         if best is not None:
             quality = singles.quality[:, best].mean()
@@ -481,7 +489,7 @@ def _best_singles(singles, limits):
 
 
 def _row(stop, name, *, cost, value):
-    """Return a number of one line of the page's table.
+    """Return one cell of the page's table: a line at one stop of the slider.
 
     Parameters
     ----------
@@ -528,12 +536,15 @@ def _rows_of_singles(singles):
 
 
 def _json_number(value):
-    """Return a number for JSON, which has no NaN: None instead."""
+    """Return a number for JSON: None in place of NaN, which JSON does not have."""
     return None if np.isnan(value) else float(value)
 
 
 def _text(value, *, low=np.nan, high=np.nan):
-    """Return a number as a text, with the ends of its interval unless they are NaN."""
+    """Return a number as a text, with the ends of its interval unless they are NaN.
+
+    An unknown number is a dash.
+    """
     if np.isnan(value):
         return "–"
     if np.isinf(value):
@@ -546,13 +557,15 @@ def _text(value, *, low=np.nan, high=np.nan):
 
 # The charts of the page ---------------------------------------------------------------
 
-# Vega-Lite filters of the rows of a table: those at the stop of the slider, those of
-# the router, and those that are drawn as curves.
+# Vega-Lite filter of the rows of a table: it keeps those at the stop of the slider.
 _AT_STOP = {"filter": "datum.stop == stop"}
+# Vega-Lite filter that keeps the rows of the router.
 _OF_ROUTER = {"filter": "datum.what == 'router'"}
+# Vega-Lite filter that keeps the rows that are drawn as curves.
 _OF_CURVES = {"filter": {"field": "what", "oneOf": ["router", "random mix", "oracle"]}}
-# Names in the order of the data, and numbers on an axis that need not start at 0.
+# Axis of names, in the order of the data.
 _NAMES = {"type": "nominal", "sort": None, "title": None}
+# Axis of numbers, which need not start at 0.
 _NUMBERS = {"type": "quantitative", "scale": {"zero": False}}
 
 
@@ -595,7 +608,8 @@ def _chart_spec(tables, *, budget_texts, start, quality_label, unit):
         ],
         "config": {
             "view": {"stroke": None},
-            # Below the curves: a legend above them reads as a part of the table.
+            # The legend is below the curves. Above them it would look like part of the
+            # table.
             "legend": {"orient": "bottom", "columns": 3, "titleLimit": 0},
             "title": {"anchor": "start"},
         },
@@ -645,7 +659,7 @@ def _share_bars(tables):
         "field": "choice",
         "type": "nominal",
         "scale": _colour_scale(tables.names),
-        # The names stand next to the bars.
+        # The axis has the names already.
         "legend": None,
     }
     share = {
@@ -692,7 +706,7 @@ def _curve_chart(tables, *, quality_label, unit):
     line_colour = {
         **name,
         "scale": {"range": ["black", "gray", "darkgray"]},
-        # One legend for the lines: that of their dashes.
+        # The legend of the dashes is the only one for the lines.
         "legend": None,
     }
     line_dash = {
@@ -720,7 +734,7 @@ def _curve_chart(tables, *, quality_label, unit):
                 "scale": _colour_scale(tables.names),
                 "legend": {
                     "title": "One choice for all rows",
-                    # Names of choices only that are drawn.
+                    # Only the choices that are drawn.
                     "values": [single["name"] for single in tables.singles],
                 },
             }
@@ -736,6 +750,6 @@ def _curve_chart(tables, *, quality_label, unit):
         "height": 300,
         "encoding": {"x": cost, "y": quality},
         "layer": [band, curves, single_points, router_point],
-        # Lines and choices have colours of their own.
+        # Lines and points of choices have separate colour scales.
         "resolve": {"scale": {"color": "independent"}},
     }

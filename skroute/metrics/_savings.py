@@ -165,6 +165,7 @@ class Savings:
             ),
         ]
         for name in _DIFFERENCES:
+            # The first row of the table is that of the router.
             intervals = [_NO_INTERVAL]
             intervals += [getattr(saving, name) for saving in self.compared]
             # The cost that is saved is printed as a share.
@@ -172,6 +173,7 @@ class Savings:
             if name == "seconds_saved":
                 is_printed = has_seconds
             columns += _interval_columns(name, names, intervals, in_text=is_printed)
+        # Infinity, which is unlimited, is printed as "no limit".
         budget = format_value(self.budget, infinite="no limit")
         title = f"Savings: {self.n_rows:,} rows, budget {budget}"
         note = (
@@ -220,12 +222,13 @@ class Savings:
         return ax
 
 
+# Fields of `Saving` that are means of the reference.
+_MEANS = ("cost", "quality", "seconds")
 # Fields of `Saving` that are intervals.
 _DIFFERENCES = ("cost_saved", "share_saved", "quality_gained", "seconds_saved")
-
-
-# The router is not compared with itself.
+# Entry of the router's own row: the router is not compared with itself.
 _NO_INTERVAL = BootstrapInterval(np.nan, np.nan, np.nan, np.nan, 0)
+# Labels of columns in the printed table.
 _LABELS = {
     "share_saved": "router saves",
     "quality_gained": "router's quality",
@@ -234,7 +237,9 @@ _LABELS = {
 
 
 def _interval_columns(name, contenders, intervals, *, in_text):
-    """Return a column of estimates and two of their ends, which the text leaves out.
+    """Return three columns of a difference: its estimates, and the ends of intervals.
+
+    The printed table leaves the columns of the ends out.
 
     Parameters
     ----------
@@ -245,11 +250,12 @@ def _interval_columns(name, contenders, intervals, *, in_text):
     intervals : list of BootstrapInterval
         One for each row.
     in_text : bool
+        True if the printed table has the estimates.
     """
     is_share = name == "share_saved"
     texts = []
     for contender, interval in zip(contenders, intervals):
-        # The mix was made to cost what the router costs: there is nothing to save.
+        # The mix costs what the router costs, so its share is not printed.
         if is_share and contender == _MIX:
             texts.append("")
         else:
@@ -272,6 +278,7 @@ def _interval_columns(name, contenders, intervals, *, in_text):
 def _difference_text(interval, *, is_share):
     """Return a difference with its interval as text, a share in per cent."""
     if np.isnan(interval.estimate):
+        # The cell of an unknown difference is empty.
         return ""
     numbers = [interval.estimate, interval.low, interval.high]
     if is_share:
@@ -279,12 +286,16 @@ def _difference_text(interval, *, is_share):
     else:
         estimate, low, high = [f"{number:+.4f}" for number in numbers]
     if np.isnan(interval.low):
+        # The estimate has no interval.
         return estimate
     return f"{estimate} ({low} to {high})"
 
 
 def _bars(interval, *, factor):
-    """Return the lengths of an interval below and above its estimate, shape (2, 1)."""
+    """Return the lengths of an error bar below and above its point, shape (2, 1).
+
+    `factor` is 100 for per cent, and 1 for the unit of the interval.
+    """
     lengths = [
         interval.estimate - interval.low,
         interval.high - interval.estimate,
@@ -421,9 +432,11 @@ def savings(
     sweep = BudgetSweep(estimator, X, y, row_quality=row_quality, costs=costs, **params)
     call = sweep.router.make_call(budget, **sweep.params)
     outcomes = sweep.outcomes(call.budget)
+    # The check takes and returns a table, here one of a single column.
+    quality_table = check_all_known(outcomes.quality[:, np.newaxis], "y")
     router = Contender(
         cost=outcomes.cost,
-        quality=check_all_known(outcomes.quality[:, np.newaxis], "y")[:, 0],
+        quality=quality_table[:, 0],
         seconds=_seconds_of(sweep, sweep.router.plan(sweep.X, call), seconds),
     )
     references = _references(sweep, call, today=today, seconds=seconds)
@@ -456,13 +469,27 @@ class References(NamedTuple):
 
 
 def _seconds_of(sweep, plan, seconds):
-    """Return the time of each row of a plan, NaN if no seconds were given."""
+    """Return the time of each row of a plan, NaN if no seconds were given.
+
+    Parameters
+    ----------
+    sweep : BudgetSweep
+        Its router bills the plan.
+    plan : Plan
+    seconds
+        As in :func:`savings`.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+    """
     n_rows = len(plan.route)
     if seconds is None:
         return np.full(n_rows, np.nan)
-    # A bill is linear in the table. The bill of zeros is the cost of deciding.
+    # Seconds are summed like bills. The router adds the cost of deciding to each sum.
+    # This cost is no time: it is the bill of a table of zeros, and is subtracted.
     seconds = _as_matrix(seconds)
-    zeros = seconds * 0
+    zeros = seconds * 0  # A frame keeps its names.
     return sweep.router.bill(plan, seconds) - sweep.router.bill(plan, zeros)
 
 
@@ -472,11 +499,12 @@ def _as_matrix(table):
 
 
 def _references(sweep, call, *, today, seconds):
-    """Return the references of a router (`References`).
+    """Return the references that a router is compared with (`References`).
 
     Parameters
     ----------
     sweep : BudgetSweep
+        Evaluation of the router on the test rows.
     call : Call
         The call of the router.
     today, seconds
@@ -489,6 +517,7 @@ def _references(sweep, call, *, today, seconds):
                 f"today={today!r} must name single choices, but "
                 f"{type(sweep.router).__name__} has none."
             )
+        # The only reference is the router itself without a budget.
         unlimited = sweep.outcomes(np.inf)
         plan = sweep.router.plan(
             sweep.X, sweep.router.make_call(np.inf, **sweep.params)
@@ -498,30 +527,57 @@ def _references(sweep, call, *, today, seconds):
         )
         return References({_UNLIMITED: reference}, singles=None)
     check_all_known(singles.quality, "y")
-    times = np.full(singles.cost.shape, np.nan)
-    if seconds is not None:
-        for k, name in enumerate(singles.names):
-            if name in sweep.router.single_choices_:
-                plan = sweep.router.plan_single(sweep.X, name, call)
-                times[:, k] = _seconds_of(sweep, plan, seconds)
-            else:
-                # Abstaining takes no time.
-                times[:, k] = 0.0
-    all_singles = Contender(singles.cost, singles.quality, times)
+    times = _seconds_of_singles(sweep, singles.names, call=call, seconds=seconds)
     named = {}
     if today is not None:
         label, columns = _columns_of_today(today, singles.names, sweep.n_rows)
         rows = np.arange(sweep.n_rows)
-        named[label] = Contender(*(table[rows, columns] for table in all_singles))
+        named[label] = Contender(
+            cost=singles.cost[rows, columns],
+            quality=singles.quality[rows, columns],
+            seconds=times[rows, columns],
+        )
     best = _best_single(sweep.router, singles)
     named[f"best single choice: {singles.names[best]}"] = Contender(
-        *(table[:, best] for table in all_singles)
+        cost=singles.cost[:, best],
+        quality=singles.quality[:, best],
+        seconds=times[:, best],
     )
-    return References(named, all_singles)
+    return References(named, Contender(singles.cost, singles.quality, times))
+
+
+def _seconds_of_singles(sweep, names, *, call, seconds):
+    """Return the time of each row if one single choice answers all rows.
+
+    Parameters
+    ----------
+    sweep : BudgetSweep
+    names : list of str
+        The single choices. Abstaining may be one of them.
+    call : Call
+    seconds
+        As in :func:`savings`.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_singles)
+        NaN if no seconds were given.
+    """
+    times = np.full((sweep.n_rows, len(names)), np.nan)
+    if seconds is None:
+        return times
+    for column, name in enumerate(names):
+        if name in sweep.router.single_choices_:
+            plan = sweep.router.plan_single(sweep.X, name, call)
+            times[:, column] = _seconds_of(sweep, plan, seconds)
+        else:
+            # Abstaining takes no time.
+            times[:, column] = 0.0
+    return times
 
 
 def _columns_of_today(today, names, n_rows):
-    """Return the name of the reference, and the position of each row's choice today.
+    """Return the name of today's answers, and the position of each row's choice today.
 
     Parameters
     ----------
@@ -534,6 +590,7 @@ def _columns_of_today(today, names, n_rows):
     -------
     label : str
     columns : ndarray of shape (n_rows,), dtype=int64
+        Positions among `names`.
     """
     if isinstance(today, str):
         label = f"today: {today}"
@@ -557,15 +614,22 @@ def _columns_of_today(today, names, n_rows):
 
 
 def _best_single(router, singles):
-    """Return the position of the best single choice, if possible by the rows of fit."""
+    """Return the position of the single choice with the best mean quality.
+
+    The means are those of the rows of `fit`, if the router has them. Otherwise they are
+    those of `singles` (`SingleChoices`), on the test rows.
+    """
     # A certified router has no means of its own, but the estimator inside has.
     means = getattr(getattr(router, "estimator_", router), "mean_quality_", None)
     names = list(router.single_choices_)
+    # `mean_quality_` has one entry for each of `choices_`. The entries are used only if
+    # the single choices come first there, in the same order.
     if means is None or list(router.choices_)[: len(names)] != names:
         means = singles.quality.mean(axis=0)
-    # Abstaining may follow the models, and is not a single choice here.
+    # An entry for abstaining may follow. It cannot be the best single choice.
     means = np.asarray(means)[: len(names)]
-    return int(np.argmax(np.where(np.isnan(means), -np.inf, means)))
+    is_unknown = np.isnan(means)
+    return int(np.argmax(np.where(is_unknown, -np.inf, means)))
 
 
 def _compare(
@@ -579,27 +643,43 @@ def _compare(
     n_resamples,
     random_state,
 ):
-    """Return the differences of a router and its references (`Savings`)."""
-    arrays = list(router)
+    """Return what a router saves next to each reference (`Savings`).
+
+    Parameters
+    ----------
+    router : Contender
+        Outcomes of the router.
+    references : References
+    budget, billed, cost_unit, confidence_level
+        Fields of `Savings`.
+    n_resamples, random_state
+        As in :func:`savings`.
+    """
+    # Cost, quality and seconds of the router, then those of each reference.
+    arrays = [router.cost, router.quality, router.seconds]
     for reference in references.named.values():
         arrays.extend(reference)
     names = list(references.named)
     if references.singles is not None:
         arrays.extend(references.singles)
         names.append(_MIX)
+    # The fields of all references, one reference after the other.
     results = intervals(
-        partial(_numbers_of_references, n_named=len(references.named)),
+        partial(_saving_fields_of_references, n_named=len(references.named)),
         arrays,
         confidence_level=confidence_level,
         n_resamples=n_resamples,
         random_state=random_state,
     )
+    fields = [*_MEANS, *_DIFFERENCES]
     compared = []
     for position, name in enumerate(names):
-        start = position * _N_NUMBERS
-        numbers = results[start : start + _N_NUMBERS]
-        means = [interval.estimate for interval in numbers[:3]]
-        compared.append(Saving(name, *means, *numbers[3:]))
+        start = position * len(fields)
+        saving = dict(zip(fields, results[start : start + len(fields)]))
+        for mean in _MEANS:
+            # A mean of the reference has no interval in `Saving`.
+            saving[mean] = saving[mean].estimate
+        compared.append(Saving(name, **saving))
     return Savings(
         cost=float(router.cost.mean()),
         quality=float(router.quality.mean()),
@@ -613,12 +693,8 @@ def _compare(
     )
 
 
-# Numbers of each reference: cost, quality, seconds, and the four differences.
-_N_NUMBERS = 3 + len(_DIFFERENCES)
-
-
-def _numbers_of_references(cost, quality, seconds, *means, n_named):
-    """Return the numbers of all references from means over rows.
+def _saving_fields_of_references(cost, quality, seconds, *means, n_named):
+    """Return the fields of `Saving` for each reference, from means over rows.
 
     Parameters
     ----------
@@ -626,29 +702,37 @@ def _numbers_of_references(cost, quality, seconds, *means, n_named):
         Means of the router.
     *means : float or ndarray of shape (n_singles,)
         Cost, quality and seconds of each named reference. After them, if there are any,
-        those of the single choices.
+        cost, quality and seconds of the single choices, for the random mix.
     n_named : int
         Number of named references.
 
     Returns
     -------
-    ndarray of shape (n_references, _N_NUMBERS)
+    ndarray of shape (n_references, n_fields)
+        Fields are in the order of `_MEANS`, then `_DIFFERENCES`.
     """
     router = Contender(cost, quality, seconds)
+    n_means = len(_MEANS)
     table = []
     for position in range(n_named):
-        reference = Contender(*means[3 * position : 3 * position + 3])
-        table.append(_numbers(router, reference))
-    if len(means) > 3 * n_named:
-        singles = Contender(*means[3 * n_named :])
-        table.append(_numbers(router, _mix_of(singles, cost)))
+        start = position * n_means
+        reference = Contender(*means[start : start + n_means])
+        table.append(_saving_fields(router, reference))
+    means_of_singles = means[n_named * n_means :]
+    if means_of_singles:
+        mix = _mix_of(Contender(*means_of_singles), cost)
+        table.append(_saving_fields(router, mix))
     return np.array(table)
 
 
-def _numbers(router, reference):
-    """Return the numbers of one reference, in the order of the fields of `Saving`."""
+def _saving_fields(router, reference):
+    """Return the fields of `Saving` for one reference, as a list of floats.
+
+    `router` and `reference` are `Contender` with means over rows. The fields are in the
+    order of `_MEANS`, then `_DIFFERENCES`.
+    """
     cost_saved = reference.cost - router.cost
-    share_saved = np.nan
+    share_saved = np.nan  # A reference without cost leaves no share to save.
     if reference.cost > 0:
         share_saved = cost_saved / reference.cost
     return [
@@ -661,23 +745,31 @@ def _numbers(router, reference):
 
 
 def _mix_of(singles, cost):
-    """Return the mean outcomes of the best random mix of a mean cost (`Contender`).
+    """Return the means of the best random mix of single choices at a mean cost.
 
     Parameters
     ----------
     singles : Contender
         Means of the single choices, each of shape (n_singles,).
     cost : float
-        Mean cost of the mix. NaN is returned if it is below that of the cheapest
-        choice.
+        Mean cost of the mix.
+
+    Returns
+    -------
+    Contender
+        NaN if `cost` is below that of the cheapest choice.
     """
+    # The corners of the best mixes. Each corner is a single choice.
     mix = random_mix(singles.cost, singles.quality)
     if cost < mix.cost[0] and not np.isclose(cost, mix.cost[0]):
         return Contender(np.nan, np.nan, np.nan)
-    # The mix never spends more than its best corner costs.
+    # The last corner is the best choice. No mix that spends more is better, so the mix
+    # may cost less than `cost`. A cost that is below the first corner here is below it
+    # by rounding.
     cost = float(np.clip(cost, mix.cost[0], mix.cost[-1]))
     quality = float(np.interp(cost, mix.cost, mix.quality))
     seconds_of_corners = []
+    # A corner has the seconds of the single choice with its cost and quality.
     for corner_cost, corner_quality in zip(mix.cost, mix.quality):
         distance = np.abs(singles.cost - corner_cost)
         distance += np.abs(singles.quality - corner_quality)
@@ -852,9 +944,10 @@ def off_policy_savings(
 
 
 def _share_terms(logged_cost, cost_terms):
-    """Return a term for each row, whose mean is the share of the cost that is saved.
+    """Return a term for each row. Their mean is the share of the cost that is saved.
 
-    The spread of the terms is that of the ratio of two means, to first order.
+    The share is a ratio of two means. To first order, its standard error is that of the
+    mean of these terms.
 
     Parameters
     ----------
@@ -871,7 +964,7 @@ def _share_terms(logged_cost, cost_terms):
     if mean_cost == 0:
         return np.full(len(logged_cost), np.nan)
     share = 1 - cost_terms.mean() / mean_cost
-    # The influence of a row on the ratio, around the ratio itself.
+    # The share plus the influence of each row on it, by the delta method.
     return share + ((1 - share) * logged_cost - cost_terms) / mean_cost
 
 
@@ -880,10 +973,10 @@ def _interval_of(evaluation, terms):
 
     Parameters
     ----------
-    evaluation : Evaluation
-        Of one budget. Its effective sample size gives the degrees of freedom.
+    evaluation : LogEvaluation
+        It has one budget. Its effective sample size gives the degrees of freedom.
     terms : ndarray of shape (n_rows,)
-        Their mean is the estimate. With NaN, which is not known, it is NaN.
+        If a term is NaN, which is not known, the result is NaN.
 
     Returns
     -------

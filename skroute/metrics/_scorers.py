@@ -74,7 +74,9 @@ def mean_cost_scorer(estimator: Any, X: Any, y: Any = None, **kwargs: Any) -> fl
     router, X = find_router(estimator, X)
     bills = kwargs.get("costs")
     if bills is None or router.needs_costs_:
+        # Either there are no bills, or `predict_cost` takes them itself.
         return float(np.mean(router.predict_cost(X, **kwargs)))
+    # The router decides without the bills. None is its own budget.
     budget = kwargs.pop("budget", None)
     del kwargs["costs"]
     plan = router.plan(X, router.make_call(budget, **kwargs))
@@ -121,6 +123,7 @@ def mean_quality_scorer(estimator: Any, X: Any, y: Any, **kwargs: Any) -> float:
     True
     """
     budget = kwargs.pop("budget", None)
+    # The curve has one point. None is the estimator's own budget.
     curve = BudgetSweep(estimator, X, y, **kwargs).curve([budget])
     return float(curve.quality[0])
 
@@ -150,7 +153,11 @@ def _check_scored(estimator, scoring, *, X, y, params):
 
 
 def _score_at_budget(estimator, X, y=None, *, budget, scoring, **kwargs):
-    """Return the score of an estimator at a budget: see :func:`make_budget_scorer`."""
+    """Return the score of an estimator at a budget.
+
+    The parameters are described at :func:`make_budget_scorer`, which makes a scorer of
+    this function.
+    """
     _check_scored(estimator, scoring, X=X, y=y, params=kwargs)
     router, X = find_router(estimator, X)
     # A budget acts on a fitted estimator. The estimator of the user stays as it is.
@@ -204,7 +211,7 @@ def make_budget_scorer(
     make_budget_scorer(1.0)}``.
     """
     if isinstance(scoring, str):
-        # An unknown name is an error.
+        # This call raises an error for an unknown name.
         get_scorer(scoring)
     elif scoring is not None and not callable(scoring):
         raise ValueError(
@@ -215,7 +222,11 @@ def make_budget_scorer(
 
 
 def _score_curve(estimator, X, y, *, metric, budgets, options, **kwargs):
-    """Return a summary of the curve of an estimator: see :func:`make_curve_scorer`."""
+    """Return a metric of the curve of cost and quality of an estimator.
+
+    The parameters are described at :func:`make_curve_scorer`. `options` are the
+    keyword arguments of `metric`.
+    """
     curve = accuracy_cost_curve(estimator, X, y, budgets, **kwargs)
     return float(metric(curve.cost, curve.quality, **options))
 
@@ -275,9 +286,10 @@ class BudgetRule(UserString):
     """Rule that chooses the best candidate of a search within a budget.
 
     It is made for the parameter `refit` of scikit-learn's searches. `fit` of a search
-    calls `refit` to choose a candidate, and `score` of a search looks up a scorer under
-    the name `refit`. So the rule is a text, the name of the score to maximise, that can
-    be called. It is not a subclass of str, because skops stores these as plain texts.
+    calls `refit` to choose a candidate. `score` of a search looks up the scorer whose
+    name equals `refit`. So the rule is both: it can be called, and it is a text with
+    the name of the score to maximise. It is not a subclass of str, because skops stores
+    these as plain texts.
 
     Parameters
     ----------
@@ -297,7 +309,7 @@ class BudgetRule(UserString):
         self.cost = cost
 
     def __getnewargs__(self):
-        """Return no arguments: copies and pickles get the attributes as their state."""
+        """Return no arguments: the state of a copy or a pickle has the attributes."""
         return ()
 
     @property
@@ -338,12 +350,16 @@ class BudgetRule(UserString):
         candidates = np.flatnonzero(is_scored & affords(self.budget, cost))
         if not len(candidates):
             raise ValueError(self._describe_cheapest(cv_results, cost, is_scored))
-        # lexsort compares the last key first: the best quality, then the smallest cost.
+        # The best quality comes first. Among equal ones it is the smallest cost.
+        # `lexsort` sorts by its last key, and by the first one among ties.
         order = np.lexsort((cost[candidates], -quality[candidates]))
         return int(candidates[order[0]])
 
     def _mean_scores(self, cv_results, name):
-        """Return the mean score of each candidate over the validation folds."""
+        """Return the mean over the validation folds of the score `name`.
+
+        The shape is (n_candidates,), with NaN for a candidate that failed.
+        """
         key = f"mean_test_{name}"
         if key not in cv_results:
             raise ValueError(
@@ -366,6 +382,7 @@ class BudgetRule(UserString):
         -------
         str
         """
+        # inf excludes candidates that failed.
         cheapest = int(np.where(is_scored, cost, np.inf).argmin())
         message = (
             f"No candidate keeps to budget={self.budget!r}. The cheapest spends "
@@ -442,10 +459,10 @@ def best_within_budget(
 
 
 class SearchGrid(NamedTuple):
-    """The parameters of a search, by whether a value needs a fit of its own.
+    """Parameters of a search in two parts: those of `fit`, and those after it.
 
-    A candidate is one combination of the first part with one setting of the second
-    part.
+    A candidate is a combination of values of `param_grid` together with one of the
+    `settings`.
 
     Attributes
     ----------
@@ -455,7 +472,7 @@ class SearchGrid(NamedTuple):
 
     settings : list of dict
         Values of the parameters that act on a fitted estimator, one dict for each
-        combination. It is ``[{}]`` if there are none.
+        combination. It is ``[{}]``, one setting without parameters, if there are none.
     """
 
     param_grid: Any
@@ -463,7 +480,7 @@ class SearchGrid(NamedTuple):
 
 
 def split_grid(estimator, param_grid):
-    """Return the parameters that need a fit, and the settings that do not.
+    """Split a grid into parameters that need a fit, and settings that do not.
 
     Parameters
     ----------
@@ -477,8 +494,10 @@ def split_grid(estimator, param_grid):
     SearchGrid
     """
     if not isinstance(param_grid, Mapping):
+        # In a list of grids every candidate is fitted, with one empty setting.
         return SearchGrid(param_grid, settings=[{}])
-    # In a pipeline, the names of parameters begin with the name of the last step.
+    # In a pipeline, the names of parameters begin with the name of the last step. This
+    # step may be a pipeline, too.
     prefix = ""
     while hasattr(estimator, "steps"):
         last_name, estimator = estimator.steps[-1]
@@ -495,7 +514,7 @@ def split_grid(estimator, param_grid):
 
 
 def _score_settings(estimator, X, y=None, *, settings, quality, error_score, **params):
-    """Return quality and cost of a fitted estimator at each setting that needs no fit.
+    """Return quality and cost of a fitted estimator at each setting.
 
     Parameters
     ----------
@@ -518,7 +537,7 @@ def _score_settings(estimator, X, y=None, *, settings, quality, error_score, **p
     """
     scorer = check_scoring(estimator, quality)
     scores = {}
-    for k, setting in enumerate(settings):
+    for position, setting in enumerate(settings):
         estimator.set_params(**setting)
         try:
             quality_score = scorer(estimator, X, y, **params)
@@ -527,10 +546,11 @@ def _score_settings(estimator, X, y=None, *, settings, quality, error_score, **p
             if error_score == "raise":
                 raise
             warn(f"{setting!r} cannot be scored and is left out: {error}")
+            # A candidate with NaN is never chosen.
             quality_score = np.nan
             cost_score = np.nan
-        scores[f"quality{k}"] = quality_score
-        scores[f"cost{k}"] = cost_score
+        scores[f"quality{position}"] = quality_score
+        scores[f"cost{position}"] = cost_score
     return scores
 
 
@@ -678,7 +698,7 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         return self._settings_scorer()(estimator, X, y, **params)
 
     def _settings_scorer(self):
-        """Return a function that scores a fitted estimator at each setting."""
+        """Return a scorer of a fitted estimator at each setting of the grid."""
         return partial(
             _score_settings,
             settings=self._split_grid().settings,
@@ -715,15 +735,19 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         return float(self.cv_results_["mean_test_cost"][self.best_index_])
 
     def _split_grid(self):
-        """Return the parameters that need a fit and those that do not: `SearchGrid`."""
+        """Return the grid in two parts (`SearchGrid`): with and without a fit."""
         return split_grid(self.estimator, self.param_grid)
 
     def _run_search(self, evaluate_candidates):
-        """Fit one estimator for all candidates that differ in their setting alone."""
+        """Fit an estimator for each combination of parameters that need a fit.
+
+        It replaces the method of scikit-learn's search, whose `evaluate_candidates`
+        fits and scores on all folds. The settings are scored after each fit.
+        """
         evaluate_candidates(ParameterGrid(self._split_grid().param_grid))
 
     def _format_results(self, candidate_params, n_splits, out, more_results=None):
-        """Return ``cv_results_`` with one candidate for each fit and setting.
+        """Return ``cv_results_`` with a candidate for each pair of fit and setting.
 
         Parameters
         ----------
@@ -746,12 +770,14 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         for fit_index, fit_params in enumerate(candidate_params):
             first = fit_index * n_splits
             fold_results = out[first : first + n_splits]
-            for k, setting in enumerate(settings):
+            for position, setting in enumerate(settings):
                 candidates.append({**fit_params, **setting})
                 for fold_result in fold_results:
+                    # `scoring` has named the scores by the position of the setting.
+                    all_scores = fold_result["test_scores"]
                     scores = {
-                        "quality": fold_result["test_scores"][f"quality{k}"],
-                        "cost": fold_result["test_scores"][f"cost{k}"],
+                        "quality": all_scores[f"quality{position}"],
+                        "cost": all_scores[f"cost{position}"],
                     }
                     results.append({**fold_result, "test_scores": scores})
         return super()._format_results(candidates, n_splits, results, more_results)
@@ -769,7 +795,8 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         """
         inner = getattr(self, "best_estimator_", self.estimator)
         while hasattr(inner, "steps"):
-            inner = inner.steps[-1][1]
+            # The estimator is a pipeline, whose last step decides.
+            _, inner = inner.steps[-1]
         return inner
 
     def rows_for_decision(self, X):
@@ -785,7 +812,8 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         array-like
         """
         check_is_fitted(self)
-        return find_router(self.best_estimator_, X)[1]
+        _, rows = find_router(self.best_estimator_, X)
+        return rows
 
     def fit(self, X, y=None, **params):
         """Fit all candidates on the folds, and the best one on all rows.
@@ -806,10 +834,12 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         self
             The fitted estimator.
         """
-        # A wrong order of labels may not show within a fold, so all rows are checked.
+        # Labels of rows in a wrong order are an error. A single fold may not show it.
+        # So all rows are checked together.
         check_rows_match(X=X, y=y, **params)
         super().fit(X, y, **params)
-        # Not the method `scoring`: skops cannot store an object that refers to itself.
+        # The method `scoring` would refer to this object, and skops cannot store an
+        # object that refers to itself.
         self.scorer_ = self._settings_scorer()
         return self
 

@@ -33,7 +33,8 @@ RESAMPLING: dict = {
 }
 # Constraint of a finite number.
 _FINITE = [Interval(Real, None, None, closed="neither")]
-# The rows of the table of `compare_with_references`: four curves and a difference.
+# Names in the result of `compare_with_references`: four curves, and the gain, which is
+# the difference of the first two.
 CONTENDERS = ("router", "random", "single", "oracle", "gain")
 
 
@@ -50,7 +51,7 @@ class Points(NamedTuple):
 
 
 def check_curve(cost, quality):
-    """Return the points of a curve as numbers, sorted by cost, then by quality.
+    """Check a curve, and return its points sorted by cost, then by quality.
 
     Parameters
     ----------
@@ -94,7 +95,8 @@ def check_anchors(weak, strong):
     """
     name = "weak and strong, each a pair (cost, quality),"
     anchors = check_numbers([weak, strong], name, shape=(2, 2))
-    if not (anchors[0] < anchors[1]).all():
+    weak_point, strong_point = anchors
+    if not (weak_point < strong_point).all():
         raise ValueError(
             "strong must cost more than weak and be better, or there is no gap to "
             f"recover; got weak={weak!r} and strong={strong!r} as (cost, quality)."
@@ -118,7 +120,7 @@ def cost_reduction_at(
     reference_quality: float,
     max_drop: float = 0.0,
 ) -> float:
-    """Compute the largest saving at which the quality drops by at most a given amount.
+    """Compute the largest saving of cost if quality may drop by a given amount.
 
     It is ``1 - cost / reference_cost`` of the cheapest point whose quality is at least
     ``reference_quality - max_drop``. Only measured points count, none between them.
@@ -171,7 +173,9 @@ def cost_reduction_at(
     # Two means of the same rows may differ by rounding.
     is_enough = points.quality >= reference_quality - max_drop - ROUNDING
     if not is_enough.any():
+        # No point reaches the quality.
         return np.nan
+    # The points are sorted by cost.
     cheapest = points.cost[is_enough][0]
     return float((reference_cost - cheapest) / reference_cost)
 
@@ -233,7 +237,7 @@ def cost_quality_auc(
             f"low={low!r} is below the smallest cost of the curve, {smallest:.17g}; "
             "the curve says nothing about cheaper budgets."
         )
-    # `low` may be below it by rounding.
+    # `low` may be below the smallest cost by rounding.
     start = max(start, smallest)
     if not start < end:
         raise ValueError(
@@ -258,10 +262,12 @@ def _area(points, *, start, end):
     float
     """
     is_inside = (points.cost >= start) & (points.cost <= end)
-    first, last = np.interp([start, end], points.cost, points.quality)
+    height_at_start, height_at_end = np.interp(
+        [start, end], points.cost, points.quality
+    )
     costs = np.r_[start, points.cost[is_inside], end]
-    heights = np.r_[first, points.quality[is_inside], last]
-    # Two points of the same cost are a jump of the curve: a trapezoid of width 0.
+    heights = np.r_[height_at_start, points.quality[is_inside], height_at_end]
+    # At two points of the same cost the curve jumps. Their trapezoid has the width 0.
     return float(np.trapezoid(heights, costs))
 
 
@@ -280,11 +286,14 @@ def _scale_to_anchors(cost, quality, *, weak, strong):
     -------
     Points
     """
-    points = np.column_stack(check_curve(cost, quality))  # (n_points, 2)
+    sorted_points = check_curve(cost, quality)
     weak, strong = check_anchors(weak, strong)
-    if points[0, 0] > weak[0]:
+    weak_cost = weak[0]
+    strong_cost = strong[0]
+    points = np.column_stack(sorted_points)  # (n_points, 2): cost and quality
+    if sorted_points.cost[0] > weak_cost:
         points = np.vstack([weak, points])
-    if points[-1, 0] < strong[0]:
+    if sorted_points.cost[-1] < strong_cost:
         points = np.vstack([points, strong])
     scaled = (points - weak) / (strong - weak)
     return Points(cost=scaled[:, 0], quality=scaled[:, 1])
@@ -413,11 +422,13 @@ def call_performance_threshold(
             f"{share!r}."
         )
     curve = _scale_to_anchors(cost, quality, weak=weak, strong=strong)
-    reached = np.flatnonzero(curve.quality >= share - ROUNDING)
-    if not len(reached):
+    reaching = np.flatnonzero(curve.quality >= share - ROUNDING)
+    if not len(reaching):
+        # No point recovers this share of the gap.
         return float("nan")
-    # The last point below the share, if any, and the first point that reaches it.
-    around = slice(max(reached[0] - 1, 0), reached[0] + 1)
+    # The first point that reaches the share, and the point before it, if any.
+    first = reaching[0]
+    around = slice(max(first - 1, 0), first + 1)
     return float(np.interp(share, curve.quality[around], curve.cost[around]))
 
 
@@ -451,8 +462,9 @@ def pareto_front(cost: ArrayLike, quality: ArrayLike) -> NDArray[np.int64]:
     qualities = np.asarray(quality, dtype=np.float64)
     order = np.lexsort((-qualities, costs))
     sorted_qualities = qualities[order]
+    # A point is on the front if it is better than all points before it.
     best_so_far = np.maximum.accumulate(sorted_qualities)
-    best_of_cheaper = np.r_[-np.inf, best_so_far[:-1]]
+    best_of_cheaper = np.r_[-np.inf, best_so_far[:-1]]  # No point is before the first.
     return order[sorted_qualities > best_of_cheaper]
 
 
@@ -483,7 +495,8 @@ class ReferenceCurves(NamedTuple):
 
     def _table(self):
         """Return the curves as a `Table`."""
-        # No single choice is as cheap as the cheapest plan, if costs differ by row.
+        # The oracle can take the cheapest choice of each row. If costs differ by row,
+        # it may be cheaper than each single choice.
         no_single = "none affordable"
         return Table(
             f"ReferenceCurves: mean quality at {len(self.budget)} budgets",
@@ -523,7 +536,7 @@ def check_all_known(Q, name="Q"):
 
 
 def costs_by_name(costs, names):
-    """Return costs in the order of some names, if the costs have names.
+    """Return costs in the order of the choices, if the costs have names.
 
     Parameters
     ----------
@@ -579,8 +592,8 @@ def random_mix(cost, quality):
     Points
         By rising cost. The best mix for a budget in between is on the straight line.
     """
-    # The relaxed assignment of one row, whose choices are the models, mixes two of
-    # them.
+    # A relaxed assignment of a single row may split the row between two choices. The
+    # parts are the probabilities of the best mix.
     path = assignment_path(np.asarray(quality)[np.newaxis], cost)
     return Points(cost=path.budgets, quality=path.objectives)
 
@@ -637,11 +650,13 @@ def reference_curves(Q: ArrayLike, costs: Any, budgets: ArrayLike) -> ReferenceC
     quality, costs = _check_table(Q, costs)
     path = assignment_path(quality, costs)
     mean_quality = quality.mean(axis=0)
+    # Costs that all rows share are their own means.
     mean_cost = np.atleast_2d(costs).mean(axis=0)
     mix = random_mix(mean_cost, mean_quality)
     is_affordable = affords(limits[:, np.newaxis], mean_cost)  # (n_budgets, n_choices)
     has_single = is_affordable.any(axis=1)
     random = np.interp(limits, mix.cost, mix.quality)
+    # -inf excludes choices that cost more than the budget.
     single = np.where(is_affordable, mean_quality, -np.inf).max(axis=1)
     return ReferenceCurves(
         budget=limits,
@@ -746,23 +761,26 @@ def bootstrap_interval(
         raise ValueError(
             "bootstrap_interval needs at least one array of rows, got none."
         )
-    check_rows_match(**{f"rows[{k}]": array for k, array in enumerate(rows)})
+    labelled = {f"rows[{position}]": array for position, array in enumerate(rows)}
+    check_rows_match(**labelled)
     arrays = [
         check_array(array, ensure_2d=False, dtype=np.float64, input_name="rows")
         for array in rows
     ]
     check_consistent_length(*arrays)
-    return intervals(
+    results = intervals(
         statistic,
         arrays,
         confidence_level=confidence_level,
         n_resamples=n_resamples,
         random_state=random_state,
-    )[0]
+    )
+    # The statistic is one number, with one interval.
+    return results[0]
 
 
 def intervals(statistic, arrays, *, confidence_level, n_resamples, random_state):
-    """Return percentile intervals of all numbers of a statistic.
+    """Return a percentile interval for each number that a statistic returns.
 
     All intervals are from the same resamples.
 
@@ -784,11 +802,11 @@ def intervals(statistic, arrays, *, confidence_level, n_resamples, random_state)
     rng = check_random_state(random_state)
     estimates = np.ravel(statistic(*[array.mean(axis=0) for array in arrays]))
     resampled = np.empty((n_resamples, len(estimates)))
-    for k in range(n_resamples):
+    for resample in range(n_resamples):
         drawn_rows = rng.randint(n_rows, size=n_rows)
         times_drawn = np.bincount(drawn_rows, minlength=n_rows).astype(np.float64)
         means = [times_drawn @ array / n_rows for array in arrays]
-        resampled[k] = np.ravel(statistic(*means))
+        resampled[resample] = np.ravel(statistic(*means))
     results = []
     for estimate, values in zip(estimates, resampled.T):
         results.append(
@@ -800,7 +818,7 @@ def intervals(statistic, arrays, *, confidence_level, n_resamples, random_state)
 
 
 def _percentile_interval(estimate, resampled, *, confidence_level, n_rows):
-    """Return the interval of one number: `BootstrapInterval`.
+    """Return the percentile interval of one number (`BootstrapInterval`).
 
     Parameters
     ----------
@@ -813,6 +831,7 @@ def _percentile_interval(estimate, resampled, *, confidence_level, n_rows):
     """
     defined = resampled[~np.isnan(resampled)]
     if np.isnan(estimate) or not len(defined):
+        # The number, or all its resamples, are not defined: there is no interval.
         return BootstrapInterval(
             estimate=float(estimate),
             low=np.nan,
@@ -835,7 +854,7 @@ def _percentile_interval(estimate, resampled, *, confidence_level, n_rows):
 
 
 class CurveNumbers(NamedTuple):
-    """The numbers of one curve, which :func:`compare_with_references` describes."""
+    """Summary numbers of one curve: see :func:`compare_with_references`."""
 
     auc: float
     apgr: float
@@ -845,8 +864,9 @@ class CurveNumbers(NamedTuple):
     distance: float
 
 
+# Names of the summary numbers of a curve.
 METRICS = CurveNumbers._fields
-# Numbers that are better if they are lower. The others are better if they are higher.
+# Summary numbers of which lower is better. Higher is better for the others.
 _LOWER_IS_BETTER = ("cpt_50", "cpt_80", "distance")
 
 
@@ -875,7 +895,8 @@ class Comparison(dict):
         for metric in self:
             better.append("lower" if metric in _LOWER_IS_BETTER else "higher")
         columns = [Column("number", list(self)), Column("better", better)]
-        # The gain comes before the references: a text may not have place for all.
+        # The printed table may not have room for all contenders. So the gain comes
+        # before the references.
         for name in ("router", "gain", "random", "single", "oracle"):
             columns.extend(self._columns_of(name))
         return Table(
@@ -884,7 +905,11 @@ class Comparison(dict):
         )
 
     def _columns_of(self, name):
-        """Return the columns of one contender: estimates, and ends of intervals."""
+        """Return three columns of one contender: estimates and ends of intervals.
+
+        `name` is one of `CONTENDERS`. The printed table has one column for it. Only the
+        router and its gain have their intervals there.
+        """
         intervals_of_metrics = [numbers[name] for numbers in self.values()]
         has_interval = name in ("router", "gain")
         texts = []
@@ -907,11 +932,12 @@ class Comparison(dict):
 
 
 def numbers_of_curve(curve, singles, *, weak, strong):
-    """Return the numbers of a curve.
+    """Return the summary numbers of a curve.
 
     Parameters
     ----------
     curve : Points
+        Means at each budget.
     singles : Points
         Mean cost and mean quality of each choice.
     weak, strong : int
@@ -923,11 +949,16 @@ def numbers_of_curve(curve, singles, *, weak, strong):
         NaN if `strong` is not both more expensive and better. This can happen in a
         resample.
     """
-    weak_point = (singles.cost[weak], singles.quality[weak])
-    strong_point = (singles.cost[strong], singles.quality[strong])
-    gap = strong_point[1] - weak_point[1]
-    if not (weak_point[0] < strong_point[0] and gap > 0):
+    weak_cost = singles.cost[weak]
+    weak_quality = singles.quality[weak]
+    strong_cost = singles.cost[strong]
+    strong_quality = singles.quality[strong]
+    gap = strong_quality - weak_quality
+    if not (weak_cost < strong_cost and gap > 0):
+        # There is no gap to recover: all numbers are NaN.
         return CurveNumbers._make([np.nan] * len(METRICS))
+    weak_point = (weak_cost, weak_quality)
+    strong_point = (strong_cost, strong_quality)
     apgr = average_performance_gap_recovered(
         curve.cost, curve.quality, weak=weak_point, strong=strong_point
     )
@@ -939,25 +970,25 @@ def numbers_of_curve(curve, singles, *, weak, strong):
         strong=strong_point,
     )
     return CurveNumbers(
-        auc=weak_point[1] + apgr * gap,
+        auc=weak_quality + apgr * gap,
         apgr=apgr,
         cpt_50=threshold(share=0.5),
         cpt_80=threshold(share=0.8),
         saving=cost_reduction_at(
             curve.cost,
             curve.quality,
-            reference_cost=strong_point[0],
-            reference_quality=strong_point[1],
+            reference_cost=strong_cost,
+            reference_quality=strong_quality,
         ),
         distance=_mean_distance(curve, singles),
     )
 
 
 def _mean_distance(curve, singles):
-    """Return the mean distance of a curve to the best affordable single choices.
+    """Return how far a curve is on average below the best affordable single choices.
 
-    The distance of a point is the quality by which it is below the best choice that is
-    not more expensive.
+    The distance of a point of the curve is in quality: that of the best choice which is
+    not more expensive, less that of the point. It is 0 if the point is better.
 
     Parameters
     ----------
@@ -968,12 +999,14 @@ def _mean_distance(curve, singles):
     Returns
     -------
     float
-        0 if no choice is both better than a point and no more expensive.
+        The mean of the distances of all points.
     """
     points = check_curve(curve.cost, curve.quality)
-    # Among points of the same cost only the last one counts, which is the best.
+    # Of points of the same cost only the last one counts. The points are sorted, so it
+    # is the best.
     is_best = np.r_[points.cost[1:] > points.cost[:-1], True]
     is_affordable = singles.cost <= points.cost[is_best, np.newaxis]
+    # The distance of a point that is cheaper than all choices is 0, by -inf.
     best_single = np.where(is_affordable, singles.quality, -np.inf).max(axis=1)
     return np.maximum(best_single - points.quality[is_best], 0.0).mean()
 
@@ -989,7 +1022,9 @@ def _staircase(singles):
     Returns
     -------
     Points
-        Two for each step: the upper end of the step before, and its own lower end.
+        By rising cost. At the cost of each choice on the Pareto front the curve rises
+        from the quality of the choice before to that of this choice. The first choice
+        has one point, and each other choice has two.
     """
     front = pareto_front(singles.cost, singles.quality)
     return Points(
@@ -1009,7 +1044,7 @@ def _numbers_of_contenders(
     weak,
     strong,
 ):
-    """Return the numbers of all contenders from means over rows.
+    """Return the summary numbers of all contenders, from means over rows.
 
     Parameters
     ----------
@@ -1037,6 +1072,7 @@ def _numbers_of_contenders(
     table = []
     for curve in curves:
         table.append(numbers_of_curve(curve, singles, weak=weak, strong=strong))
+    # The curves are in the order of CONTENDERS: router and random mix come first.
     router, random, *_ = table
     gain = np.subtract(router, random)
     return np.array([*table, gain])
@@ -1146,9 +1182,11 @@ def compare_with_references(
     oracle_choices = np.column_stack(oracle_routes)  # (n_rows, n_budgets)
     row_costs = np.broadcast_to(np.asarray(costs, dtype=np.float64), quality.shape)
     singles = Points(cost=row_costs.mean(axis=0), quality=quality.mean(axis=0))
-    # The ends of the front are the best of the cheapest choices, and the cheapest of
-    # the best choices.
-    weak, strong = pareto_front(singles.cost, singles.quality)[[0, -1]]
+    # The front begins with the best of the cheapest choices. It ends with the cheapest
+    # of the best choices.
+    front = pareto_front(singles.cost, singles.quality)
+    weak = front[0]
+    strong = front[-1]
     check_anchors(
         weak=np.array([singles.cost[weak], singles.quality[weak]]),
         strong=np.array([singles.cost[strong], singles.quality[strong]]),
@@ -1168,6 +1206,7 @@ def compare_with_references(
         random_state=random_state,
     )
     numbers = Comparison({name: {} for name in METRICS})
+    # The intervals are in C order of an array (n_contenders, n_metrics).
     for (contender, metric), interval in zip(product(CONTENDERS, METRICS), results):
         numbers[metric][contender] = interval
     return numbers

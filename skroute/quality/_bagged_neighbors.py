@@ -27,8 +27,8 @@ from skroute.utils._validation import (
     whole_rows,
 )
 
-# The default subset has one row in this many. The page on quality in the user guide
-# compares other values.
+# By default there is one row of a subset for this number of reference rows. The page on
+# quality in the user guide compares other values.
 _ROWS_PER_SUBSET_ROW = 10
 # Total weight of the farthest rows, which are left out. An estimate changes by at most
 # this share of the range of the outcomes.
@@ -173,6 +173,7 @@ class BaggedNeighborsRegressor(
         TypeError
             If `X` is sparse.
         """
+        # After a fit that fails, the estimator is not fitted.
         self.__dict__.pop("weights_", None)
         refuse_masked(X=X, y=y)
         check_rows_match(X=X, y=y, sample_weight=sample_weight)
@@ -220,15 +221,15 @@ class BaggedNeighborsRegressor(
             # `relative_weights` returns counts of rows, or weights of mean 1. Their sum
             # is the number of rows.
             n_rows = round(weight.sum())
-        size = self.subset_size
-        if size is not None and size > n_rows:
+        subset_size = self.subset_size
+        if subset_size is not None and subset_size > n_rows:
             raise ValueError(
-                f"subset_size={size!r} is more than the n_samples = {n_rows} given to "
-                f"fit; it can be at most {n_rows}."
+                f"subset_size={subset_size!r} is more than the n_samples = {n_rows} "
+                f"given to fit; it can be at most {n_rows}."
             )
-        if size is None:
-            size = max(1, n_rows // _ROWS_PER_SUBSET_ROW)
-        self.subset_size_ = size
+        if subset_size is None:
+            subset_size = max(1, n_rows // _ROWS_PER_SUBSET_ROW)
+        self.subset_size_ = subset_size
         # `predict` uses the metric of `fit`, also if the parameter is set later.
         self._metric = self.metric
         # (n_features, n_rows): the search reads feature by feature.
@@ -269,10 +270,12 @@ class BaggedNeighborsRegressor(
         estimate_block = self._estimates
         if self._row_weight is not None:
             estimate_block = self._weighted_estimates
-        rows_of_block = max(1, _DISTANCES // self._columns.shape[1])
+        # Number of queries whose distances to all reference rows are in memory at once.
+        n_reference_rows = self._columns.shape[1]
+        block_size = max(1, _DISTANCES // n_reference_rows)
         blocks = Parallel(n_jobs=self.n_jobs, require="sharedmem")(
             delayed(estimate_block)(queries[block], return_std)
-            for block in gen_batches(len(queries), rows_of_block)
+            for block in gen_batches(len(queries), block_size)
         )
         shape = (len(queries), *self._outcomes.shape[1:])
         mean = np.concatenate([block.mean for block in blocks]).reshape(shape)
@@ -334,14 +337,15 @@ class BaggedNeighborsRegressor(
             mean[tied.query] = tied.weights @ outcomes[tied.rows]
         if not return_std:
             return _Estimates(mean, std=None)
+        # Variance of the outcomes of a query's neighbours, and sum of squared weights.
         squared_residuals = (outcomes[nearest] - mean[:, None]) ** 2
-        spread = np.einsum("qk,qko->qo", weights, squared_residuals)
-        squares = (weights**2).sum(axis=1)
+        variance = np.einsum("qk,qko->qo", weights, squared_residuals)
+        squared_weights = (weights**2).sum(axis=1)
         for tied in tied_neighbors:
             squared_residuals = (outcomes[tied.rows] - mean[tied.query]) ** 2
-            spread[tied.query] = tied.weights @ squared_residuals
-            squares[tied.query] = (tied.weights**2).sum()
-        return _Estimates(mean, _standard_errors(spread, squares))
+            variance[tied.query] = tied.weights @ squared_residuals
+            squared_weights[tied.query] = (tied.weights**2).sum()
+        return _Estimates(mean, _standard_errors(variance, squared_weights))
 
     def _weighted_estimates(self, queries, return_std):
         """Return estimates of queries if reference rows have different weights.
@@ -363,14 +367,15 @@ class BaggedNeighborsRegressor(
         mean = shares @ outcomes
         if not return_std:
             return _Estimates(mean, std=None)
-        spread = np.empty(mean.shape)
+        variance = np.empty(mean.shape)
+        # Outputs are computed one at a time, so that no array has three axes.
         for output in range(mean.shape[1]):
-            residuals = outcomes[:, output] - mean[:, [output]]
-            spread[:, output] = (shares * residuals**2).sum(axis=1)
+            residuals = outcomes[:, output] - mean[:, [output]]  # (n_queries, n_rows)
+            variance[:, output] = (shares * residuals**2).sum(axis=1)
         # Sum of the squared shares of single rows. A row of weight 2 is two rows, and
         # each has half of its share.
-        squares = (shares**2 / self._row_weight).sum(axis=1)
-        return _Estimates(mean, _standard_errors(spread, squares))
+        squared_shares = (shares**2 / self._row_weight).sum(axis=1)
+        return _Estimates(mean, _standard_errors(variance, squared_shares))
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "weights_")
@@ -391,12 +396,14 @@ class _Estimates(NamedTuple):
 
 
 class _TiedNeighbors(NamedTuple):
-    """The neighbours of a query that has further rows at the distance of the last one.
+    """Neighbours of a query with further rows at the distance of its last neighbour.
 
     Attributes
     ----------
     query : int
+        Position of the query.
     rows : ndarray of int, of shape (n_neighbors,)
+        All rows up to this distance.
     weights : ndarray of shape (n_neighbors,)
         All rows at the last distance have the same weight.
     """
@@ -419,16 +426,17 @@ def _nearest_rows(distances, n_neighbors):
     -------
     ndarray of shape (n_queries, n_neighbors), dtype=intp
     """
+    # The first columns of the partition are the nearest rows, in any order.
     nearest = np.argpartition(distances, n_neighbors - 1, axis=1)[:, :n_neighbors]
     order = np.take_along_axis(distances, nearest, axis=1).argsort(axis=1)
     return np.take_along_axis(nearest, order, axis=1)
 
 
 def _tied_with_last(distances, last_distances, nearest, weights):
-    """Return the neighbours of queries that have more of them because of ties.
+    """Return all neighbours of queries whose last neighbour is tied with other rows.
 
-    The other rows at the distance of the last neighbour become neighbours as well. All
-    rows at this distance then share its weight equally.
+    These rows, at the same distance, become neighbours as well. All rows at this
+    distance then share their total weight equally.
 
     Parameters
     ----------
@@ -459,30 +467,36 @@ def _tied_with_last(distances, last_distances, nearest, weights):
     return tied_neighbors
 
 
-def _standard_errors(spread, squares):
+def _standard_errors(variance, squared_weights):
     """Return the standard errors of weighted means, NaN if one row has all the weight.
+
+    The squared standard error is ``variance / (1 - squared_weights) *
+    squared_weights``. The first factor is an unbiased variance of the outcomes. The
+    second one is what a weighted mean leaves of it.
 
     Parameters
     ----------
-    spread : ndarray of shape (n_queries, n_outputs)
+    variance : ndarray of shape (n_queries, n_outputs)
         Weighted means of squared residuals.
-    squares : ndarray of shape (n_queries,)
-        Sums of squared weights.
+    squared_weights : ndarray of shape (n_queries,)
+        Sums of squared weights. The sum is 1 if one row has all the weight.
 
     Returns
     -------
     ndarray of shape (n_queries, n_outputs)
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        inflation = np.where(squares < 1, squares / (1 - squares), np.nan)
-    return np.sqrt(spread * inflation[:, None])
+        factor = np.where(
+            squared_weights < 1, squared_weights / (1 - squared_weights), np.nan
+        )
+    return np.sqrt(variance * factor[:, None])
 
 
 def nearest_weights(n_rows, subset_size, tail=_TAIL):
     """Return the probability that the j-th nearest row is the nearest one of a subset.
 
-    There are ``C(n_rows, subset_size)`` subsets. Those whose nearest row is the j-th
-    nearest of all consist of it and of ``subset_size - 1`` of the ``n_rows - j`` rows
+    There are ``C(n_rows, subset_size)`` subsets. A subset whose nearest row is the j-th
+    nearest of all has this row, and ``subset_size - 1`` of the ``n_rows - j`` rows
     beyond it: ``w_j = C(n_rows - j, subset_size - 1) / C(n_rows, subset_size)``. Hence
     ``w_1 = subset_size / n_rows`` and ``w_{j+1} / w_j = (n_rows - j - subset_size + 1)
     / (n_rows - j)``.
@@ -509,8 +523,10 @@ def nearest_weights(n_rows, subset_size, tail=_TAIL):
     # as a product, because a difference from 1 would lose all its digits.
     rows_left = n_rows - j + 1
     log_beyond = np.cumsum(np.log((rows_left - subset_size) / rows_left))
+    # The first row has a weight. A further row has one if the weights from this row on
+    # sum to at least `tail`.
     n_neighbors = 1 + int(np.count_nonzero(log_beyond >= np.log(tail)))
-    # In units of the first weight, whose logarithm is thus 0.
+    # Weights are in units of the first one, whose logarithm is thus 0.
     log_weights = np.concatenate([[0.0], np.cumsum(log_ratios)])[:n_neighbors]
     weights = np.exp(log_weights)
     return weights / weights.sum()
@@ -548,18 +564,25 @@ def weighted_shares(distances, row_weight, weights):
     begin = np.maximum.accumulate(begin, axis=1)
     end[:, :-1][is_tied] = np.inf
     end = np.minimum.accumulate(end[:, ::-1], axis=1)[:, ::-1]
-    # Total weight of the first 0, 1, 2, ... places of the line.
-    points = np.arange(len(weights) + 1)
+    # Total weight of the first 0, 1, 2, ... places of the line. Places beyond the last
+    # weight have the weight 0.
+    n_places = np.arange(len(weights) + 1)
     total = np.append(0.0, np.cumsum(weights))
-    weight_of_distance = np.interp(end, points, total) - np.interp(begin, points, total)
+    # Total weight of the places that the rows at one distance have in common.
+    weight_of_distance = np.interp(end, n_places, total)
+    weight_of_distance -= np.interp(begin, n_places, total)
     shares = np.empty(distances.shape)
+    # A row has its own part of these places.
     sorted_shares = weight_of_distance * sorted_weight / (end - begin)
     np.put_along_axis(shares, order, sorted_shares, axis=1)
     return shares / shares.sum(axis=1, keepdims=True)
 
 
 def share_tied_weights(weights, distances):
-    """Average the weights of neighbours by rank over those at the same distance.
+    """Return weights of neighbours, equal for neighbours at the same distance.
+
+    The nearest neighbour has rank 1. Neighbours at one distance get the mean of the
+    weights of their ranks.
 
     Parameters
     ----------
@@ -572,6 +595,7 @@ def share_tied_weights(weights, distances):
     -------
     ndarray of shape (n_queries, n_neighbors)
     """
+    # True where the distance is not that of the neighbour before.
     is_new = np.ones(distances.shape, dtype=bool)
     is_new[:, 1:] = distances[:, 1:] != distances[:, :-1]
     # Groups of equal distances, in the flat array of all queries.

@@ -5,25 +5,25 @@ from typing import NamedTuple
 import numpy as np
 from numpy.polynomial.legendre import legvander
 
-# Degree of the polynomial of a calibration curve. Enough for a curve that bends twice.
+# Degree of the polynomial of a calibration curve. It allows a curve that bends twice.
 # Higher degrees would mostly fit noise.
 _DEGREE = 4
-# Number of points at which a curve is kept. It is linear between them. A polynomial of
-# degree 4 hardly differs from it.
+# Number of points at which a curve is stored. Between them it is linear. It hardly
+# differs from the polynomial of degree 4.
 _POINTS = 33
 # Share of the estimates that are below the first point, and above the last point. A
 # polynomial is not reliable at extreme estimates.
 _ENDS = 0.005
-# A column of the basis has a root mean square of about 1. If less than this is left of
-# it after the columns of lower degree are projected out, the rest is rounding.
+# A polynomial has values with a root mean square of about 1. The part that those of
+# lower degree cannot express is the rest. A rest below this is rounding.
 _LEAST_REST = 1e-3
 # A range that is narrower than this share of the largest outcome is rounding.
 _ROUNDING = 1e-9
-# Ranges of choices are alike up to this ratio. The narrowest range then has at least
-# 2**15 units of estimates (see `_BITS_OF_RANGE`).
+# A range counts as at most this number of times the narrowest one. So the narrowest
+# range has at least 2**15 units of estimates (see `_BITS_OF_RANGE`).
 _MOST_RATIO = 16
-# A range above this many standard deviations counts as heavy-tailed. 1,000 normal rows
-# have about 6.5; right and wrong have 2, and 10 if one row in a hundred is wrong.
+# Outcomes have a heavy tail if their range is above this number of standard deviations.
+# It is about 6.5 for 1,000 normal values, and 2 for answers of which half are wrong.
 _TAIL = 8
 # The unit of estimates is the widest range times two to the power of minus this: a
 # millionth.
@@ -55,11 +55,13 @@ class CorrectionCurves(NamedTuple):
         share = np.minimum(np.maximum((estimate - self.low) / self.width, 0), 1)
         # Position in numbers of points: 2.25 is a quarter of the way after point 2.
         place = (_POINTS - 1) * share
-        left = np.minimum(place.astype(np.intp), _POINTS - 2)
+        # Number of the point before the place. If the place is the last point, it is
+        # the last but one.
+        point = np.minimum(place.astype(np.intp), _POINTS - 2)
         choice = np.arange(len(self.low))
-        before = self.added[choice, left]
-        after = self.added[choice, left + 1]
-        return estimate + before + (place - left) * (after - before)
+        added_before = self.added[choice, point]
+        added_after = self.added[choice, point + 1]
+        return estimate + added_before + (place - point) * (added_after - added_before)
 
     def scaled(self, sizes):
         """Return the curves for estimates times `sizes`, an array of (n_choices,)."""
@@ -89,6 +91,7 @@ def fit_corrections(estimate, quality, weight=None):
     -------
     CorrectionCurves
     """
+    # Estimates at the first and at the last point of each curve.
     low, high = np.quantile(estimate, [_ENDS, 1 - _ENDS], axis=0)
     width = real_widths(low, high)
     n_rows = len(estimate)
@@ -99,9 +102,9 @@ def fit_corrections(estimate, quality, weight=None):
     total_weight = n_rows
     if weight is not None:
         # Weighted least squares are those of rows times the root of their weights.
-        root = np.sqrt(weight)[:, None]
-        columns = root * columns
-        residual = root * residual
+        root_weight = np.sqrt(weight)[:, None]
+        columns = root_weight * columns
+        residual = root_weight * residual
         total_weight = weight.sum()
     coef = _fit_shrunken(columns, residual, total_weight)
     points = np.linspace(low, high, _POINTS)  # (n_points, n_choices)
@@ -112,7 +115,9 @@ def fit_corrections(estimate, quality, weight=None):
 
 
 def _polynomials(values, low, width, degree):
-    """Return Legendre polynomials of values, mapped from a curve's range to [-1, 1].
+    """Return the Legendre polynomials, up to a degree, of values of each choice.
+
+    The range of a curve is mapped to [-1, 1], and values outside of it to its ends.
 
     Parameters
     ----------
@@ -150,7 +155,7 @@ def _fit_shrunken(columns, residual, total_weight):
         Coefficients of `columns`.
     """
     basis, triangle = np.linalg.qr(columns)
-    # Root mean square of what each column adds to those of lower degree.
+    # Root mean square of the part of each column that those of lower degree lack.
     rest = np.abs(np.diagonal(triangle, axis1=1, axis2=2)) / np.sqrt(total_weight)
     # Estimates with few different values determine few coefficients. If one degree is
     # not used, no higher one is. (n_choices, 1, n_columns)
@@ -159,7 +164,9 @@ def _fit_shrunken(columns, residual, total_weight):
     # their spread. (n_choices, n_rows, n_columns)
     products = np.where(is_used, basis, 0) * residual.T[..., None]
     coef = products.sum(axis=1)
+    # Sum of the squared deviations of the products from their mean.
     variance = np.maximum((products**2).sum(axis=1) - coef**2 / total_weight, 0)
+    # The `t` of each degree.
     signal = np.maximum((coef**2 - variance).mean(axis=0), 0.0)
     shrinkage = np.divide(
         signal,
@@ -167,14 +174,16 @@ def _fit_shrunken(columns, residual, total_weight):
         out=np.zeros_like(variance),
         where=signal + variance > 0,
     )
-    # A column that is not used has the coefficient 0. The identity keeps the system
-    # solvable.
-    triangle = np.where(is_used, triangle, np.eye(columns.shape[2]))
-    return np.linalg.solve(triangle, (shrinkage * coef)[..., None])[..., 0]
+    # Coefficients of the orthonormal columns become those of `columns`. A column that
+    # is not used has the coefficient 0. The identity keeps the system solvable.
+    n_columns = columns.shape[2]
+    triangle = np.where(is_used, triangle, np.eye(n_columns))
+    shrunken_coef = shrinkage * coef
+    return np.linalg.solve(triangle, shrunken_coef[..., None])[..., 0]
 
 
 class OutcomeRange(NamedTuple):
-    """The range and the rounding unit of estimates.
+    """Range of the estimates of each choice, and unit to which they are rounded.
 
     Attributes
     ----------
@@ -189,7 +198,9 @@ class OutcomeRange(NamedTuple):
     unit: float | None
 
     def limit(self, estimate):
-        """Return estimates that are rounded to the unit and clipped to the range.
+        """Return estimates after rounding to the unit and clipping to the range.
+
+        `estimate` has the shape (n_rows, n_choices).
 
         Without rounding, choices of equal quality would differ in the last digits, and
         the more expensive one might be taken.
@@ -201,11 +212,11 @@ class OutcomeRange(NamedTuple):
 
 
 def range_of(quality):
-    """Return the range of the outcomes of each choice, and the unit of estimates.
+    """Return the range of each choice's outcomes, and the unit for rounding estimates.
 
-    The unit is a power of two, about a millionth of the widest range. Ranges far wider
-    than the narrowest one are left out: their unit would round off the estimates of
-    other choices.
+    The unit is a power of two, about a millionth of the widest range. A range above 16
+    times the narrowest one counts as 16 times: with a larger unit, rounding would
+    remove the differences between estimates of other choices.
 
     Parameters
     ----------
@@ -217,7 +228,7 @@ def range_of(quality):
     """
     low = quality.min(axis=0)
     high = quality.max(axis=0)
-    # Infinite if no choice has outcomes that vary.
+    # Infinite if the outcomes of no choice vary.
     narrowest = float(real_widths(low, high).min())
     widest = min(float((high - low).max()), _MOST_RATIO * narrowest)
     # None: all outcomes of each choice are equal, and nothing is rounded.
@@ -228,7 +239,7 @@ def range_of(quality):
 
 
 def real_widths(low, high):
-    """Return the widths of ranges, infinite where a width is only rounding.
+    """Return the widths of ranges. A width that is only rounding becomes infinite.
 
     Parameters
     ----------
@@ -237,7 +248,7 @@ def real_widths(low, high):
     Returns
     -------
     ndarray of shape (n_choices,)
-        Infinite widths are never the narrowest, and map every number to one point.
+        An infinite width is never the narrowest. Numbers divided by it are 0.
     """
     width = high - low
     largest = np.maximum(np.abs(low), np.abs(high))
@@ -272,7 +283,8 @@ def sizes_of(quality):
     has_tail = (width > _MOST_RATIO * narrowest) & (width > _TAIL * spread)
     sizes = np.ones(len(low))
     if has_tail.any():
+        # Several choices may have the narrowest range.
         ratio = spread[has_tail] / spread[width == narrowest].max()
-        # At least 1: a tail is made smaller, never larger.
+        # A size is at least 1: it makes a tail smaller, never larger.
         sizes[has_tail] = 2.0 ** np.maximum(np.round(np.log2(ratio)), 0)
     return sizes

@@ -1,13 +1,13 @@
-"""Truncated singular value decomposition, whose own rows can be read as new ones."""
+"""Truncated singular value decomposition, without the bias on the rows of its fit."""
 
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.decomposition import TruncatedSVD
 
-# Smallest share of a direction that is due to other rows. The true share is 0 if only
-# one row has the direction, and nothing can be divided by 0.
+# Lower bound of the share of a direction that is due to other rows. The share is a
+# divisor. It is 0 if only one row has the direction.
 _LEAST_REST = 1e-12
-# Rows that `_squares_along_rests` samples. Bounds the time.
+# Number of rows that `_squares_along_rests` samples. It bounds the time.
 _SAMPLED_ROWS = 50
 
 
@@ -28,7 +28,7 @@ def fit_directions(rows, n_directions, seed):
         Orthonormal columns.
     """
     decomposition = TruncatedSVD(n_directions, random_state=seed)
-    # If all rows are equal, shares of variance are NaN. They are not used here.
+    # The shares of variance are NaN if all rows are equal. They are not used here.
     with np.errstate(invalid="ignore", divide="ignore"):
         decomposition.fit(rows)
     return decomposition.components_.T
@@ -53,7 +53,7 @@ def along(rows, directions):
 
 
 def along_directions_of_others(rows, directions, rows_as_new=None):
-    """Return the coordinates of each row along the directions of the other rows.
+    """Return coordinates of each row, along directions as if fitted without this row.
 
     Directions turn towards the rows that they are fitted on, most of all if rows are
     few and columns are many. So the rows of a fit are longer along the directions than
@@ -85,39 +85,39 @@ def along_directions_of_others(rows, directions, rows_as_new=None):
         rows_as_new = rows
     coordinates = along(rows, directions)  # z of each row
     coordinates_as_new = along(rows_as_new, directions)  # V.T @ b
-    # r @ r and r @ b of each row.
-    rests = _products_of_rows(rows, rows) - (coordinates**2).sum(axis=1)
-    rests_as_new = _products_of_rows(rows, rows_as_new)
-    rests_as_new -= (coordinates * coordinates_as_new).sum(axis=1)
+    squared_rests = _products_of_rows(rows, rows)
+    squared_rests -= (coordinates**2).sum(axis=1)  # r @ r
+    rest_products = _products_of_rows(rows, rows_as_new)
+    rest_products -= (coordinates * coordinates_as_new).sum(axis=1)  # r @ b
     squares = (coordinates**2).sum(axis=0)  # diagonal of L
-    gaps = squares - _squares_along_rests(rows, coordinates, rests)  # L - w
+    gaps = squares - _squares_along_rests(rows, coordinates, squared_rests)  # L - w
     # D @ z of each row: D is diagonal, with the inverse gaps. A direction without a
     # positive gap is as weak as the rest: its coordinate is not corrected.
     scaled_coordinates = np.divide(
         coordinates, gaps, out=np.zeros_like(coordinates), where=gaps > 0
     )
     leverage = (coordinates * scaled_coordinates).sum(axis=1)  # z @ D @ z
-    scaled_rests = rests_as_new / np.maximum(1 - leverage, _LEAST_REST)
-    due_to_row = scaled_coordinates * scaled_rests[:, np.newaxis]
+    scaled_products = rest_products / np.maximum(1 - leverage, _LEAST_REST)
+    due_to_row = scaled_coordinates * scaled_products[:, np.newaxis]
     # The first order may overshoot. A coordinate shrinks to 0 at most.
     lowest = np.minimum(coordinates_as_new, 0)
     highest = np.maximum(coordinates_as_new, 0)
     return np.clip(coordinates_as_new - due_to_row, lowest, highest)
 
 
-def _squares_along_rests(rows, coordinates, rests):
-    """Return mean squares of the other rows along the part of a row off the directions.
+def _squares_along_rests(rows, coordinates, squared_rests):
+    """Return the sum of squares of the other rows along the rest of a row, on average.
 
-    The rest of a row is its part that is orthogonal to the directions. The squares of
-    the other rows along it are added up. The result is the mean of such sums over some
-    rows, weighted by the squared lengths of their rests.
+    The rest of a row is its part that is orthogonal to the directions. The squared
+    coordinates of the other rows along it are added up. The result is the mean of such
+    sums over a sample of rows, weighted by the squared lengths of their rests.
 
     Parameters
     ----------
     rows : {ndarray, sparse array} of shape (n_rows, n_columns)
     coordinates : ndarray of shape (n_rows, n_directions)
         Coordinates of the rows along the directions.
-    rests : ndarray of shape (n_rows,)
+    squared_rests : ndarray of shape (n_rows,)
         Squared lengths of the rests of the rows.
 
     Returns
@@ -126,19 +126,20 @@ def _squares_along_rests(rows, coordinates, rests):
         It is 0 if the sampled rows have no rest.
     """
     step = -(-len(coordinates) // _SAMPLED_ROWS)  # rounded up
-    products = rows @ rows[::step].T
+    products = rows @ rows[::step].T  # (n_rows, n_sampled)
     if issparse(products):
         products = products.toarray()
     # A sampled row has two parts: one along the directions, and its rest. From the
     # squares of all rows along the sampled row, those along its first part are
-    # subtracted. So is the square of the sampled row itself along its rest.
+    # subtracted. So is the square of the sampled row itself along its rest. The result
+    # is the sum of squares of the others, times the squared length of the rest.
     squares = (coordinates**2).sum(axis=0)
     along_rows = (products**2).sum(axis=0)
     along_directions = (coordinates[::step] ** 2) @ squares
-    of_others = along_rows - along_directions - rests[::step] ** 2
-    total = rests[::step].sum()
-    # The sampled rows lie within the directions. Rounding may give less than 0.
+    of_others = along_rows - along_directions - squared_rests[::step] ** 2
+    total = squared_rests[::step].sum()
     if total <= 0:
+        # The sampled rows have no rest. By rounding it may be below 0.
         return 0.0
     return max(float(of_others.sum() / total), 0.0)
 

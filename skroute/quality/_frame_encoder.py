@@ -44,20 +44,21 @@ from skroute.utils._typing import ArrayLike, NDArray
 # A column of strings with at most this many different values is one of categories. Each
 # value becomes one column of numbers.
 _MOST_CATEGORIES = 50
-# Characters at the start of a text whose sequences are counted. All its words are
-# counted. Bounds the time of a long text.
+# Sequences of characters are counted in this number of characters at the start of a
+# text. Words are counted in the whole text. Bounds the time of a long text.
 _CHARACTERS = 500
-# Columns that words are hashed to, and as many for sequences of characters. With this
-# number, two frequent words seldom share a column.
+# Number of columns that words are hashed to. Sequences of characters have as many of
+# their own. With this number, two frequent words seldom share a column.
 _HASHED_COLUMNS = 2**17
-# Words and sequences that are kept of a column of texts. Bounds time and memory.
+# Largest number of words and sequences that are kept for a column of texts. Bounds time
+# and memory.
 _MOST_WORDS = 10_000
-# Rows for each direction, at least. A direction of fewer rows would describe single
-# rows.
+# There is at most one direction for this number of rows. With more directions, some
+# would describe single rows.
 _ROWS_OF_DIRECTION = 5
-# Largest number of columns of sparse rows that are made dense. As many as the linear
-# member of QualityRegressor takes. A dense table of more columns, of words, would not
-# fit memory.
+# Sparse rows are made dense if they have at most this number of columns, which is also
+# the limit of the linear member of QualityRegressor. A dense table of more columns,
+# such as one of words, may not fit into memory.
 _MOST_DENSE_COLUMNS = 1000
 
 
@@ -215,6 +216,7 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
         ndarray of shape (n_rows, n_outputs), dtype=float64
             Each row as a new row would be.
         """
+        # After a fit that fails, the encoder is not fitted. Rows may have no names.
         vars(self).pop("kinds_", None)
         vars(self).pop("feature_names_in_", None)
         X = _checked_rows(X)
@@ -277,6 +279,7 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
         if hasattr(self, "feature_names_in_"):
             rows = in_order(rows, self.feature_names_in_, "X")
         rows = _checked_rows(rows)
+        # Texts in one dimension are one column.
         n_columns = 1 if len(rows.shape) == 1 else rows.shape[1]
         if n_columns != self.n_features_in_:
             raise ValueError(
@@ -284,6 +287,7 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
                 f"{self.n_features_in_} features as input."
             )
         if isinstance(self._columns[0], _SparseRows):
+            # One encoder takes all sparse columns together.
             columns = [rows]
         else:
             _, columns = names_and_columns(rows)
@@ -367,8 +371,8 @@ def few_columns_dense(X):
     Narrow rows have at most 1,000 columns. Any other rows are returned as they are.
     """
     if issparse(X):
-        narrow = X.ndim == 2 and X.shape[1] <= _MOST_DENSE_COLUMNS
-        return X.toarray() if narrow else X
+        is_narrow = X.ndim == 2 and X.shape[1] <= _MOST_DENSE_COLUMNS
+        return X.toarray() if is_narrow else X
     if hasattr(X, "iloc") and hasattr(X, "sparse") and is_frame(X):
         # pandas has this accessor where all columns are sparse.
         return X.sparse.to_dense()
@@ -376,9 +380,7 @@ def few_columns_dense(X):
 
 
 def _are_texts(cells):
-    """Return True if a sequence of cells is one of texts.
-
-    They are if one of them is a text, or if all are missing.
+    """Return True if one of the cells is a text, or if all of them are missing.
 
     Parameters
     ----------
@@ -395,7 +397,10 @@ def _are_texts(cells):
 
 
 def _most_directions(n_components, n_rows):
-    """Return the number of directions for some rows, at most one for five rows."""
+    """Return the smaller of `n_components` and one direction for each five rows.
+
+    There is at least one direction.
+    """
     return min(n_components, max(1, n_rows // _ROWS_OF_DIRECTION))
 
 
@@ -441,7 +446,10 @@ class _SparseRows(_ColumnEncoder):
         self.seed = seed
 
     def fit_transform(self, column):
-        """Learn the directions, and return the coordinates of each row as a new one."""
+        """Learn the directions, and return the coordinates of each row.
+
+        They are those that the row would have as a new row.
+        """
         rows = csr_array(column)
         self.directions = fit_directions(rows, self.n_components, self.seed)
         return along_directions_of_others(rows, self.directions)
@@ -480,8 +488,11 @@ class _Column(_ColumnEncoder):
 
     def __init__(self, column, name, *, text, n_components, seed):
         self.reader = ColumnReader.fit(column, name)
+        # All strings are categories to the reader. Those that are texts get their kind
+        # below.
         self.kind = self.reader.kind
         if self.kind != CATEGORY:
+            # Numbers and dates.
             self.transformer = _Numbers()
             return
         cells = self._cells(column)
@@ -512,7 +523,8 @@ class _Column(_ColumnEncoder):
         """
         if self.reader.kind == CATEGORY:
             texts = texts_of(column)
-            texts[[text is None for text in texts]] = ""  # None: a missing cell
+            is_missing = [text is None for text in texts]
+            texts[is_missing] = ""
             return texts[:, None]
         numbers = self.reader.read(column)
         if np.isinf(numbers).any():
@@ -537,7 +549,7 @@ class _Column(_ColumnEncoder):
             return [f"{name}_text{number}" for number in range(width)]
         if self.kind == CATEGORY:
             return [f"{name}_{category}" for category in self.transformer.categories]
-        # There is no second column if no cell was missing in `fit`.
+        # The second output, with the mark, exists only if a cell was missing in `fit`.
         return [name, f"missingindicator_{name}"][:width]
 
 
@@ -565,6 +577,8 @@ class _Numbers:
 
     def transform(self, column):
         """Return the scaled numbers, 0 for missing ones, and their marks if any.
+
+        0 is the mean after scaling.
 
         Parameters
         ----------
@@ -615,7 +629,7 @@ class _Categories:
 
 
 def _are_categories(cells):
-    """Return True if strings have few different values, of which one is repeated.
+    """Return True if strings have few different values, and not all are different.
 
     Parameters
     ----------
@@ -623,12 +637,16 @@ def _are_categories(cells):
     """
     n_rows = len(cells)
     n_different = len(np.unique(cells))
+    # There are at most half as many categories as rows. Two are always allowed.
     most_categories = min(_MOST_CATEGORIES, max(2, n_rows // 2))
     return n_different <= most_categories and n_different < n_rows
 
 
 class _LearnedWords(NamedTuple):
     """Words and directions that are learned from texts.
+
+    A word here is a hashed column: a word, a pair of words, or a sequence of
+    characters.
 
     Attributes
     ----------
@@ -662,7 +680,10 @@ class _HashedTexts:
         self.seed = seed
 
     def fit_transform(self, column):
-        """Learn the words and the directions, and return each text as a new one."""
+        """Learn the words and the directions, and return the coordinates of each text.
+
+        They are those that the text would have as a new text.
+        """
         learned = learned_once(
             "words",
             column[:, 0],
@@ -677,22 +698,27 @@ class _HashedTexts:
         return learned.rows_as_new.copy()
 
     def _learn(self, counts):
-        """Return `_LearnedWords` of a csr matrix of shape (n_texts, n_columns)."""
-        n_texts = counts.shape[0]
-        texts_with = np.bincount(counts.indices, minlength=counts.shape[1])
+        """Learn words and directions from the counts of texts (`_LearnedWords`).
+
+        `counts` is a csr matrix of shape (n_texts, n_columns).
+        """
+        n_texts, n_columns = counts.shape
+        # Number of texts that have each word: an entry of a csr matrix is one text.
+        texts_with = np.bincount(counts.indices, minlength=n_columns)
         most_frequent = np.argsort(-texts_with, kind="stable")[:_MOST_WORDS]
         is_repeated = texts_with[most_frequent] > 1
         used = np.sort(most_frequent[is_repeated])
         rarity = _rarity(texts_with[used], n_texts=n_texts)
         if len(used) < 2:
+            # The texts have hardly a word in common: there is no direction.
             return _LearnedWords(used, rarity, None, np.zeros((n_texts, 1)))
         n_components = min(self.n_components, len(used) - 1)
         counts = counts[:, used]
         rows = _weighted_rows(counts, rarity)
         directions = fit_directions(rows, n_components, self.seed)
         directions = directions.astype(np.float32)
-        # Each text as if it had not been in `fit`. A word that it shares with one other
-        # text occurs once among the others, and would not be used.
+        # `rows_as_new` has each text as if it had not been in `fit`. A word that only
+        # one other text has would then not be used: its weight is 0.
         others_with = texts_with[used] - 1
         rarity_in_others = _rarity(others_with, n_texts=n_texts - 1)
         rarity_in_others[others_with == 1] = 0
@@ -711,7 +737,9 @@ class _HashedTexts:
 
 
 def _counts_of_words(texts):
-    """Return log counts of words, pairs of words and sequences of characters.
+    """Return the logarithm of one plus the counts of words in texts.
+
+    Pairs of words and sequences of characters are counted, too.
 
     Parameters
     ----------
@@ -732,6 +760,7 @@ def _counts_of_words(texts):
     beginnings = [text[:_CHARACTERS] for text in texts]
     tables = [words.transform(texts), characters.transform(beginnings)]
     counts = hstack(tables, format="csr")
+    # The counts are replaced in place.
     np.log1p(counts.data, out=counts.data)
     return counts
 
@@ -754,9 +783,9 @@ def _weighted_rows(counts, rarity):
 
 
 def _rarity(texts_with, n_texts):
-    """Return weights of words that fall with the number of texts that have them.
+    """Return weights of words, which are smaller if more texts have the word.
 
-    It is the inverse document frequency of scikit-learn, with smoothing.
+    The weight is the inverse document frequency of scikit-learn, with smoothing.
 
     Parameters
     ----------

@@ -8,14 +8,14 @@ from skroute.assignment import assignment_path, choose_at_price
 from skroute.quality._row_means import mean_of
 from skroute.utils._tolerances import TIE
 
-# Budgets at which decisions are compared: 0 is the cost of the cheapest choice, 1 that
-# of the choice of best mean quality. At 0 all rows take the cheapest choice, and no
-# estimate matters.
+# Budgets at which decisions are compared. 0 stands for the cost of the cheapest choice,
+# and 1 for that of the choice with the best mean quality. 0 is not compared: there all
+# rows take the cheapest choice, and no estimate matters.
 SHARES = np.array([0.1, 0.25, 0.5, 0.75, 1.0])
 
 
 def supposed_costs(quality):
-    """Return costs 1, 2, ... of choices, in the order of their mean quality."""
+    """Return costs 1, 2, ... of choices: 1 for the lowest mean quality."""
     order = np.argsort(quality.mean(axis=0), kind="stable")
     costs = np.empty(quality.shape[1])
     costs[order] = np.arange(1, len(costs) + 1)
@@ -42,12 +42,12 @@ def cost_of_choices(costs, quality):
 
 
 def gain_over_mix(estimate, quality, costs, weight=None):
-    """Return the gain of deciding by estimates over the best random mix of equal spend.
+    """Return the gain in quality by estimates, over the best random mix of equal spend.
 
-    It is a mean over five budgets between the cheapest choice and the best one. They
-    are spent as routers spend them: at the dual price for these estimates, where rows
-    that are tied at the price are mixed. The decisions do not use the outcomes of the
-    rows.
+    Rows are decided by the estimates. The gain is a mean over five budgets between the
+    cheapest choice and the best one. They are spent as routers spend them: at the dual
+    price for these estimates, where rows that are tied at the price are mixed. The
+    decisions do not use the outcomes of the rows.
 
     Parameters
     ----------
@@ -100,7 +100,10 @@ class _Decisions(NamedTuple):
         return expected + self.share * quality[rows, self.more_expensive]
 
     def mean_cost(self, costs, weight):
-        """Return the expected cost per row."""
+        """Return the expected cost per row, from costs of shape (n_choices,).
+
+        `weight` has the weights of the rows. None weights all alike.
+        """
         expected = (1 - self.share) * mean_of(costs[self.cheaper], weight)
         return expected + self.share * mean_of(costs[self.more_expensive], weight)
 
@@ -130,9 +133,9 @@ def _decide(rule, estimate, costs):
 def _compared_budgets(costs, hull):
     """Return the budgets at which decisions are compared.
 
-    They lie between the cheapest cost and that of the best choice, the last one of the
-    hull. If the best choice is the cheapest one, they lie between the extremes of the
-    costs.
+    They lie between the smallest cost and that of the best choice, which is the last
+    one of the hull. If the best choice is the cheapest one, they lie between the
+    smallest and the largest cost.
 
     Parameters
     ----------
@@ -165,8 +168,9 @@ def _hull_of_means(mean, costs):
     list of int
     """
     hull = []
-    # By rising cost; of choices at one cost, the best one first.
+    # Choices come by rising cost. If they have one cost, the best of them comes first.
     for choice in np.lexsort((-mean, costs)):
+        # A choice below the line from the one before to the new one is no corner.
         while len(hull) > 1 and not _is_above(
             hull[-1], left=hull[-2], right=choice, costs=costs, mean=mean
         ):
@@ -177,10 +181,19 @@ def _hull_of_means(mean, costs):
 
 
 def _is_above(middle, left, right, costs, mean):
-    """Return True if a choice is better than a mix of two others at its cost.
+    """Return True if the choice `middle` is better than a mix of the two others.
+
+    The mix has the same mean cost.
 
     The slope from `left` to `middle` is compared with that from `left` to `right`. Both
-    are multiplied by the two differences of cost, which may be zero.
+    are multiplied by the two differences of cost, so that nothing is divided by zero.
+
+    Parameters
+    ----------
+    middle, left, right : int
+        Choices.
+    costs, mean : ndarray of shape (n_choices,)
+        Cost and mean quality of each choice.
     """
     slope_to_right = (mean[right] - mean[left]) * (costs[middle] - costs[left])
     slope_to_middle = (mean[middle] - mean[left]) * (costs[right] - costs[left])
@@ -208,5 +221,6 @@ def _quality_of_mix(quality, hull, costs, spent):
     place = np.interp(spent, costs[hull], np.arange(len(hull)))
     cheaper = hull[int(place)]
     more_expensive = hull[int(np.ceil(place))]
+    # Share of the rows that take the more expensive choice.
     share = place % 1
     return (1 - share) * quality[:, cheaper] + share * quality[:, more_expensive]

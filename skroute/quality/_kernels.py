@@ -6,12 +6,13 @@ a small prediction.
 
 from numba import njit
 
-# Reference rows whose distances are computed together. They stay in the processor's
-# cache.
+# Number of reference rows whose distances are computed together. These rows stay in the
+# processor's cache.
 _BLOCK = 512
 
 
-# Without NaN, the compiler computes the maximum for several rows in one instruction.
+# The flags promise that there is no NaN, and that the sign of zero does not matter. The
+# compiler then computes the maximum for several rows in one instruction.
 @njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
 def chebyshev(columns, queries, out):
     """Compute the largest difference in a feature between queries and reference rows.
@@ -31,8 +32,8 @@ def chebyshev(columns, queries, out):
             largest = out[query, first:last]  # a view: results are written to `out`
             largest[:] = 0.0
             for feature in range(len(columns)):
-                values = columns[feature, first:last]
-                value = queries[query, feature]
-                for i in range(len(values)):
-                    difference = abs(values[i] - value)
-                    largest[i] = max(largest[i], difference)
+                row_values = columns[feature, first:last]
+                query_value = queries[query, feature]
+                for row in range(len(row_values)):
+                    difference = abs(row_values[row] - query_value)
+                    largest[row] = max(largest[row], difference)

@@ -6,7 +6,7 @@ from skroute.utils._validation import check_numbers
 
 
 def read_choice(choice, names, n_rows):
-    """Return the positions of logged choices among names, and the names with new ones.
+    """Return the positions of logged choices among names, and all names.
 
     Parameters
     ----------
@@ -67,8 +67,8 @@ def _read_column_numbers(choice, names):
     largest = int(choice.max())
     if smallest < 0:
         raise ValueError(f"choice must have numbers from 0 up, got {smallest!r}.")
-    # A column that no row chose and that has no name is possible. But a number as large
-    # as the number of rows is probably an identifier, and would make as many choices.
+    # A column may have no name, and no row may have chosen it. But a number as large as
+    # the number of rows is probably an identifier. It would make as many choices.
     if largest >= max(len(names), len(choice)):
         raise ValueError(
             f"choice has the column number {largest!r}, but there are not as many "
@@ -79,7 +79,7 @@ def _read_column_numbers(choice, names):
 
 
 def _read_names(choice, names):
-    """Read choices that are names: return positions, and all names, new ones sorted.
+    """Read choices that are names: return positions and all names.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def _read_names(choice, names):
     -------
     positions : ndarray of shape (n_rows,), dtype=int64
     names : list of str
-        As `names`, then those of `choice` that are not among them.
+        As `names`, then those of `choice` that are not among them, sorted.
     """
     labels, label_of_row = np.unique(choice.astype(str), return_inverse=True)
     labels = labels.tolist()

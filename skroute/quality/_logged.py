@@ -33,8 +33,8 @@ _ADDED_ROWS = 0.5
 _SPLIT_FEATURES = 0.5
 # Cells that a forest is fitted on. More are drawn at random. Bounds the time of a fit.
 _MOST_CELLS = 200_000
-# Folds of the estimates that fill unknown cells for a user's estimator. Few, because
-# each fit of the estimator fills them, and cross-validation has many fits.
+# Folds of the estimates that fill unknown cells for a user's estimator. The number is
+# small, because each of the many fits in a cross-validation fills cells.
 _FOLDS_OF_FILLING = 3
 
 
@@ -111,8 +111,8 @@ def estimate_propensities(rows, choice, n_choices, folds):
         StandardScaler(with_mean=not sparse.issparse(rows)),
         LogisticRegression(max_iter=_MOST_ITERATIONS),
     )
-    # Leaves of a hundredth of the rows: a propensity is a share of the rows of a leaf,
-    # and one of few rows would be noise.
+    # A leaf has at least a hundredth of the rows, within bounds. A propensity is a
+    # share of the rows of a leaf, and would be noise if they were few.
     min_samples_leaf = int(np.clip(len(choice) // 100, 5, 50))
     forest = ExtraTreesClassifier(
         _N_TREES, min_samples_leaf=min_samples_leaf, random_state=0
@@ -132,7 +132,7 @@ def estimate_propensities(rows, choice, n_choices, folds):
         by_forest[test] = _modelled_propensities(
             forest, rows, choice, train=train, test=test, fallback=fallback
         )
-        # Logistic regression takes no missing values: the sum is then NaN.
+        # Logistic regression takes no missing values. With one of them, the sum is NaN.
         if not np.isnan(rows.sum()):
             by_linear[test] = _modelled_propensities(
                 linear, rows, choice, train=train, test=test, fallback=fallback
@@ -169,8 +169,8 @@ def _modelled_propensities(model, rows, choice, *, train, test, fallback):
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(rows[train], choice[train])
     probability = model.predict_proba(rows[test])
-    # Choices that the rows of `train` never made have the probability 0. Choices beyond
-    # the largest one of the log are not needed.
+    # One column for each choice up to the largest one in the log. A choice that is not
+    # in the rows of `train` has the probability 0.
     n_columns = choice.max() + 1
     table = np.zeros((len(test), n_columns))
     table[:, model.classes_] = probability
@@ -187,10 +187,10 @@ def _log_loss(propensity):
 
 
 class CellForest:
-    """A forest of the cells of a table, by row and choice. Most may be unknown.
+    """Estimator of the cells of a table of rows and choices, by a forest.
 
-    All choices share one forest. So the difficulty of rows is learned from all known
-    cells.
+    Most cells may be unknown. All choices share one forest. So the difficulty of rows
+    is learned from all known cells.
 
     Parameters
     ----------
@@ -236,12 +236,13 @@ class CellForest:
         if self.ratio:
             # A mean of 0 or less is no divisor. Its differences stay as they are.
             self.unit_ = np.where(self.mean_ > 0, self.mean_, 1.0)
-        cells = _cells(rows[row_of_cell], np.eye(n_choices)[choice_of_cell])
+        indicators = np.eye(n_choices)[choice_of_cell]  # (n_cells, n_choices)
+        cells = _cells(rows[row_of_cell], indicators)
         deviations = values - self.mean_[choice_of_cell]
         scaled_deviations = deviations / self.unit_[choice_of_cell]
         self.forest_ = ExtraTreesRegressor(
             _N_TREES,
-            # Leaves of half a percent of the cells, within bounds.
+            # A leaf has at least half a percent of the cells, within bounds.
             min_samples_leaf=int(np.clip(len(values) // 200, 3, 50)),
             max_features=_SPLIT_FEATURES,
             random_state=0,
@@ -259,9 +260,9 @@ class CellForest:
         n_rows = rows.shape[0]
         n_choices = len(self.mean_)
         row_of_cell = np.repeat(np.arange(n_rows), n_choices)
-        choices = np.tile(np.eye(n_choices), (n_rows, 1))  # indicators, one row a cell
-        # All cells of the first row, then those of the second row, ...
-        scaled_deviations = self.forest_.predict(_cells(rows[row_of_cell], choices))
+        # All cells of the first row come first, then those of the second row, ...
+        indicators = np.tile(np.eye(n_choices), (n_rows, 1))  # (n_cells, n_choices)
+        scaled_deviations = self.forest_.predict(_cells(rows[row_of_cell], indicators))
         scaled_deviations = scaled_deviations.reshape(n_rows, n_choices)
         estimates = self.mean_ + self.unit_ * scaled_deviations
         if self.ratio:
@@ -368,7 +369,7 @@ def estimate_cells(rows, table, folds, *, ratio=False, row_weight=None):
 
 
 class KnownCellsRegressor(RegressorMixin, BaseEstimator):
-    """Any multi-output regressor, on a table in which most cells may be unknown (NaN).
+    """Wrapper of a multi-output regressor for tables with unknown cells (NaN).
 
     Unknown cells are filled with out-of-fold estimates of a `CellForest`. Known cells
     stay as they are.
@@ -412,14 +413,14 @@ class KnownCellsRegressor(RegressorMixin, BaseEstimator):
         -------
         self
         """
-        # A worker of a parallel loop is outside of the fit of the router.
+        # A worker of a parallel loop does not share the counts of the router's fit.
         with texts_counted_once():
             return self._fit(X, y, sample_weight, fit_params)
 
     def _fit(self, X, y, sample_weight, fit_params):
-        """Fit. Parameters are those of `fit`."""
+        """Fit the estimator or the forest. Parameters are those of `fit`."""
         table = y.reshape(len(y), -1)
-        self.encoder_ = None  # X has numbers only
+        self.encoder_ = None  # None is for rows of numbers.
         if needs_encoding(X):
             # `as_numbers` would encode it as well, but not keep the encoder.
             self.encoder_ = FrameEncoder()
@@ -432,10 +433,12 @@ class KnownCellsRegressor(RegressorMixin, BaseEstimator):
             fit_params = fit_params | {"sample_weight": sample_weight}
         self.estimator_ = None
         if self.estimator is None:
+            # The forest itself estimates.
             self.forest_ = CellForest(self.ratio).fit(rows, table, row_weight)
             return self
         filled = _filled(table, rows, row_weight)
-        # One choice is a single-output regression: not every regressor takes (n, 1).
+        # The table of one choice becomes a target of one dimension, because not every
+        # regressor takes the shape (n_rows, 1).
         target = filled[:, 0] if filled.shape[1] == 1 else filled
         self.estimator_ = clone(self.estimator).fit(X, target, **fit_params)
         return self
@@ -460,7 +463,8 @@ def _filled(table, rows, row_weight):
     Parameters
     ----------
     table : ndarray of shape (n_rows, n_choices)
-        NaN where a value is not known. It is not changed.
+        NaN where a value is not known. The argument is not changed. It is returned
+        itself if all values are known.
     rows : {ndarray, csr matrix} of shape (n_rows, n_features)
     row_weight : ndarray of shape (n_rows,), or None
         Weights of the rows. None weights all alike.

@@ -1,7 +1,7 @@
 """Members of `QualityRegressor`: trees, boosted trees, ridge, similarities.
 
 Each of `MEMBERS` is a function ``(rows, deviations, seed, weight=None)`` that fits a
-:class:`Member`. Its arguments are standardised rows in single precision and in C order,
+:class:`Member`. The arguments are standardised rows in single precision and in C order,
 outcomes less their mean, a seed, and weights of the rows.
 """
 
@@ -26,13 +26,14 @@ _MOST_ROWS = 10_000
 _MOST_CANDIDATES = 40
 # Largest number of columns of the ridge regression. Bounds the time of a fit.
 _MOST_COLUMNS = 1000
-# Trees that are fitted without each fold. Bounds the time of a fit.
+# Number of trees that are fitted on the rows outside of each fold. Bounds the time of a
+# fit.
 _TREES = 24
-# Trees that are kept for new rows, those of all folds together. Bounds the time of a
+# Number of trees, of all folds together, that predict new rows. Bounds the time of a
 # prediction.
 _KEPT_TREES = 60
-# Steps of boosting. With `_RATE`, they remove nearly all of a residual that trees can
-# estimate: 0.9**60 of it is left, 0.2 %.
+# Steps of boosting. A step with `_RATE` leaves 0.9 of a residual that trees can
+# estimate. All steps leave 0.9**60 of it, 0.2 %.
 _STEPS = 60
 # Learning rate of boosting, the default of scikit-learn.
 _RATE = 0.1
@@ -43,9 +44,10 @@ _SUBSAMPLE = 0.7
 _BOOSTED_DEPTH = 4
 # Largest number of cluster centres. Bounds the time of a fit and of a prediction.
 _CENTRES = 200
-# Rows that are drawn for each centre. Bounds the time of a fit.
+# Number of rows that are drawn for each centre. Bounds the time of a fit.
 _ROWS_OF_CENTRE = 20
-# Rows whose distances determine the width of similarities. Bounds the time of a fit.
+# Number of rows whose distances determine the width of similarities. Bounds the time of
+# a fit.
 _ROWS_OF_WIDTH = 300
 # Ridge penalties that are compared, relative to the mean squared singular value: three
 # in each power of ten, from almost no shrinkage to almost complete shrinkage.
@@ -54,9 +56,9 @@ _PENALTIES = np.geomspace(1e-4, 1e3, 22)
 _LEAST_SQUARE = 1e-10
 # Rows of the members are in single precision.
 _READ_RULE = ReadRule(dtype="float32")
-# In place of the output that a tree adds to: its leaves have a number for each output.
+# Output of a tree that adds to all outputs: its leaves have a number for each output.
 _ALL_OUTPUTS = -1
-# In place of the feature of a node of packed trees: the node is a leaf.
+# Feature of a leaf in packed trees: a leaf has none.
 _LEAF = -1
 
 
@@ -175,15 +177,16 @@ class SummedTrees(Member):
         return cls(replace(forest, trees=trees))
 
     def first_trees(self, n_folds):
-        """Return the first trees of a fold, as many as the forest for new rows keeps.
+        """Return some of the trees of a fold, for the forest that predicts new rows.
 
-        Leaves are multiplied by the ratio of the numbers of trees. The sum of the fewer
-        trees thus estimates the same deviations as the sum of all of them.
+        That forest has about `_KEPT_TREES` trees, equally many of each fold. Leaves are
+        multiplied by ``_TREES / n_trees``. So the sum of fewer trees estimates the same
+        deviations as the sum of all.
 
         Parameters
         ----------
         n_folds : int
-            Number of folds that the forest for new rows takes trees from.
+            Number of folds whose trees are in that forest.
 
         Returns
         -------
@@ -233,14 +236,16 @@ def _values_of_nodes(regressor, weight):
     -------
     ndarray of shape (n_nodes, n_outputs), dtype=float32
     """
-    return (weight * regressor.tree_.value[:, :, 0]).astype(np.float32)
+    # The last axis is for classes. A regression tree has one entry there.
+    values = regressor.tree_.value[:, :, 0]
+    return (weight * values).astype(np.float32)
 
 
 def _in_single_precision(threshold):
     """Return thresholds rounded down to float32.
 
-    A float32 number is at most the result if and only if it is at most the threshold.
-    So rows take the same branches.
+    A float32 number is at most the rounded threshold if and only if it is at most the
+    exact one. So rows take the same branches.
 
     Parameters
     ----------
@@ -393,7 +398,7 @@ def _random_tree(rows, outcomes, rng, n_used, *, weight, min_samples_leaf, max_d
     ExtraTreeRegressor
     """
     n_used = min(n_used, _MOST_ROWS)
-    used_rows = slice(None)
+    used_rows = slice(None)  # all rows
     if n_used < len(rows):
         used_rows = rng.permutation(len(rows))[:n_used]
     tree = ExtraTreeRegressor(
@@ -430,8 +435,8 @@ def fit_trees(rows, deviations, seed, weight=None):
     SummedTrees
     """
     rng = np.random.RandomState(seed)
-    # Leaves of a thousandth of the rows: small ones are noisy, but the mean over the
-    # trees is not.
+    # A leaf has at least a thousandth of the rows, within bounds. So small a leaf is
+    # noisy, but the mean over the trees is not.
     min_samples_leaf = int(np.clip(len(rows) // 1000, 5, 100))
     trees = []
     for _ in range(_TREES):
@@ -466,7 +471,8 @@ def fit_boosted(rows, deviations, seed, weight=None):
     SummedTrees
     """
     rng = np.random.RandomState(seed)
-    # Leaves of a fiftieth of the rows, so that a step does not fit noise.
+    # A leaf has at least a fiftieth of the rows, within bounds. A step with smaller
+    # leaves would fit noise.
     min_samples_leaf = int(np.clip(len(rows) // 50, 5, 50))
     residual = deviations.copy()
     trees = []
@@ -481,17 +487,19 @@ def fit_boosted(rows, deviations, seed, weight=None):
             max_depth=_BOOSTED_DEPTH,
         )
         trees.append(tree)
-        # The numbers that `SummedTrees.predict` returns for the tree. A forest of the
-        # tree alone would take as long to build as the tree takes to grow.
-        residual -= _values_of_nodes(tree, _RATE)[tree.tree_.apply(rows)]
+        # These are the numbers that `SummedTrees.predict` returns for the tree. A
+        # forest of the tree alone would take as long to build as the tree takes to
+        # grow.
+        leaf_of_row = tree.tree_.apply(rows)
+        residual -= _values_of_nodes(tree, _RATE)[leaf_of_row]
     return SummedTrees.from_trees(trees, weight=_RATE)
 
 
 def fit_linear(rows, deviations, seed, weight=None):
     """Fit a ridge regression on factors that the choices share.
 
-    If the rows have many columns, those of the largest covariances with the deviations
-    are used.
+    If the rows have many columns, those with the largest covariances are used. A
+    covariance is with the deviations, and summed over the outputs.
 
     Parameters
     ----------
@@ -525,8 +533,8 @@ def fit_linear(rows, deviations, seed, weight=None):
 def fit_landmarks(rows, deviations, seed, weight=None):
     """Fit a ridge regression on similarities to cluster centres.
 
-    The centres are means of rows that are drawn at random, around some of the drawn
-    rows.
+    Rows are drawn at random. The first of them begin the clusters. A centre is the mean
+    of the drawn rows that are nearest to one of these.
 
     Parameters
     ----------
@@ -549,6 +557,7 @@ def fit_landmarks(rows, deviations, seed, weight=None):
     # At least four rows for each centre: with more centres than that, the regression on
     # them would have nearly as many columns as rows.
     n_centres = max(1, min(_CENTRES, len(rows) // 4))
+    # The centres are in units of the width.
     centres = _cluster_centres(drawn_rows, n_centres)
     centres /= width
     half_squares = (centres**2).sum(axis=1) / 2
@@ -573,9 +582,9 @@ def _cluster_centres(rows, n_centres):
     ndarray of shape (at most n_centres, n_features)
     """
     first_rows = np.unique(rows[:n_centres], axis=0)
-    # Minus half the squared distance, plus half the squared length of the row. The
-    # latter is the same for all first rows, so the largest number is that of the
-    # nearest one.
+    # Minus half the squared distance to each first row, plus half the squared length of
+    # the row. This length is the same for all first rows. So the largest number is that
+    # of the nearest one.
     closeness = rows @ first_rows.T - (first_rows**2).sum(axis=1) / 2
     cluster_of_row = closeness.argmax(axis=1)
     clusters = np.unique(cluster_of_row)
@@ -634,10 +643,10 @@ def shared_ridge(X, Y, weight=None):
         total_weight = weight.sum()
         x_mean = np.average(X, axis=0, weights=weight)
         y_mean = np.average(Y, axis=0, weights=weight)
-        # Least squares of these rows are the weighted least squares of the rows.
-        root = np.sqrt(weight)[:, None]
-        x_centred = root * (X - x_mean)
-        y_centred = root * (Y - y_mean)
+        # Weighted least squares are those of rows times the root of their weights.
+        root_weight = np.sqrt(weight)[:, None]
+        x_centred = root_weight * (X - x_mean)
+        y_centred = root_weight * (Y - y_mean)
     _, rotation = np.linalg.eigh(y_centred.T @ y_centred)
     components = y_centred @ rotation
     rotated = _cross_validated_ridge(x_centred, components, total_weight)
@@ -679,14 +688,18 @@ def _cross_validated_ridge(X, Y, total_weight):
     shrinkage = squares / (squares + _PENALTIES[:, None] * squares.mean())
     # Degrees of freedom of the fit. The mean is one more, and at least one is left for
     # the residual.
-    freedom = np.minimum(shrinkage.sum(axis=1), total_weight - 2)
+    fit_freedom = np.minimum(shrinkage.sum(axis=1), total_weight - 2)
+    residual_freedom = np.maximum(total_weight - 1 - fit_freedom, 1)
+    # Sum of squares that the fit explains, (n_penalties, n_outputs). Least squares
+    # explain ``products**2 / squares`` by each component. A coefficient that is shrunk
+    # by s explains the share ``2 s - s**2`` of it.
     explained = ((2 * shrinkage - shrinkage**2) / squares) @ products**2
     residual = np.maximum((Y**2).sum(axis=0) - explained, 0)
-    rest = np.maximum(total_weight - 1 - freedom, 1)  # residual degrees of freedom
-    # (n_penalties, n_outputs)
-    cross_validation = residual / rest[:, None] ** 2
-    best_penalty = cross_validation.argmin(axis=0)
-    return basis @ (products * (shrinkage / squares)[best_penalty].T)
+    cross_validation = residual / residual_freedom[:, None] ** 2
+    best_penalty = cross_validation.argmin(axis=0)  # of each output
+    # Coefficients in the basis, (n_kept, n_outputs).
+    coef = products * (shrinkage / squares)[best_penalty].T
+    return basis @ coef
 
 
 # Functions that fit the members, by the names of the parameter `family`.
@@ -767,13 +780,13 @@ def _packed_trees(forest):
     is_leaf = nodes["child"] == np.arange(len(nodes))
     feature = np.where(is_leaf, _LEAF, nodes["feature"] & FEATURE_MASK)
     feature_dtype = np.int32
-    # Files are smaller with 16 bits, where these hold all features.
+    # Files are smaller with 16 bits, which hold all features below 2**15.
     if feature.max(initial=0) < 2**15:
         feature_dtype = np.int16
     values = trees.values[is_leaf]
     largest = np.abs(values).max(axis=0, initial=0)
     unit = 2.0 ** np.ceil(np.log2(np.where(largest > 0, largest, 1.0)))
-    # Leaves that are far smaller than the largest one become 0, on purpose.
+    # Values that are far smaller than the largest one become 0, without a warning.
     with np.errstate(under="ignore"):
         leaf_values = (values / unit).astype(np.float16)
     return _PackedTrees(
@@ -806,8 +819,8 @@ def _unpacked_forest(packed):
     is_leaf = packed.feature == _LEAF
     nodes = np.empty(n_nodes, dtype=NODE)
     nodes["threshold"] = packed.threshold
-    # The number of the feature, and the flag that missing numbers go right. Rows of
-    # members have none. Inner nodes only: leaves have the feature 0.
+    # An inner node has the number of its feature, with the flag that missing numbers go
+    # right. Rows of members have no missing numbers. A leaf has the feature 0.
     inner_feature = packed.feature.astype(np.int32) | MISSING_RIGHT
     nodes["feature"] = np.where(is_leaf, 0, inner_feature)
     nodes["child"] = packed.child

@@ -8,20 +8,20 @@ from scipy.stats import sem
 from skroute.utils._tolerances import LIMIT_ROOM
 from skroute.utils._typing import NDArray
 
-# A policy may need a choice that was never logged on fewer rows than this: they hardly
-# change a mean.
+# A choice may be missing in the log if the policy makes it on fewer rows than this. So
+# few rows hardly change a mean.
 _MOST_ROWS_WITHOUT = 10
-# A policy may need a choice that was never logged on less than this share of the rows.
-# It, or the number of rows above, is the bound: the larger of the two.
+# A choice may also be missing in the log if the policy makes it on less than this share
+# of the rows. The larger of the two bounds holds.
 _MOST_SHARE_WITHOUT = 0.02
-# Expected number of agreeing rows for which none at all is beyond chance: exp(-7) is
-# one in a thousand.
+# A log and a policy that should agree on this number of rows agree on none of them by
+# chance with probability exp(-7), one in a thousand.
 _EXPECTED_ROWS = 7.0
 # Smallest effective number of agreeing rows that an estimate needs. Means of fewer rows
 # have no useful standard error.
 _LEAST_EFFECTIVE_SIZE = 10
-# The weights of a log have a mean of 1 if the log could make all choices of the policy.
-# The mean may be below 1 by this.
+# The weights of a log have a mean of about 1 if the log could make all choices of the
+# policy. The mean may be below 1 by this.
 _MISSING_SHARE = 0.1
 # The mean weight may be below 1 by this number of its standard errors. Weights have
 # long tails: two or three standard errors would often be exceeded by chance. The larger
@@ -54,7 +54,7 @@ class Agreement(NamedTuple):
 
 
 def effective_size(weight):
-    """Return the number of rows of equal weight with the same variance of a mean.
+    """Return how many rows of equal weight would give a mean the same variance.
 
     It is ``(sum w)^2 / sum w^2``, and 0 if all weights are 0.
     """
@@ -86,7 +86,7 @@ def never_matched(needed, matched, made, n_rows):
         return needed >= max(_MOST_SHARE_WITHOUT * n_rows, _MOST_ROWS_WITHOUT)
     # Number of agreeing rows if the log made the choice on all rows alike.
     expected = needed * made / n_rows
-    # `matched` may be a sum of weights: below a half, it is no row.
+    # `matched` may be a sum of weights. Less than half a row counts as none.
     return matched < 0.5 and expected > _EXPECTED_ROWS
 
 
@@ -116,7 +116,10 @@ def lack_of_overlap(agreement, names):
 
 
 def _choice_without_match(agreement, names):
-    """Return a message if the log lacks a choice that the policy makes, else None."""
+    """Return a message if the log lacks a choice that the policy makes, else None.
+
+    `agreement` and `names` are as in `lack_of_overlap`.
+    """
     n_rows = len(agreement.weight)
     counts = zip(names, agreement.needed, agreement.matched, agreement.made)
     for name, needed, matched, made in counts:
@@ -146,17 +149,17 @@ def _few_effective_rows(weight):
     """Return a message if few rows of large weight stand for all others, else None."""
     n_rows = len(weight)
     n_agreed = np.count_nonzero(weight)
-    size = effective_size(weight)
+    n_effective = effective_size(weight)
     if n_agreed < (1 - _MISSING_SHARE) * n_rows:
         # A row of weight w counts for itself, and for w - 1 rows on which the log made
         # another choice. If log and policy differ on few rows, most weights are near 1.
         # The estimate for these few rows depends on the weights less 1.
-        size = min(size, effective_size(np.maximum(weight - 1, 0.0)))
-    if size < _LEAST_EFFECTIVE_SIZE:
+        n_effective = min(n_effective, effective_size(np.maximum(weight - 1, 0.0)))
+    if n_effective < _LEAST_EFFECTIVE_SIZE:
         return (
             f"the log agrees with the policy on {n_agreed} of {n_rows} rows, which "
-            f"stand for the others with an effective sample size of {size:.1f}, below "
-            f"{_LEAST_EFFECTIVE_SIZE}: too few to say what the policy is worth."
+            f"stand for the others with an effective sample size of {n_effective:.1f}, "
+            f"below {_LEAST_EFFECTIVE_SIZE}: too few to say what the policy is worth."
         )
     return None
 
@@ -179,6 +182,7 @@ def beyond_range(estimates, qualities, name):
     """
     low = np.nanmin(qualities)
     high = np.nanmax(qualities)
+    # An estimate may be outside by rounding.
     room = LIMIT_ROOM * max(abs(low), abs(high))
     estimates = np.ravel(estimates)
     # An estimate of NaN is neither below nor above.

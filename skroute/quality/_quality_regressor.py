@@ -54,7 +54,7 @@ from skroute.utils._validation import (
     whole_rows,
 )
 
-# Rows that are estimated at once. Bounds the memory.
+# Number of rows that are estimated at once. Bounds the memory.
 _BLOCK = 4096
 # With fewer rows than this, members are not compared: the means are the estimate. Each
 # of five folds would have fewer than four rows.
@@ -64,7 +64,7 @@ _LARGEST = 1e30
 # Largest standardised feature. Squared distances of rows must not overflow in single
 # precision.
 _LARGEST_FEATURE = 1e18
-# Attributes that are records in memory and tuples in a file.
+# Attributes that are records in memory and tuples in a file, with the class of each.
 _RECORDS = {
     "_curves": CorrectionCurves,
     "_errors": ErrorCurves,
@@ -117,7 +117,9 @@ class _Problem(NamedTuple):
     names: list[str]
 
     def taken(self, rows):
-        """Return the problem with some of the rows. Folds without any are left out.
+        """Return the problem with some of the rows.
+
+        Folds without any of these rows are left out.
 
         Parameters
         ----------
@@ -165,7 +167,10 @@ class _TrainingTable(NamedTuple):
     weight: np.ndarray | None
 
     def means_of_other_folds(self):
-        """Return the mean outcomes of the other folds, (n_rows, n_choices)."""
+        """Return for each row the means of the outcomes outside of its fold.
+
+        The shape is (n_rows, n_choices).
+        """
         means = np.empty(self.quality.shape)
         for train, test in self.folds:
             means[test] = mean_of(
@@ -198,7 +203,7 @@ class _FoldJob(NamedTuple):
 
 
 class _FoldFits(NamedTuple):
-    """Members that were fitted without each fold, and their estimates.
+    """Members as they were fitted without each fold, and their out-of-fold estimates.
 
     Attributes
     ----------
@@ -429,6 +434,7 @@ class QualityRegressor(
             to `estimate` on the rows of the fold. Use its other rows to set prices for
             the rows of a fold. Only if `return_by_fold`.
         """
+        # After a fit that fails, the estimator is not fitted.
         self.__dict__.pop("mean_", None)
         refuse_masked(X=X, y=y)
         check_rows_match(X=X, y=y, costs=costs, sample_weight=sample_weight)
@@ -475,12 +481,12 @@ class QualityRegressor(
             "multi_output": True,
             "y_numeric": True,
         }
-        self.encoder_ = None
+        self.encoder_ = None  # None is for rows of numbers.
         X = few_columns_dense(indexable_rows(X))
         if issparse(X) or needs_encoding(X) or holds_missing(X):
             validate_data(self, X, skip_check_array=True)
             encoder = FrameEncoder(random_state=self._seed)
-            # An array, for any output that the user has set for all transformers.
+            # The encoder returns an array, for every output that the user has set.
             self.encoder_ = encoder.set_output(transform="default")
             numbers = self.encoder_.fit_transform(X)
             numbers, outcomes = check_X_y(numbers, on_host(y), **checks)
@@ -497,7 +503,7 @@ class QualityRegressor(
             weight=None,
             names=names,
         )
-        # For small matrices, several threads of BLAS only wait for one another.
+        # The matrices are small. Several threads of BLAS would wait for one another.
         with threadpool_controller().limit(limits=1, user_api="blas"):
             if sample_weight is None:
                 return self._cross_fit(problem, with_by_fold)
@@ -506,7 +512,7 @@ class QualityRegressor(
             return self._weighted_cross_fit(problem, with_by_fold)
 
     def _weighted_cross_fit(self, problem, with_by_fold):
-        """Fit on the rows with weight. Other rows get the estimates of new rows.
+        """Fit on the rows with weight, and estimate other rows as new rows.
 
         Parameters
         ----------
@@ -527,13 +533,15 @@ class QualityRegressor(
             problem = problem._replace(weight=none_if_equal(weight))
             return self._cross_fit(problem, with_by_fold)
         fitted_estimates = self._cross_fit(problem.taken(fitted_rows), with_by_fold)
+        # Rows of weight 0 keep these estimates in all tables.
         as_new = self._estimates_of(problem.X)
         estimate = as_new.copy()
         estimate[fitted_rows] = fitted_estimates.estimate
         estimate_as_new = as_new.copy()
         estimate_as_new[fitted_rows] = fitted_estimates.as_new
-        by_fold = None
+        by_fold = None  # not needed
         if with_by_fold:
+            # True for each fold that has a row with weight.
             has_fitted_rows = np.ones(len(fitted_estimates.by_fold), dtype=bool)
             if problem.folds is not None:
                 # `fitted_estimates` has no table for a fold without weight.
@@ -559,7 +567,7 @@ class QualityRegressor(
         CrossEstimates
         """
         largest = np.abs(problem.quality).max()
-        # The comparison is False for NaN, which is refused as well.
+        # NaN is refused as well: the comparison is then False.
         if not largest <= _LARGEST:
             raise ValueError(
                 f"y must have entries of at most {_LARGEST:g} in size, got "
@@ -600,7 +608,7 @@ class QualityRegressor(
         n_rows = len(quality)
         mean = mean_of(quality, problem.weight)
         if self.standard_errors:
-            # One row has no spread.
+            # A single row has no standard deviation, and gets NaN.
             spread = np.full(mean.shape, np.nan)
             if n_rows > 1:
                 spread = quality.std(axis=0, ddof=1)
@@ -608,7 +616,7 @@ class QualityRegressor(
             self._errors = ErrorCurves(
                 estimate=mean[:, None], error=(spread / n_rows**0.5)[:, None]
             )
-        # A range of one point: each estimate is the mean to the last digit.
+        # The range is one point. So each estimate is the mean to the last digit.
         self._limits = OutcomeRange(low=mean, high=mean, unit=None)
         estimate = quality.copy()
         means_by_fold = []
@@ -680,12 +688,12 @@ class QualityRegressor(
         if combination.curves is not None:
             self._curves = combination.curves.scaled(sizes)
         if not self._terms:
-            # No member has weight. A range of one point: each estimate is the mean to
-            # the last digit.
+            # No member has weight. The range is one point. So each estimate is the mean
+            # to the last digit.
             self._limits = OutcomeRange(low=mean, high=mean, unit=None)
         self.mean_ = mean
         as_new = combination.estimate(fold_fits.deviations) * sizes
-        by_fold = None
+        by_fold = None  # not needed
         if with_by_fold:
             by_fold = selection.estimates_by_fold(fold_fits.deviations) * sizes
         return CrossEstimates(
@@ -693,7 +701,7 @@ class QualityRegressor(
         )
 
     def _standardised(self, X):
-        """Return standardised rows in single precision, clipped to what it can hold.
+        """Return standardised rows in single precision, clipped to `_LARGEST_FEATURE`.
 
         Parameters
         ----------
@@ -725,7 +733,7 @@ class QualityRegressor(
         jobs = []
         for position, name in enumerate(names):
             for number, (train, test) in enumerate(table.folds):
-                # A seed for each fold. The seed itself is that of the last fits.
+                # Each fold has its own seed. `_seed` itself is for fits on all rows.
                 seed = (self._seed + number + 1) % N_SEEDS
                 job = _FoldJob(position, name, train=train, test=test, seed=seed)
                 jobs.append(job)
@@ -781,7 +789,8 @@ class QualityRegressor(
         terms = []
         forests = []
         for position, members in zip(used_members, self._in_threads(jobs)):
-            # A member is one or, if forests of the folds are kept, the mean of several.
+            # A member may be the mean of several, one forest for each fold. Each of
+            # them gets an equal part of the weights.
             level_weight = weights.level[position] / len(members)
             difference_weight = weights.difference[position] / len(members)
             for member in members:
@@ -818,7 +827,7 @@ class QualityRegressor(
             quality=simulate_outcomes(truth, table.quality, rng=rng)
         )
         weights = selection.combination.weights
-        curves = selection.combination.curves
+        curves = selection.combination.curves  # None: estimates are not corrected
         used_members = weights.used_members()
         used_names = [names[position] for position in used_members]
         fold_fits = self._fit_folds(used_names, simulated)
@@ -979,10 +988,10 @@ def _fit_without_fold(job, table):
 
 
 def _fit_for_new_rows(name, members_of_folds, *, table, deviations, seed):
-    """Fit one member for new rows, or collect its forests without each fold.
+    """Return one member for new rows: fitted again, or made of the fits on the folds.
 
-    The forests of the folds are kept, since together they were fitted on all rows. Any
-    other member is fitted again, on all rows.
+    The forests of the folds stay in use, because together they were fitted on all rows.
+    Any other member is fitted again, on all rows.
 
     Parameters
     ----------
@@ -998,6 +1007,7 @@ def _fit_for_new_rows(name, members_of_folds, *, table, deviations, seed):
     Returns
     -------
     list of Member
+        The mean of their predictions is that of the member.
     """
     if name == "trees":
         n_folds = len(members_of_folds)
@@ -1006,7 +1016,7 @@ def _fit_for_new_rows(name, members_of_folds, *, table, deviations, seed):
 
 
 def _in_shape_of_y(tables, is_single):
-    """Return tables in the shape of `y`: a tuple, or the table if there is one.
+    """Return a tuple of tables in the shape of `y`. A single table is returned itself.
 
     Parameters
     ----------
@@ -1058,7 +1068,7 @@ def _scale(X, weight=None):
     spread : ndarray of shape (n_features,)
         1 for a feature that does not vary beyond rounding.
     """
-    # Divided by the largest number first, so that squares do not overflow.
+    # Features are divided by their largest number first. So no square overflows.
     largest = np.abs(X).max(axis=0).astype(np.float64)
     unit = np.where(largest > 0, largest, 1.0)
     scaled = X / unit

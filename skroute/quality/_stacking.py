@@ -21,11 +21,12 @@ from skroute.quality._members import weigh_outputs
 from skroute.quality._row_means import beyond_noise, mean_of, weights_of_rows
 from skroute.utils._statistics import standard_error
 
-# Ridge penalty on the weights, relative to the mean square of the members. Small: it
-# shares weight between members that are almost equal, and hardly shrinks a sum.
+# Ridge penalty on the weights, relative to the mean square of the members' estimates.
+# By this small penalty, members that are almost equal share their weight. It hardly
+# shrinks the sum of the weights.
 _PENALTY = 0.02
-# Largest weight. Where estimates hardly vary, least squares would multiply their
-# rounding.
+# Largest weight of a member. If its estimates hardly vary, least squares may find a
+# very large weight, which multiplies rounding.
 _LARGEST_WEIGHT = 2.0
 # Name of the candidates of all members together.
 _STACK = "stack"
@@ -78,7 +79,10 @@ class MemberWeights(NamedTuple):
 
 
 def stacked_weights(deviations, outcome_deviations, members, row_weight=None):
-    """Fit non-negative weights of members by ridge regression on out-of-fold rows.
+    """Fit non-negative weights of members by ridge regression on out-of-fold estimates.
+
+    Levels and differences are two regressions. The level of a row is the mean over its
+    choices. The differences are those of the choices from this mean.
 
     Parameters
     ----------
@@ -95,14 +99,16 @@ def stacked_weights(deviations, outcome_deviations, members, row_weight=None):
     -------
     MemberWeights
     """
-    used = deviations[members]  # (n_used, n_rows, n_choices)
+    estimates = deviations[members]  # (n_used, n_rows, n_choices)
     if row_weight is not None:
-        root = np.sqrt(row_weight)[:, None]
-        used = root * used
-        outcome_deviations = root * outcome_deviations
-    level = used.mean(axis=2)  # (n_used, n_rows)
+        # Weighted least squares are those of rows times the root of their weights.
+        root_weight = np.sqrt(row_weight)[:, None]
+        estimates = root_weight * estimates
+        outcome_deviations = root_weight * outcome_deviations
+    level = estimates.mean(axis=2)  # (n_used, n_rows)
     outcome_level = outcome_deviations.mean(axis=1)
-    difference = (used - level[..., None]).reshape(len(used), -1)
+    # (n_used, n_rows * n_choices)
+    difference = (estimates - level[..., None]).reshape(len(estimates), -1)
     outcome_difference = (outcome_deviations - outcome_level[:, None]).ravel()
     # The arrays of the record are filled in place.
     weights = MemberWeights.zeros(len(deviations))
@@ -119,7 +125,7 @@ def _non_negative_ridge(columns, target):
     columns : ndarray of shape (n_columns, n_entries)
         Estimates of each member.
     target : ndarray of shape (n_entries,)
-        Outcomes that they are fitted to.
+        Outcomes that the columns are fitted to.
 
     Returns
     -------
@@ -127,14 +133,15 @@ def _non_negative_ridge(columns, target):
     """
     n_columns = len(columns)
     mean_square = (columns**2).sum() / n_columns
-    # Members whose estimates do not vary have no weight.
     if mean_square <= 0:
+        # All estimates are 0: no member has weight.
         return np.zeros(n_columns)
     gram = columns @ columns.T / mean_square + _PENALTY * np.eye(n_columns)
     products = columns @ target / mean_square
-    # With gram = root.T @ root, the penalised problem is plain least squares on `root`.
-    root = np.linalg.cholesky(gram).T
-    coef, _ = nnls(root, np.linalg.solve(root.T, products))
+    # With gram = triangle.T @ triangle, the ridge regression is plain least squares on
+    # `triangle`, which `nnls` can solve.
+    triangle = np.linalg.cholesky(gram).T
+    coef, _ = nnls(triangle, np.linalg.solve(triangle.T, products))
     return np.minimum(coef, _LARGEST_WEIGHT)
 
 
@@ -208,7 +215,7 @@ class Combination(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """The combinations that all rows select, and the rows outside of each fold.
+    """Combinations that are selected: one by all rows, and one for each fold.
 
     Attributes
     ----------
@@ -266,7 +273,10 @@ class Candidate(NamedTuple):
     gain: np.ndarray
 
     def mean_gain(self, rows, weight):
-        """Return the mean gain over the random mix on some rows, which have weights."""
+        """Return the mean gain over the random mix on some rows.
+
+        `weight` has the weights of these rows. None weights all alike.
+        """
         return mean_of(self.gain[rows], weight)
 
     def squared_error(self, quality, rows, weight):
@@ -329,7 +339,7 @@ class _Table(NamedTuple):
         return mean_of(self.quality[rows], weights_of_rows(self.weight, rows))
 
     def fit_weights(self, members, rows):
-        """Return weights of some members that are fitted on some rows."""
+        """Return weights of some members (`MemberWeights`), fitted on some rows."""
         return stacked_weights(
             self.deviations[:, rows],
             self.outcome_deviations[rows],
@@ -386,12 +396,12 @@ def choose_weights(
     folds : list of ndarray of int
         The rows of each fold.
     costs : ndarray of shape (n_choices,)
-        Costs by which the decisions are made that the candidates are compared by.
+        Costs of the choices, for the decisions by which candidates are compared.
     sizes : ndarray of shape (n_choices,), default=1.0
         The numbers that the user's outcomes were divided by to get `quality`, see
         :func:`~skroute.quality._corrections.sizes_of`. Decisions are compared in the
         user's unit: estimates and `quality` are multiplied by `sizes`. Squared errors
-        are compared without. 1.0: the outcomes were not divided.
+        are compared in the unit of `quality`. 1.0: the outcomes were not divided.
     row_weight : ndarray of shape (n_rows,), default=None
         Weights of the rows. None weights all alike.
 
@@ -408,7 +418,8 @@ def choose_weights(
     )
     splits = _splits_of(folds, len(quality))
     all_members = list(range(len(names)))
-    # By name: the candidate without calibration, then the one with it.
+    # By the name of the stack and of each member: the candidate without calibration,
+    # then the one with it.
     candidates = {
         _STACK: _candidates(all_members, table, splits, costs=costs, sizes=sizes)
     }
@@ -422,7 +433,7 @@ def choose_weights(
         combination_of_fold = _select(candidates, table, split.rest)
         estimate[split.rows] = combination_of_fold.estimate(deviations[:, split.rows])
         by_fold.append(combination_of_fold)
-    combination = _select(candidates, table, slice(None))
+    combination = _select(candidates, table, slice(None))  # all rows
     compared = _compare(candidates, table, combination.weights)
     return Selection(combination, by_fold=by_fold, estimate=estimate, compared=compared)
 
@@ -453,6 +464,7 @@ def _candidates(members, table, splits, costs, sizes):
     -------
     list of two Candidate
     """
+    # The weights and the curves of a fold are fitted on the rest of the rows.
     deviation = np.empty(table.quality.shape)
     for rows, rest in splits:
         weights = table.fit_weights(members, rest)
@@ -483,7 +495,7 @@ def _candidates(members, table, splits, costs, sizes):
 
 
 def _select(candidates, table, rows):
-    """Select the best candidate on some rows, and fit its weights on these rows.
+    """Select the best candidate on some rows, and fit it on these rows.
 
     Parameters
     ----------
@@ -492,11 +504,12 @@ def _select(candidates, table, rows):
         then the one with it.
     table : _Table
     rows : ndarray of int or slice
-        The rows that select.
+        The rows that the candidates are compared on.
 
     Returns
     -------
     Combination
+        Its weights are zero if even the best candidate is worse than a random mix.
     """
     best = _best_candidate(candidates, table, rows)
     if best is None:
@@ -513,7 +526,8 @@ def _select(candidates, table, rows):
 def _best_candidate(candidates, table, rows):
     """Return the best candidate on some rows, or None if it is worse than a random mix.
 
-    A member is better than the stack only if its lead is beyond noise.
+    The best is the more accurate candidate of the stack, unless the lead of others in
+    gain is beyond noise. Then it is the one of these with the largest mean gain.
 
     Parameters
     ----------
@@ -521,7 +535,7 @@ def _best_candidate(candidates, table, rows):
         By the name of the stack and of each member: without and with calibration.
     table : _Table
     rows : ndarray of int or slice
-        The rows that select.
+        The rows that the candidates are compared on.
 
     Returns
     -------
@@ -537,7 +551,7 @@ def _best_candidate(candidates, table, rows):
                 ahead.append(candidate)
     if ahead:
         best = max(ahead, key=lambda candidate: candidate.mean_gain(rows, weight))
-    # Gains are measured from the random mix.
+    # A gain of 0 is that of the random mix.
     if best.mean_gain(rows, weight) < 0:
         return None
     return best
@@ -581,7 +595,8 @@ def _compare(candidates, table, weights):
     """
     compared = []
     for name, pair in candidates.items():
-        # The two candidates have the same members. The more accurate one counts.
+        # The two candidates have the same members, with and without calibration. The
+        # more accurate one counts.
         members = pair[0].members
         gain = _most_accurate(pair, table, rows=slice(None)).gain
         compared.append(

@@ -4,13 +4,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Errors on simulated outcomes are too small, because the simulated truth is an
-# estimate, which is smoother than the truth. They are multiplied by this factor, which
-# was chosen on simulated tables of several kinds. An iterated bootstrap would estimate
-# it with more noise than it removes.
+# Errors on simulated outcomes are multiplied by this factor. They are too small: the
+# simulated truth is an estimate, and smoother than the real truth. The factor was
+# chosen on simulated tables of several kinds. An iterated bootstrap would estimate the
+# factor with much noise.
 _ERROR_FACTOR = 1.15
-# The truth varies more than its estimate. Upper bound of the factor that corrects for
-# it.
+# Upper bound of a second factor. It corrects for a truth that varies more than its
+# estimate.
 _MOST_INFLATION = 2.0
 # Smallest number of rows of a bin. The mean of 100 squared errors has a relative error
 # of about 15 %.
@@ -52,8 +52,8 @@ class ErrorCurves(NamedTuple):
 def simulate_outcomes(estimate, quality, rng):
     """Return simulated outcomes, whose true quality is the estimate (wild bootstrap).
 
-    Each row keeps its residuals, multiplied by a random sign that all choices of the
-    row share. So the size of the noise of a row stays, and its correlation between
+    The residuals of a row are multiplied by a random sign. All choices of the row have
+    the same sign. So the noise of the row keeps its size, and its correlation between
     choices.
 
     Parameters
@@ -131,7 +131,7 @@ def _shrunk_means(values, mean, bins):
     """
     bin_means = np.array([values[rows].mean() for rows in bins])
     variance = np.array([values[rows].var() / len(rows) for rows in bins])
-    # Variance between bins beyond that of noise.
+    # Variance between the means of bins, less the variance that is noise.
     signal = max(((bin_means - mean) ** 2 - variance).mean(), 0.0)
     share = np.divide(
         signal,

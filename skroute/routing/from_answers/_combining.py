@@ -297,8 +297,8 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         """Return the plan in which one member answers every row."""
         n_rows = num_samples(X)
         member = self.member_names_.index(name)
-        # -1: the answer of this member alone is no choice of the router, because another
-        # member is always asked first.
+        # -1: the answer of this member alone is no choice of the router, because
+        # another member is always asked first.
         choice = self.choices_.index(name) if name in self.choices_ else -1
         cost = np.full(n_rows, float(self.costs_[member]))
         return Plan(np.full(n_rows, choice), cost, SingleMember(member))

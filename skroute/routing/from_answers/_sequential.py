@@ -675,8 +675,8 @@ class SequentialRouterClassifier(CombiningRouter):
         state_of_row = start_of_rule[rule_of_row]
         # -1: not yet decided. Each row ends in some state and gets a choice there.
         route = np.full(len(rule_of_row), -1)
-        # A state comes before all that follow it. No row is in state 0, in which nothing
-        # has been asked.
+        # A state comes before all that follow it. No row is in state 0, since each row
+        # has asked its first member.
         for state in range(1, len(self._states.asked)):
             for position in np.unique(rule_of_row[state_of_row == state]):
                 is_here = (state_of_row == state) & (rule_of_row == position)

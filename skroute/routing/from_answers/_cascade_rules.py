@@ -26,14 +26,15 @@ from skroute.routing.parts._estimates import rows_and_others
 from skroute.routing.parts._mixtures import Mixture, ValidatedPart, useful_rules
 from skroute.utils._typing import NDArray
 
-# Share of estimates in the value of asking on, see `induce_backward`.
+# Share of the estimates in the value of asking on. The rest is the outcome on the rows
+# of the log, see `induce_backward`.
 _TRUST = 0.5
 # Largest number of rows that cascades are compared on. It is enough to see differences
 # of half a percentage point in quality.
 _MAX_JUDGED = 5000
-# Standard errors within which a simpler cascade is preferred to a better one. With
-# none, the best of 130 is taken for its luck. With a whole one, learned gains are
-# thrown away.
+# Number of standard errors within which a simpler cascade is preferred to a better one.
+# With 0, the best of 130 cascades is often only the luckiest one. With 1, real gains
+# are given up.
 _SIMPLER_WITHIN = 0.25
 # Difference in mean gain, in quality from 0 to 1, up to which cascades are tied:
 # rounding.
@@ -148,7 +149,7 @@ def cascades_to_compare(n_models, max_calls, by_cost, has_estimates):
 
 
 class CascadeMove(NamedTuple):
-    """The best move of rows in one state, in terms of models.
+    """The best move of each row in one state, by positions of models.
 
     Attributes
     ----------
@@ -249,13 +250,16 @@ class FittedCascade(NamedTuple):
                 continue
             move = self.move(current, scores.take(rows), price_index[rows])
             # Positions among `rows`, and positions of prices.
-            i, j = np.nonzero(is_here[rows])
+            positions, price_positions = np.nonzero(is_here[rows])
+            rows_here = rows[positions]
             # A later state overwrites the choice of a row that asks another model.
-            choice[rows[i], j] = move.choice[i]
-            quality[rows[i], j] = move.quality[i]
-            next_model = move.next_model[i, j]
-            next_state = self.states.following[current, next_model]
-            state[rows[i], j] = np.where(next_model == STOP, current, next_state)
+            choice[rows_here, price_positions] = move.choice[positions]
+            quality[rows_here, price_positions] = move.quality[positions]
+            next_model = move.next_model[positions, price_positions]
+            # `STOP` finds the last column, whose state is then not taken.
+            following = self.states.following[current, next_model]
+            next_state = np.where(next_model == STOP, current, following)
+            state[rows_here, price_positions] = next_state
         return CascadeEnds(state, choice, quality)
 
 

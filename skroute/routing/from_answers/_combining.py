@@ -23,10 +23,11 @@ from skroute.utils._cache import NO_CACHE, CallCache, cache_of
 from skroute.utils._compat import StrOptions, num_samples
 from skroute.utils._typing import NDArray
 
-# {0, 1/M, ..., 1} with the M = 10 of the paper, for the weight and for the threshold.
+# Candidates for the weight and for the threshold: 0, 1/M, ..., 1 with M = 10 as in the
+# paper.
 GRID = np.linspace(0.0, 1.0, 11)
-# Share by which the answered label is made more probable than the others: beyond
-# rounding.
+# Relative margin by which the answered label is made more probable than the others. It
+# is larger than rounding.
 _MARGIN_OF_ANSWER = 1e-9
 # Largest number of labels for which the scores of all labels are features of a quality
 # estimator. With 120 labels and 2,400 rows of Gaussian classes, a router that reads
@@ -136,7 +137,7 @@ class JudgedAnswers(NamedTuple):
         return None if self.labels is None else self.labels[member]
 
     def mean(self, row_quality):
-        """Return the mean of a quality per row, (n_rows,), by the rows' weights."""
+        """Return the mean of `row_quality`, (n_rows,), by the weights of the rows."""
         return mean_of_rows(row_quality, self.row_weight)
 
     def search_threshold(self, member, thresholds=GRID):
@@ -167,7 +168,7 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         "abstain_cost": AMOUNT,
         "abstain_label": "no_validation",
     }
-    # The default of subclasses that do not have it as a parameter.
+    # The value in subclasses without this parameter: any member may be asked first.
     base = "auto"
     _target_kinds: tuple[type, ...] = (SingleLabel, MultiLabel)
     _qualities = ("accuracy", "balanced_accuracy", "cost matrix")
@@ -540,7 +541,7 @@ def search_combination(
     pair = _Pair(first, second, target, first_labels, second_labels, row_weight)
     if target.ndim == 2:
         return _best_of_weights(pair, quality, weights=weights, thresholds=thresholds)
-    # If both members give a row the same answer, so does each weight.
+    # If both members give a row the same answer, each weight of the two does so, too.
     agree = pair.agree()
     row_quality = np.empty(len(target))
     if agree.any():
@@ -674,7 +675,7 @@ def _grow(answers, members, combination_of):
     weights_alone = np.eye(len(answers.scores))
     best = None
     best_mean = -np.inf
-    # A pair is combined in the same way if its first member is the last one.
+    # In a pair one member as the last one is enough: the other gives the same weights.
     last_members = members[1:] if len(members) == 2 else members
     for last in last_members:
         weights_of_others = combination_of[frozenset(members) - {last}].weights
@@ -763,5 +764,5 @@ def _few_scores(scores):
     if scores.shape[1] <= _MOST_LABELS:
         return scores
     largest = np.partition(scores, -_LARGEST_SCORES, axis=1)[:, -_LARGEST_SCORES:]
-    # With both signs the order is falling.
+    # The negated scores are sorted, so that the scores fall.
     return -np.sort(-largest, axis=1)

@@ -50,7 +50,7 @@ _MIN_ROWS_FOR_DELTA = 4
 
 
 class AddonOption(NamedTuple):
-    """One purchase once the base has answered: nothing, or one add-on.
+    """Purchase after the answer of the base: nothing, or one add-on.
 
     Attributes
     ----------
@@ -511,7 +511,7 @@ class FrugalMCTClassifier(CombiningRouter):
         for option in options:
             name = names[base]
             if option.service != base:
-                # The weight 0 of the base is the add-on alone.
+                # If the base has the weight 0, the add-on answers alone.
                 sign = "+" if option.weight else ">"
                 name = f"{names[base]} {sign} {names[option.service]}"
             base_weight = option.weight * weights_alone[base]
@@ -578,6 +578,7 @@ class FrugalMCTClassifier(CombiningRouter):
             if options.base in excluded:
                 continue
             choices = slice(options.first, options.first + options.n_choices)
+            # Members that each choice asks, (n_choices of the base, n_members).
             asked = self.choice_members_[choices]
             is_addon = asked & (members != options.base)
             # A choice has at most one add-on.
@@ -608,8 +609,8 @@ class FrugalMCTClassifier(CombiningRouter):
         options_now = self._options_now(exclude)
         # A smaller budget than that of the cheapest base gets this base. The callers
         # raise the error: `_plan` for its budget, a stream for its total.
-        least = min(base_options.policy.least for base_options in options_now)
-        budget = max(budget, least)
+        smallest_budget = min(base_options.policy.least for base_options in options_now)
+        budget = max(budget, smallest_budget)
         allowed = affordable_bases(options_now, budget)
         if len(allowed) == 1:
             return allowed[0]
@@ -642,7 +643,7 @@ class FrugalMCTClassifier(CombiningRouter):
         # (n_bases, n_rows)
         quality = np.array([result.quality for result in validations])
         cost = np.array([result.cost for result in validations])
-        # The folds and weights of rows are those of all policies.
+        # All policies have the same folds and weights of the rows.
         policy = allowed[0].policy
         # Position of the best base among those that are allowed.
         best = np.empty(quality.shape[1], dtype=np.int64)

@@ -257,7 +257,8 @@ def thresholds_between(scores, levels, weight_up_to=None):
     gap = np.where(is_between, levels, score_below) - score_below
     share_below = weight_up_to[last_below] / weight_up_to[-1]
     between = score_below + share_below * gap
-    # Rounding may end at the score below, whose row must stay below.
+    # Rounding may give the score below itself. Its row would then no longer be below
+    # the threshold, so that the level is taken.
     between = np.where(is_between & (between <= score_below), levels, between)
     # If no row is below a level, its threshold keeps each answer.
     not_between = np.where(has_below, levels, -np.inf)
@@ -651,8 +652,9 @@ class FrugalMLClassifier(CombiningRouter):
 
         sizes = {"n_labels": len(self.classes_), "n_thresholds": self.n_thresholds}
         learned = learn_label_rules(base_answers, bases, **sizes)
+        fold_of_row = answers.part
         held_out = []
-        for rows, others in rows_and_others(answers.part):
+        for rows, others in rows_and_others(fold_of_row):
             learned_of_others = learn_label_rules(
                 base_answers.take(others), bases, **sizes
             )

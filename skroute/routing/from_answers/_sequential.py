@@ -429,7 +429,8 @@ class SequentialRouterClassifier(CombiningRouter):
         self._values = None
         if self._states.n_calls > 2:
             rules += self._learn_sequential(bases, quality, learner)
-        self._choose_rules(rules, answers.part, answers.weight)
+        fold_of_row = answers.part
+        self._choose_rules(rules, fold_of_row, row_weight=answers.weight)
         self.choices_ = [choice.name for choice in choices]
 
     def _choices_after_sets(self, combination_of, n_rows):
@@ -560,7 +561,8 @@ class SequentialRouterClassifier(CombiningRouter):
                     quality=choice_quality[np.arange(len(position)), position],
                 )
                 rules.append(rule)
-            # One more, since the price of the smallest budget is infinite and left out.
+            # One price more than needed. That of the smallest budget is infinite, and
+            # `thinned_prices` leaves it out.
             prices.append(spread_prices(path, self.n_prices + 1))
         self.prices_ = thinned_prices(np.concatenate(prices), self.n_prices)
         return rules
@@ -603,7 +605,7 @@ class SequentialRouterClassifier(CombiningRouter):
             for index, price in enumerate(self.prices_):
                 rule = JudgedRule(
                     Rule(start, price, index),
-                    # The outcomes have the costs after the first member.
+                    # The cost of the outcomes does not have the first member.
                     cost=costs[base] + outcomes.cost[:, index],
                     quality=outcomes.quality[:, index],
                 )

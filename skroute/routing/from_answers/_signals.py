@@ -23,9 +23,9 @@ from skroute.utils._validation import floats_of
 # The unit of ridge penalties is one row: a penalty of 10 halves an effect that is
 # estimated from 10 rows of unit variance.
 
-# Penalty of a model's own signals in the logistic line of its quality.
+# Penalty of a model's own signals in the logistic regression of its quality.
 _OWN_SIGNALS_RIDGE = 1.0
-# Penalty of other signals in that line.
+# Penalty of the signals of other models in this regression.
 _OTHER_SIGNALS_RIDGE = 10.0
 # Penalty of signals in the regressions of values.
 _VALUE_RIDGE = 10.0
@@ -50,7 +50,8 @@ _CONVERGED = 1e-7
 # Largest leverage of a row in leave-one-out estimates of values. These are divided by 1
 # minus the leverage, which must not be close to 0.
 _MAX_LEVERAGE = 0.95
-# Smallest value of 1 minus the leverage in logistic fits, for the same reason.
+# Smallest value of 1 minus the leverage in logistic fits. Their leave-one-out estimates
+# are divided by it.
 _MIN_REMAINDER = 0.05
 
 

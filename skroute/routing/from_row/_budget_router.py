@@ -426,7 +426,7 @@ default=None
         """Return the unfitted estimators that read X, by parameter."""
         readers = super()._readers()
         if self.quality_estimator is None and routing_enabled():
-            # skroute's own estimates are weighted as the price is.
+            # The default estimator gets the same weights as the price.
             readers["quality_estimator"].set_fit_request(sample_weight=True)
         return readers
 
@@ -477,7 +477,7 @@ default=None
         # False if answers are column numbers.
         self._named = log.named
         self._has_quotes = quoted_costs is not None
-        self._cost_summary = None  # calls are not given known costs
+        self._cost_summary = None  # no costs that those of calls are compared with
         is_per_row = log.paid.ndim == 2
         are_known_before_calls = self.cost_estimator is None and log.planned is None
         if is_per_row and are_known_before_calls:
@@ -489,7 +489,8 @@ default=None
         folds = folds_of(self.cv, X, log.quality, **metadata["splitter"]["split"])
         self.cost_estimator_ = None  # costs are not estimated
         if self.cost_estimator is not None:
-            # The price must be learned from costs as they will be known: estimated.
+            # New rows are decided by estimated costs, so that the price is learned from
+            # estimated costs.
             fit_params = metadata["cost_estimator"]["fit"]
             self.cost_estimator_, log = learn_costs(
                 self._cost_reader(log, fit_params),
@@ -519,7 +520,8 @@ default=None
         self._learned = replace(learned, amounts=amount_tables).at(
             reg_lambda=float(self.reg_lambda), deciding=float(self.routing_cost)
         )
-        # With the column of abstaining. `add_choice` does not change it.
+        # If rows may abstain, the last column is abstaining. `add_choice` does not
+        # change the log.
         self._log = log
         # Hashes, by which rows of `fit` are recognised.
         self._row_keys = row_keys(X)
@@ -826,7 +828,8 @@ default=None
         are_bills = policy.realised is None or call.costs is not None
         if are_bills:
             return plan._replace(cost=quoted_cost)
-        # In the log, bills of the choice were this factor of the costs that decide.
+        # In the log, the bills of the choice were this factor times the costs by which
+        # rows are decided.
         expected_bill = quoted_cost * policy.cost_factor[position]
         return plan._replace(cost=expected_bill, quoted_cost=quoted_cost)
 
@@ -1045,7 +1048,7 @@ default=None
         """The quality estimator, fitted on all rows."""
         check_is_fitted(self)
         estimator = self._learned.estimator
-        # With choices added after fit, it is part of a `WithNewcomers`.
+        # After `add_choice` the estimator of `fit` is part of a `WithNewcomers`.
         return getattr(estimator, "base", estimator)
 
     @property

@@ -460,7 +460,8 @@ class DaskRouter:
             blocks = [blocks[position] for position in nonempty]
 
         answer_type = self._answer_type(response)
-        # Expected bills: those of the log, at the prices that decide.
+        # Expected bill of each choice: its planned cost, times the factor by which the
+        # bills of the log differ from planned costs, and the cost of deciding.
         costs = policy.planned * policy.cost_factor + policy.deciding
         # One array of choices for each block.
         routes = assignment.choices.to_delayed().ravel()

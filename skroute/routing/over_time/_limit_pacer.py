@@ -166,7 +166,7 @@ class LimitPacer:
             # The budget is the first limit.
             means_left[0] = money_left / n_left - self._deciding
         for position, name in enumerate(self.names, start=self._position_after_budget):
-            # Requests of other processes are like those of this one.
+            # Requests of other processes are taken to be like those of this one.
             mean_so_far = use.totals.get(name, 0.0) / use.n_requests
             total = self._largest_means[position] * books.n_expected
             means_left[position] = (total - mean_so_far * n_before) / n_left

@@ -198,7 +198,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         self.n_expected = n_expected
 
     def __copy__(self):
-        """Return a copy with a state of its own, as a pickle has it."""
+        """Return a copy with a state of its own, like that of a pickle."""
         # Nothing changes the prior, so that it is shared.
         return deepcopy(self, {id(self.prior): self.prior})
 

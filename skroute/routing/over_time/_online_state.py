@@ -25,9 +25,11 @@ _LEVEL = 0
 # Variance of the level of a choice without outcomes, in units of the noise. The drift
 # adds no variance beyond it.
 LEVEL_VARIANCE = 4.0
-# The same for a choice whose quality a fitted router estimates.
+# Variance of the level before any outcome, in units of the noise, for a choice whose
+# quality a fitted router estimates.
 PRIOR_VARIANCE = 0.05
-# The same for a choice that is added later.
+# Variance of the level before any outcome, in units of the noise, for a choice that is
+# added later.
 NEWCOMER_VARIANCE = 0.3
 # The smallest ridge penalty. The inverse of a smaller one may overflow.
 _MIN_ALPHA = 1e-12
@@ -156,7 +158,8 @@ class Beliefs:
         # Views, which are changed in place.
         level = self.mean[:, QUALITY, _LEVEL]
         variance = self.cov[:, :, _LEVEL, _LEVEL]
-        # Minus `expm1` of minus the rate is the share of the way back per request.
+        # The share of the way back to the usual level per request is 1 - exp(-rate),
+        # which is -expm1(-rate).
         level -= math.expm1(-_RETURN * self.drift) * (self.usual - level)
         variance += np.minimum(self.drift, np.maximum(LEVEL_VARIANCE - variance, 0.0))
 
@@ -308,7 +311,7 @@ class Pacer:
         self.price = 0.0
 
     def note(self, x, base, bonus):
-        """Add a request to the window. It overwrites the oldest one if that is full.
+        """Add a request to the window. In a full window it replaces the oldest one.
 
         Parameters
         ----------
@@ -397,6 +400,7 @@ class Pacer:
         self.price = 0.0
         if rate == np.inf or not len(costs):
             return
+        # Optimistic quality, by which requests are decided.
         values = quality + self.bonus[: len(quality)]
         path = assignment_path(values[:, choices], costs[:, choices])
         # The most expensive plan of the path that the rate pays for, -1 if none.

@@ -142,6 +142,7 @@ class Offers:
             self.max_costs = [max_costs[name] for name in self.names]
             if self.costs is not None:
                 self.check_below_max(self.costs)
+        # Upper bounds of the costs of calls. Exact costs are their own bounds.
         bounds = self.costs if self.max_costs is None else self.max_costs
         if bounds is None:
             # The exact costs come with each request.
@@ -586,7 +587,7 @@ class BudgetStream:
                 f"router must be a decision estimator, got {type(router).__name__}. "
                 "Derive its class from skroute.base.CostAwareMixin."
             )
-        # Without it, the router asks models or buys features while it decides.
+        # A router without this method asks models or buys features while it decides.
         self._decides_by_price = hasattr(router, "request_policy")
         if windows is not None and not self._decides_by_price:
             raise ValueError(
@@ -642,9 +643,10 @@ class BudgetStream:
         _STREAMS.add(self)
 
     def _make_offers(self, mean, excluded):
-        """Return what decides requests, without excluded choices.
+        """Return what decides requests, `Offers` or `PlannedRequests`.
 
-        `mean` is the mean budget per request.
+        `mean` is the mean budget per request. Choices in `excluded`, a frozenset of
+        names, are left out.
         """
         if self._decides_by_price:
             return Offers(self.router, mean, self._max_costs, excluded)
@@ -879,7 +881,7 @@ class BudgetStream:
         return self._route(x, costs, key=key, exclude=exclude, uses=uses).ticket
 
     def _route(self, x, costs, *, key=None, exclude=(), uses=None):
-        """Decide on one request and reserve (`Reservation`).
+        """Decide on one request and reserve its amount. Return the `Reservation`.
 
         The parameters are those of `route`.
         """
@@ -896,9 +898,10 @@ class BudgetStream:
         row_costs = self._check_request_costs(offers, costs, may_estimate=True)
         positions = self._positions_without(offers, exclude)
         window_uses = self._window_uses(uses)
-        # Costs that the router's estimator gives come with bounds, which are reserved.
+        # If the router's estimator gives the costs, the maximal costs are reserved.
         amounts = offers.amounts_to_reserve(row_costs)
         least = min([amounts[position] for position in positions])
+        # The ledger's `Reservation` of the smallest amount, before any estimate.
         held = self.ledger.hold(self._purses, least, _check_key(key))
         if held.state == "open":
             # The request of this key has its ticket. The state of its plan is lost.
@@ -924,7 +927,7 @@ class BudgetStream:
         return Reservation(ticket, x, estimates.state)
 
     def _plan_request(self, x, *, key, exclude):
-        """Decide and answer one request, which spends money (`Reservation`).
+        """Decide on one request and answer it, which spends money (`Reservation`).
 
         Parameters
         ----------
@@ -937,6 +940,7 @@ class BudgetStream:
         _check_one_request(x)
         # `_make_offers` has made `PlannedRequests` for this router.
         planned = self._offers
+        # The ledger's `Reservation` of the largest amount, before any model is asked.
         held = self.ledger.hold(self._purses, planned.largest_cost, _check_key(key))
         if held.state == "open":
             # The request of this key has its ticket. The state of its plan is lost.

@@ -709,9 +709,11 @@ def _grow(answers, members, combination_of):
 def answer_features(scores, weights=None, multilabel=False):
     """Return the features of the answers so far, (n_rows, n_features).
 
-    Several labels: each member's scores, best score and sum of scores. One label: the
-    scores and the best label; if several members are combined, also the lead of the
-    combined best label, and each member's best score, best label and agreement.
+    If rows have several labels, they are the scores, best score and sum of scores of
+    each member. For one label and one member, they are its scores, best score and best
+    label. For one label and several members, they are the combined scores, the lead of
+    the best of these, and the best score and best label of each member, and whether
+    this is the combined best label.
 
     Parameters
     ----------

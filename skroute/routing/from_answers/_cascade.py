@@ -484,6 +484,7 @@ default=None
         # Without X the position of a row stands for the row.
         rows_to_draw = np.arange(n_rows)[:, np.newaxis] if X is None else X
         rule_of_row = self.mixture_.draw(rows_to_draw, call.budget, call.request_id)
+        # In a sweep over budgets they are computed once.
         scores = cache_of(self).get_or_compute(
             "scores", lambda: self._scores(X, columns)
         )

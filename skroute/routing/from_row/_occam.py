@@ -112,6 +112,7 @@ class Occam(LimitsMixin, MemberRouter):
         """Check members and embedding before any member is fitted."""
         super()._check_members(members)
         names = list(members)
+        # These amounts are only checked, so that any number of rows will do.
         amounts = read_amounts(self.amounts, names, n_rows=1, named=True)
         check_limits(self.limits, self.capacities, amounts=amounts, choices=names)
         if not isinstance(self.embedding, str):

@@ -57,6 +57,7 @@ def export_policy(router, path=None):
     """
     requests = None
     if hasattr(router, "choices_") and hasattr(router, "request_policy"):
+        # Infinity: the policy is the same for each budget.
         requests = router.request_policy(np.inf)
     if not hasattr(requests, "policy"):
         raise TypeError(
@@ -64,6 +65,7 @@ def export_policy(router, path=None):
             f"estimates of each choice, got {type(router).__name__}."
         )
     policy = requests.policy
+    # A router that asks a base first has a policy for the choices of this base alone.
     if policy.per_row or policy.planned.shape != (len(router.choices_),):
         raise ValueError(
             f"This router ({type(router).__name__}) has no price list of its choices "

@@ -240,7 +240,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
                 "OnlineBudgetRouter requires y to be passed, but the target y is None."
             )
         with task.step("read the log"):
-            names, tables = self._start(X, y, None, costs)
+            names, tables = self._start(X, y, choice=None, costs=costs)
         with task.step("learn from the log"):
             self._learn(X, tables, apart=False)
         check_affordable(check_budget(self.budget), self._serving.least())
@@ -323,7 +323,9 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
                     "costs must be given, got None: what a call of each choice costs."
                 )
             listed = dict(zip(prior.choices_, np.asarray(prior.costs_).tolist()))
-        names, self._named = choice_names(y if choice is None else None, listed)
+        # With `choice`, y is one column for all choices, which has no names of choices.
+        table = y if choice is None else None
+        names, self._named = choice_names(table, listed)
         if prior is not None:
             if self._named and sorted(names) != sorted(prior.choices_):
                 raise ValueError(

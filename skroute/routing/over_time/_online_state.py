@@ -633,6 +633,7 @@ class Serving:
             self._update_price(budget)
             quality, ratio, variance = self.beliefs.estimate(x)
             quality = quality + base[:, QUALITY]
+            # Costs relative to the price list become absolute ones.
             costs = in_money(ratio + base[:, COST], self.listed)
             bonus = self.exploration * np.sqrt(variance)
             choice = self._first_try(costs, budget)

@@ -306,7 +306,11 @@ default=None
         return super().fit(X, y, costs=costs, signals=signals, **params)
 
     def _fit(self, X, y, *, task, costs=None, signals=None, **params):
-        """Check the log, learn the rules from it, and validate them."""
+        """Check the log, learn the rules from it, and validate them.
+
+        Sets all fitted attributes. Parameters are those of `fit`; `task` reports the
+        steps to callbacks.
+        """
         metadata = self._route_metadata(params)
         if X is None and signals is None:
             raise ValueError(
@@ -328,6 +332,7 @@ default=None
         self._named = log.named
         self.model_names_ = log.names
         log = log.with_abstaining(self.abstain_cost)
+        # The costs of the models, without the last column if that is abstaining.
         model_costs = log.paid[..., : len(self.model_names_)]
         row_costs = np.broadcast_to(model_costs, quality.shape)
         columns = self._read_signals_of_fit(signals, len(quality))
@@ -387,8 +392,9 @@ default=None
     def _cascades_to_compare(self, columns):
         """Return the cascades that `fit` compares, a list of `States`.
 
-        `columns` are the signals of each model. Without any, no second call can be
-        decided.
+        `columns` are the signals of each model, each of shape (n_rows, n_signals). If
+        no model has signals, nothing can decide a second call, and each cascade has one
+        call.
         """
         names = self.model_names_
         n_models = len(names)
@@ -420,9 +426,9 @@ default=None
         folds = folds_of(self.cv, rows, quality, **metadata["splitter"]["split"])
         self.quality_estimator_ = None
         if not self._has_rows:
-            nothing = np.empty((len(quality), 0))
-            by_fold = [nothing[train] for train, _ in folds]
-            return _EstimatesOfFit(nothing, by_fold, folds)
+            no_estimates = np.empty((len(quality), 0))
+            by_fold = [no_estimates[train] for train, _ in folds]
+            return _EstimatesOfFit(no_estimates, by_fold, folds)
         estimator = self._readers()["quality_estimator"]
         options = {
             "name": "quality_estimator",
@@ -438,6 +444,7 @@ default=None
     def _name_of(self, states):
         """Return the name of a cascade, for ``rule_names_``."""
         names = self.model_names_
+        # In the first state, 0, nothing has been asked.
         if len(states.next_members(0)) > 1:
             return f"{states.n_calls} of {', '.join(names)} in any order"
         # In a fixed order one model answers in each state but the first.
@@ -477,6 +484,7 @@ default=None
         # Without X the position of a row stands for the row.
         rows_to_draw = np.arange(n_rows)[:, np.newaxis] if X is None else X
         rule_of_row = self.mixture_.draw(rows_to_draw, call.budget, call.request_id)
+        # In a sweep over budgets they are computed once.
         scores = cache_of(self).get_or_compute(
             "scores", lambda: self._scores(X, columns)
         )
@@ -487,6 +495,7 @@ default=None
             rule = self._rules[position]
             rows = np.flatnonzero(rule_of_row == position)
             price_index = np.full((len(rows), 1), rule.price_index)
+            # The arrays of `ends` have one column, since each row has one price.
             ends = rule.cascade.follow(scores.take(rows), price_index)
             route[rows] = ends.choice[:, 0]
             quality[rows] = ends.quality[:, 0]
@@ -495,6 +504,7 @@ default=None
             route,
             cost=(costs * asked).sum(axis=1),
             state=asked,
+            # From the scale of the rules, 0 to 1, to the unit of the log.
             quality=self._low + self._span * quality,
         )
 
@@ -549,7 +559,11 @@ default=None
         return columns
 
     def _scores(self, X, columns):
-        """Return the normal scores of all that can be read of rows (`RowSignals`)."""
+        """Return the normal scores of the rows' estimates and signals (`RowSignals`).
+
+        `columns` are the signals of each model, each of shape (n_rows, n_signals).
+        """
+        # Without X in `fit` there are no estimates.
         estimates = np.empty((len(columns[0]), 0))
         if self._has_rows:
             estimates = predict_matrix(self.quality_estimator_, X, "quality_estimator")
@@ -582,8 +596,9 @@ default=None
         n_rows = len(plan.route)
         bills = self._costs_of_call(costs, n_rows)
         if not plan.decided:
-            # A single choice asks no other model.
+            # In a plan of `plan_single` each row asks only the model of its route.
             return bills[np.arange(n_rows), plan.route]
+        # The state of a decided plan marks the asked models, (n_samples, n_models).
         return (bills * plan.state).sum(axis=1)
 
     # The calls ------------------------------------------------------------------------
@@ -692,9 +707,14 @@ default=None
             raise ValueError(
                 "x must be None: fit got no X, so that nothing can be read of a row."
             )
-        # Scores of a model's signals are not read before it is asked.
-        nothing = [np.zeros((1, n_signals)) for n_signals in self._scales.n_signals]
-        scores = self._scores(x, nothing)
+        # Zeros stand for the signals of each model: they are not read before the model
+        # is asked, and `observe` replaces them.
+        placeholders = [
+            np.zeros((1, n_signals)) for n_signals in self._scales.n_signals
+        ]
+        scores = self._scores(x, placeholders)
+        # The budget lies between two rules. `share` is the probability of the more
+        # expensive one.
         mixed = self.mixture_.share(budget)
         drawn = check_random_state(random_state).uniform()
         position = mixed.high if drawn < mixed.share else mixed.low
@@ -761,6 +781,7 @@ def _as_table(x):
             raise ValueError(f"x must be one row, got a table of {num_samples(x)}.")
         return x
     if hasattr(x, "to_frame"):
+        # A pandas Series becomes a frame with one row.
         return x.to_frame().T
     return [x]
 
@@ -833,8 +854,9 @@ class CascadeRun:
         )
 
     def _set_next(self):
-        """Set the model to ask next, and the answer in the current state."""
+        """Set ``next``, ``answer`` and ``quality`` by the best move in this state."""
         router = self._router
+        # The request is one row at one price.
         price_index = np.full((1, 1), self._price_index)
         move = self._cascade.move(self._state, self._scores, price_index)
         next_model = int(move.next_model[0, 0])
@@ -843,6 +865,7 @@ class CascadeRun:
         self.quality = None
         if self.asked:
             self.answer = router.choices_[move.choice[0]]
+            # From the scale of the rules, 0 to 1, to the unit of the log.
             self.quality = float(router._low + router._span * move.quality[0])
 
     def observe(self, model, signals=None, cost=None):
@@ -866,7 +889,8 @@ class CascadeRun:
         """
         router = self._router
         names = router.model_names_
-        allowed = [names[k] for k in self._cascade.states.next_members(self._state)]
+        next_models = self._cascade.states.next_members(self._state)
+        allowed = [names[candidate] for candidate in next_models]
         if model not in allowed:
             raise ValueError(
                 f"model must be one of {allowed!r}, which may come next, got {model!r}."
@@ -874,11 +898,12 @@ class CascadeRun:
         position = names.index(model)
         if signals is not None and not hasattr(signals, "columns"):
             signals = np.reshape(signals, (1, -1))
-        columns = router._signals_of_model(position, signals, 1)
+        columns = router._signals_of_model(position, signals, n_rows=1)
         if cost is None:
             cost = router.costs_[position]
         else:
             cost = check_costs([cost], [model], name="cost")[0]
+        # The scores of this model's signals replace their placeholder.
         self._scores.by_model[position] = router._scales.transform_model(
             position, columns
         )

@@ -26,24 +26,26 @@ from skroute.routing.parts._estimates import rows_and_others
 from skroute.routing.parts._mixtures import Mixture, ValidatedPart, useful_rules
 from skroute.utils._typing import NDArray
 
-# Share of estimates in the value of asking on, see `induce_backward`.
+# Share of the estimates in the value of asking on. The rest is the outcome on the rows
+# of the log, see `induce_backward`.
 _TRUST = 0.5
-# Rows that cascades are compared on, at most: enough for differences of half a point.
+# Largest number of rows that cascades are compared on. It is enough to see differences
+# of half a percentage point in quality.
 _MAX_JUDGED = 5000
-# Standard errors within which a simpler cascade is preferred to a better one. With
-# none, the best of 130 is taken for its luck. With a whole one, learned gains are
-# thrown away.
+# Number of standard errors within which a simpler cascade is preferred to a better one.
+# With 0, the best of 130 cascades is often only the luckiest one. With 1, real gains
+# are given up.
 _SIMPLER_WITHIN = 0.25
 # Difference in mean gain, in quality from 0 to 1, up to which cascades are tied:
 # rounding.
 _TIED = 1e-12
 # Decimals of mean costs: rules whose costs agree to these are equally expensive.
 _COST_DECIMALS = 12
-# Largest price times the cheapest call, in quality. The whole range of quality, 1, does
-# not pay for half of the call.
+# Largest price times the cost of the cheapest call: the gain in quality that pays for
+# this call. No gain is larger than 1, the range of quality, so that 2 buys nothing.
 _NOTHING_BOUGHT = 2.0
-# Smallest positive price times the most expensive call, in quality: a 500th of the
-# range pays.
+# Smallest positive price times the cost of the most expensive call: a gain of a 500th
+# of the range of quality pays for this call.
 _ALL_BOUGHT = 0.002
 
 
@@ -76,7 +78,11 @@ class CascadeLog(NamedTuple):
 
     @classmethod
     def scaled(cls, quality, costs, signals, abstain_quality):
-        """Return the log with quality, and that of abstaining, scaled to [0, 1]."""
+        """Return the log with quality scaled to [0, 1].
+
+        The quality of abstaining is scaled in the same way. Parameters are the
+        attributes of the log in the unit of the user.
+        """
         low = float(quality.min())
         # If all answers are equally good, any unit will do.
         span = float(np.ptp(quality)) or 1.0
@@ -115,9 +121,9 @@ class CascadeLog(NamedTuple):
 def cascades_to_compare(n_models, max_calls, by_cost, has_estimates):
     """Return the cascades that a fit compares, a list of `States`.
 
-    They are each model alone (the first `n_models`), one call that is chosen by
-    estimates, if there are any, and for each number of calls all fixed orders of rising
-    cost and the free order.
+    The first `n_models` cascades are each model alone. If there are estimates, one call
+    that they choose follows. Then, for each number of calls from 2 on, come all fixed
+    orders of rising cost and the cascade that asks in any order.
 
     Parameters
     ----------
@@ -143,7 +149,7 @@ def cascades_to_compare(n_models, max_calls, by_cost, has_estimates):
 
 
 class CascadeMove(NamedTuple):
-    """The best move of rows in one state, in terms of models.
+    """The best move of each row in one state, by positions of models.
 
     Attributes
     ----------
@@ -215,17 +221,20 @@ class FittedCascade(NamedTuple):
         values = self.values[state]
         outputs = values.model.predict(scores.features(answering))
         estimates = values.split(outputs)
-        at_prices = np.take_along_axis(
+        # From all prices of the grid to those of each row, (n_rows, n_next, n_prices).
+        continuations = np.take_along_axis(
             estimates.continuations, price_index[:, np.newaxis], axis=2
         )
         move = best_move(
-            estimates._replace(continuations=at_prices),
+            estimates._replace(continuations=continuations),
             costs=self.costs[next_models],
             prices=self.prices[price_index],
         )
-        # `STOP` is -1, so that it takes the last entry.
+        # A row that ends has the position `STOP`, which is -1. It takes the last entry,
+        # which is `STOP` again.
         next_model = np.append(next_models, STOP)[move.next_position]
-        # The last choice is abstaining.
+        # The choice of each ending of the state: its models, then abstaining, whose
+        # position is the number of models.
         choices = np.array([*answering, len(self.costs)])
         return CascadeMove(next_model, choices[move.ending], move.ending_quality)
 
@@ -241,23 +250,27 @@ class FittedCascade(NamedTuple):
                 continue
             move = self.move(current, scores.take(rows), price_index[rows])
             # Positions among `rows`, and positions of prices.
-            i, j = np.nonzero(is_here[rows])
-            choice[rows[i], j] = move.choice[i]
-            quality[rows[i], j] = move.quality[i]
-            next_model = move.next_model[i, j]
-            next_state = self.states.following[current, next_model]
-            state[rows[i], j] = np.where(next_model == STOP, current, next_state)
+            positions, price_positions = np.nonzero(is_here[rows])
+            rows_here = rows[positions]
+            # A later state overwrites the choice of a row that asks another model.
+            choice[rows_here, price_positions] = move.choice[positions]
+            quality[rows_here, price_positions] = move.quality[positions]
+            next_model = move.next_model[positions, price_positions]
+            # `STOP` finds the last column, whose state is then not taken.
+            following = self.states.following[current, next_model]
+            next_state = np.where(next_model == STOP, current, following)
+            state[rows_here, price_positions] = next_state
         return CascadeEnds(state, choice, quality)
 
 
 class LogRegressions:
-    """Regressions on one log, which the cascades that are fitted to it share.
+    """Regressions on one log, shared by all cascades that are fitted to this log.
 
     Parameters
     ----------
     log : CascadeLog
     scores : RowSignals
-        Normal scores of its signals.
+        Normal scores of the signals of the log.
     """
 
     def __init__(self, log, scores):
@@ -277,7 +290,7 @@ class LogRegressions:
 
 
 class _CascadeLearner(StateLearner):
-    """Regressions of a cascade: they read the signals of the models that may answer.
+    """Regressions of a cascade on the signals of the models that may answer.
 
     Parameters
     ----------
@@ -290,7 +303,10 @@ class _CascadeLearner(StateLearner):
         self._regressions = regressions
 
     def fit(self, state, targets):
-        """Fit the values of asking on. The quality of answers is in the basis."""
+        """Fit the values of asking on, which are the last columns of `targets`.
+
+        The first columns, the quality of each answer, are already fitted in the basis.
+        """
         models = self._states.answering[state]
         return self._regressions.basis(models).fit(targets[:, len(models) :])
 
@@ -322,7 +338,8 @@ def fit_cascade(states, log, prices, regressions):
 def price_grid(costs, n_prices):
     """Return falling prices, from one at which nothing is bought down to 0.
 
-    A price is quality from 0 to 1 for a unit of cost.
+    A price is quality from 0 to 1 for a unit of cost. `costs` has the shape
+    (n_models,). If all calls are free, or `n_prices` is 1, the only price is 0.
     """
     costs = costs[costs > 0]
     if not len(costs) or n_prices == 1:
@@ -338,10 +355,13 @@ def price_grid(costs, n_prices):
 class HeldOutTables(NamedTuple):
     """Outcomes of all cascades on rows that did not fit them.
 
+    The rows are the compared test rows of the first fold, then those of the second, and
+    so on.
+
     Attributes
     ----------
     quality, cost : ndarray of shape (n_cascades, n_rows, n_prices)
-        Of each row under each cascade, at each price.
+        Quality and cost of each row under each cascade, at each price.
     fold_of_row : ndarray of shape (n_rows,), dtype=int64
         Fold of each row.
     """
@@ -433,7 +453,9 @@ def learn_rules(cascades, log, folds, estimates_by_fold, n_prices, *, cheapest, 
     scales = SignalScales(log.signals)
     return LearnedRules(
         scales,
-        rules=_fit_rules([chosen[k] for k in useful], cascades, log, prices, scales),
+        rules=_fit_rules(
+            [chosen[position] for position in useful], cascades, log, prices, scales
+        ),
         mixture=_mixture_of(cost[useful], honest_quality[useful]),
         validated_parts=_validate_by_folds(
             quality, cost, honest_quality, tables.fold_of_row
@@ -468,30 +490,45 @@ def _validate_by_folds(quality, cost, honest_quality, fold_of_row):
 
 
 def _tables_of_rules(table, rules):
-    """Return a table of `HeldOutTables` for some rules only, (n_rules, n_rows)."""
+    """Return the entries of a table of `HeldOutTables` for some rules.
+
+    `table` has the shape (n_cascades, n_rows, n_prices), `rules` is a list of
+    `ChosenRule`. The result has the shape (n_rules, n_rows).
+    """
     return np.array([table[rule.cascade, :, rule.price_index] for rule in rules])
 
 
 def _mixture_of(cost, quality):
-    """Return the mixture of rules from tables of shape (n_rules, n_rows)."""
+    """Return the mixture of rules (`Mixture`) by their means over rows.
+
+    `cost` and `quality` have the shape (n_rules, n_rows).
+    """
     return Mixture(cost.mean(axis=1), quality.mean(axis=1))
 
 
 def _fit_rules(chosen, cascades, log, prices, scales):
-    """Fit chosen rules on all rows of a log. Each cascade is fitted once."""
+    """Fit chosen rules on all rows of a log, and return a list of `CascadeRule`.
+
+    `chosen` is a list of `ChosenRule`, and `scales` those of the log's signals. A
+    cascade that several rules share is fitted once.
+    """
     regressions = LogRegressions(log, scales.transform(log.signals))
-    fitted = {}
+    fitted_of_cascade = {}
     rules = []
     for rule in chosen:
-        if rule.cascade not in fitted:
+        if rule.cascade not in fitted_of_cascade:
             states = cascades[rule.cascade]
-            fitted[rule.cascade] = fit_cascade(states, log, prices, regressions)
-        rules.append(CascadeRule(fitted[rule.cascade], rule.price_index))
+            fitted = fit_cascade(states, log, prices, regressions)
+            fitted_of_cascade[rule.cascade] = fitted
+        rules.append(CascadeRule(fitted_of_cascade[rule.cascade], rule.price_index))
     return rules
 
 
 def judge_by_folds(cascades, log, prices, folds, *, estimates_by_fold, n_jobs):
-    """Return the outcomes of all cascades on held-out rows (`HeldOutTables`)."""
+    """Return the outcomes of all cascades on held-out rows (`HeldOutTables`).
+
+    `prices` has the shape (n_prices,). The other parameters are those of `learn_rules`.
+    """
     test_rows = _judged_rows(folds, len(log.quality))
     jobs = []
     for (train, _), test, estimates in zip(folds, test_rows, estimates_by_fold):
@@ -511,10 +548,15 @@ def judge_by_folds(cascades, log, prices, folds, *, estimates_by_fold, n_jobs):
 
 
 def _judged_rows(folds, n_rows):
-    """Return the test rows of each fold that cascades are compared on, as a list."""
+    """Return the rows of each fold that cascades are compared on, as a list.
+
+    They are the test rows of the fold, or a random share of them, so that all folds
+    have at most `_MAX_JUDGED` of the `n_rows` rows.
+    """
     share = min(1.0, _MAX_JUDGED / n_rows)
     if share == 1:
         return [test for _, test in folds]
+    # A fixed seed: the router has no `random_state`.
     rng = np.random.default_rng(0)
     judged = []
     for _, test in folds:
@@ -532,6 +574,7 @@ def judge_cascades(cascades, train_log, test_log, prices):
     regressions = LogRegressions(train_log, scales.transform(train_log.signals))
     test_scores = scales.transform(test_log.signals)
     outcomes = test_log.outcomes()
+    # Each row is decided at each price, (n_test, n_prices).
     price_index = np.tile(np.arange(len(prices)), (len(outcomes), 1))
     quality = []
     cost = []
@@ -541,6 +584,7 @@ def judge_cascades(cascades, train_log, test_log, prices):
         quality.append(np.take_along_axis(outcomes, ends.choice, axis=1))
         # (n_test, n_prices, n_models)
         asked = states.asked[ends.state]
+        # Costs of the asked models, summed over the models.
         cost.append(np.einsum("ik,ijk->ij", test_log.costs, asked))
     return np.array(quality), np.array(cost)
 
@@ -564,6 +608,8 @@ def choose_rules(tables, prices, n_calls, *, cheapest):
     """
     chosen = []
     if cheapest is not None:
+        # Index 0 is the highest price. Costs alone chose this cascade, so that all rows
+        # judge its quality.
         chosen.append(ChosenRule(cheapest, 0, tables.quality[cheapest, :, 0]))
     for index, price in enumerate(prices):
         quality = tables.quality[:, :, index]
@@ -572,7 +618,7 @@ def choose_rules(tables, prices, n_calls, *, cheapest):
             gain, quality, n_calls, tables.fold_of_row
         )
         chosen.append(ChosenRule(cascade, index, honest_quality))
-    # The last of equally expensive rules is kept, which had the lowest price.
+    # The last of equally expensive rules is kept. It was chosen at the lowest price.
     rule_of_cost = {}
     for rule in chosen:
         mean_cost = tables.cost[rule.cascade, :, rule.price_index].mean()
@@ -618,8 +664,10 @@ def choose_simple(gain, complexity):
     """
     mean = gain.mean(axis=1)
     best = int(mean.argmax())
-    error = (gain - gain[best]).std(axis=1) / np.sqrt(gain.shape[1])
+    n_rows = gain.shape[1]
+    # Standard error of the difference in mean gain between each policy and the best.
+    error = (gain - gain[best]).std(axis=1) / np.sqrt(n_rows)
     as_good = np.flatnonzero(mean >= mean[best] - _SIMPLER_WITHIN * error - _TIED)
-    least = complexity[as_good].min()
-    simplest = as_good[complexity[as_good] == least]
+    lowest_complexity = complexity[as_good].min()
+    simplest = as_good[complexity[as_good] == lowest_complexity]
     return int(simplest[mean[simplest].argmax()])

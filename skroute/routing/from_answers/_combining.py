@@ -23,16 +23,18 @@ from skroute.utils._cache import NO_CACHE, CallCache, cache_of
 from skroute.utils._compat import StrOptions, num_samples
 from skroute.utils._typing import NDArray
 
-# {0, 1/M, ..., 1} with the M = 10 of the paper, for the weight and for the threshold.
+# Candidates for the weight and for the threshold: 0, 1/M, ..., 1 with M = 10 as in the
+# paper.
 GRID = np.linspace(0.0, 1.0, 11)
-# Share by which the answered label is made more probable than the others: beyond
-# rounding.
+# Relative margin by which the answered label is made more probable than the others. It
+# is larger than rounding.
 _MARGIN_OF_ANSWER = 1e-9
-# Labels whose scores are all features of a quality estimator. With 120 labels and 2,400
-# rows of Gaussian classes, the largest scores route as well, in a third of the time.
+# Largest number of labels for which the scores of all labels are features of a quality
+# estimator. With 120 labels and 2,400 rows of Gaussian classes, a router that reads
+# only the largest scores is as good and takes a third of the time.
 _MOST_LABELS = 100
-# Scores of a row that are features if labels are more. The rank of a label beyond it
-# hardly shows whether the first one is right.
+# Number of scores of a row, the largest ones, that are features if there are more
+# labels. Lower scores hardly show whether the best label is right.
 _LARGEST_SCORES = 20
 
 
@@ -52,6 +54,7 @@ class MemberAnswers:
         cache = cache_of(router)
         self._router = router
         self._X = X
+        # A router without a cache gets one that lasts as long as this object.
         self._cache = CallCache() if cache is NO_CACHE else cache
 
     def _ask(self, member, method, rows):
@@ -71,6 +74,7 @@ class MemberAnswers:
     def probabilities(self, member, rows):
         """Return the probabilities of one member, (n_rows, n_labels)."""
         if hasattr(self._router.estimators_[member], "predict_scores"):
+            # The scores of such a member need not be its probabilities.
             return self._ask(member, "predict_proba", rows)
         return self.scores(member, rows)
 
@@ -111,8 +115,8 @@ class JudgedAnswers(NamedTuple):
     scores : list of ndarray of shape (n_rows, n_labels)
         Scores of each member.
     labels : list of ndarray of shape (n_rows,), or None
-        Encoded answers of each member. None takes its best scores, or labels above a
-        threshold.
+        Encoded answers of each member. None: the answers are the labels with the best
+        scores, or those with scores above a threshold.
     target : ndarray of shape (n_rows,) or (n_rows, n_labels)
         Encoded true labels, one or several a row.
     quality : callable
@@ -129,11 +133,11 @@ class JudgedAnswers(NamedTuple):
     row_weight: NDArray[np.float64] | None = None
 
     def labels_of(self, member):
-        """Return the encoded answers of a member, None for those of its scores."""
+        """Return the encoded answers of a member, or None if its scores define them."""
         return None if self.labels is None else self.labels[member]
 
     def mean(self, row_quality):
-        """Return the mean of a quality per row, (n_rows,), by the rows' weights."""
+        """Return the mean of `row_quality`, (n_rows,), by the weights of the rows."""
         return mean_of_rows(row_quality, self.row_weight)
 
     def search_threshold(self, member, thresholds=GRID):
@@ -149,7 +153,7 @@ class JudgedAnswers(NamedTuple):
 
 
 class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
-    """Base of classifiers that ask a member, look at its answer, and may ask others.
+    """Base of classifiers that ask a member, read its answer, and may ask others.
 
     Each choice is a set of members and their weights in the answer:
     ``choice_members_``, ``choice_weights_`` and, for several labels,
@@ -164,7 +168,7 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         "abstain_cost": AMOUNT,
         "abstain_label": "no_validation",
     }
-    # The default of subclasses that do not have it as a parameter.
+    # The value in subclasses without this parameter: any member may be asked first.
     base = "auto"
     _target_kinds: tuple[type, ...] = (SingleLabel, MultiLabel)
     _qualities = ("accuracy", "balanced_accuracy", "cost matrix")
@@ -256,9 +260,10 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         return with_weights(forest, answers.weight)
 
     def _quality_of_abstaining(self, qualities):
-        """Return the quality of a row that abstains, None if no row can.
+        """Return the quality of a row that abstains, or None if no row can abstain.
 
-        `qualities` are arrays of the quality of answers.
+        It is the best quality of any answer to a row of `fit`, less the `abstain_cost`.
+        `qualities` are arrays of the quality of answers, of any shape.
         """
         if self.abstain_cost is None:
             return None
@@ -293,8 +298,8 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         """Return the plan in which one member answers every row."""
         n_rows = num_samples(X)
         member = self.member_names_.index(name)
-        # -1: that a member answers alone may be no choice, because another one is the
-        # base.
+        # -1: the answer of this member alone is no choice of the router, because
+        # another member is always asked first.
         choice = self.choices_.index(name) if name in self.choices_ else -1
         cost = np.full(n_rows, float(self.costs_[member]))
         return Plan(np.full(n_rows, choice), cost, SingleMember(member))
@@ -391,22 +396,22 @@ def with_answer_on_top(probabilities, labels):
     """Return probabilities in which the answered label is the most probable one.
 
     `probabilities` has the shape (n_rows, n_labels), `labels` (n_rows,).
-    If recorded scores name another label, its probability is raised to just above the
-    largest, as `RecordedClassifier` does.
+    If another label is more probable, the probability of the answered label is raised
+    to just above the largest one, as `RecordedClassifier` does.
     """
-    below = np.flatnonzero(probabilities.argmax(axis=1) != labels)
-    if not len(below):
+    changed_rows = np.flatnonzero(probabilities.argmax(axis=1) != labels)
+    if not len(changed_rows):
         return probabilities
     raised = probabilities.astype(np.float64)
-    largest = raised[below].max(axis=1)
-    raised[below, labels[below]] = largest * (1 + _MARGIN_OF_ANSWER)
+    largest = raised[changed_rows].max(axis=1)
+    raised[changed_rows, labels[changed_rows]] = largest * (1 + _MARGIN_OF_ANSWER)
     return raised
 
 
 # FrugalMCT's combiner -----------------------------------------------------------------
 
 
-# Weight of a pair whose labels do not depend on the weight. A half prefers neither.
+# Weight of a pair whose labels are the same for each weight. It prefers neither member.
 _ANY_WEIGHT = 0.5
 
 
@@ -416,7 +421,7 @@ class PairCombination(NamedTuple):
     Attributes
     ----------
     weight : float
-        w, the weight of the first; that of the second is 1 - w.
+        w, the weight of the first matrix. The weight of the second is 1 - w.
     threshold : float or None
         theta, the score above which a label is named. None if rows have one label.
     row_quality : ndarray of shape (n_rows,)
@@ -447,9 +452,10 @@ class Combination(NamedTuple):
 
 
 def named_labels(scores, threshold=None):
-    """Return the encoded answers of scores: the best label, or several.
+    """Return the encoded answers that scores (n_rows, n_labels) name.
 
-    None takes the best label. Else all labels above the threshold are named.
+    Without a threshold they are the best labels, (n_rows,). With a threshold they are
+    True for each label with a higher score, (n_rows, n_labels).
     """
     if threshold is None:
         return scores.argmax(axis=1)
@@ -457,7 +463,10 @@ def named_labels(scores, threshold=None):
 
 
 def combine(scores, weights):
-    """Return the weighted mean of the scores of the members that have a weight."""
+    """Return the weighted mean of the members' scores, (n_rows, n_labels).
+
+    `scores` is a list of arrays of this shape. Members of weight 0 are skipped.
+    """
     return sum(weight * matrix for weight, matrix in zip(weights, scores) if weight)
 
 
@@ -520,8 +529,8 @@ def search_combination(
     weights, thresholds : sequence of float, default=GRID
         Candidates for w and theta.
     first_labels, second_labels : ndarray of shape (n_rows,), default=None
-        Answers of the first and of the second where no other is combined with it. None
-        takes the best scores.
+        Answers of the first and of the second member if it answers alone. None takes
+        the labels with the best scores.
     row_weight : ndarray of shape (n_rows,), default=None
         Weights of the rows.
 
@@ -532,7 +541,7 @@ def search_combination(
     pair = _Pair(first, second, target, first_labels, second_labels, row_weight)
     if target.ndim == 2:
         return _best_of_weights(pair, quality, weights=weights, thresholds=thresholds)
-    # Rows on which both members answer alike are answered so with any weight.
+    # If both members give a row the same answer, each weight of the two does so, too.
     agree = pair.agree()
     row_quality = np.empty(len(target))
     if agree.any():
@@ -577,7 +586,10 @@ class _Pair(NamedTuple):
         )
 
     def agree(self):
-        """Return where both answer alike, alone and combined, (n_rows,) of bool."""
+        """Return where each weight gives the same answer, (n_rows,) of bool.
+
+        The best scores of both members, and their answers alone, name one label there.
+        """
         best_scores = named_labels(self.first)
         agree = named_labels(self.second) == best_scores
         for labels in (self.first_labels, self.second_labels):
@@ -590,6 +602,7 @@ def _best_of_weights(pair, quality, *, weights, thresholds):
     """Return the best of some weights of two members (`PairCombination`).
 
     The weight that is closest to a half is preferred among equally good ones.
+    Parameters are those of `search_combination`; `pair` has its first ones.
     """
     best = None
     best_mean = -np.inf
@@ -630,12 +643,13 @@ def search_combinations(answers, max_members):
         By the positions of the members in the set.
     """
     n_members = len(answers.scores)
-    unit = np.eye(n_members)
+    # Row k has weight 1 for member k, and 0 for the others.
+    weights_alone = np.eye(n_members)
     combination_of = {}
     for member in range(n_members):
         threshold, row_quality = answers.search_threshold(member)
         combination_of[frozenset([member])] = Combination(
-            unit[member], threshold, row_quality
+            weights_alone[member], threshold, row_quality
         )
     for size in range(2, min(max_members, n_members) + 1):
         for members in combinations(range(n_members), size):
@@ -644,23 +658,33 @@ def search_combinations(answers, max_members):
 
 
 def _grow(answers, members, combination_of):
-    """Return the best `Combination` of some members: all but one, and then that one.
+    """Return the best `Combination` of a set of members.
 
-    `combination_of` has the combinations of all smaller sets.
+    Each member in turn is the last one. It is combined with the scores of the other
+    members, whose weights are those of their own best combination.
+
+    Parameters
+    ----------
+    answers : JudgedAnswers
+    members : tuple of int
+        Positions of the members in the set.
+    combination_of : dict from frozenset of int to Combination
+        The combinations of all smaller sets.
     """
-    unit = np.eye(len(answers.scores))
+    # Row k has weight 1 for member k, and 0 for the others.
+    weights_alone = np.eye(len(answers.scores))
     best = None
     best_mean = -np.inf
-    # A pair is the same from either side.
+    # In a pair one member as the last one is enough: the other gives the same weights.
     last_members = members[1:] if len(members) == 2 else members
     for last in last_members:
-        others = combination_of[frozenset(members) - {last}].weights
-        single = single_member(others)
+        weights_of_others = combination_of[frozenset(members) - {last}].weights
+        single = single_member(weights_of_others)
         labels_of_others = None
         if single is not None:
             labels_of_others = answers.labels_of(single)
         pair = search_combination(
-            combine(answers.scores, others),
+            combine(answers.scores, weights_of_others),
             answers.scores[last],
             answers.target,
             answers.quality,
@@ -670,7 +694,10 @@ def _grow(answers, members, combination_of):
         )
         mean = answers.mean(pair.row_quality)
         if best is None or mean > best_mean:
-            weights = pair.weight * others + (1 - pair.weight) * unit[last]
+            weights = (
+                pair.weight * weights_of_others
+                + (1 - pair.weight) * weights_alone[last]
+            )
             best = Combination(weights, pair.threshold, pair.row_quality)
             best_mean = mean
     return best
@@ -682,13 +709,19 @@ def _grow(answers, members, combination_of):
 def answer_features(scores, weights=None, multilabel=False):
     """Return the features of the answers so far, (n_rows, n_features).
 
+    If rows have several labels, they are the scores, best score and sum of scores of
+    each member. For one label and one member, they are its scores, best score and best
+    label. For one label and several members, they are the combined scores, the lead of
+    the best of these, and the best score and best label of each member, and whether
+    this is the combined best label.
+
     Parameters
     ----------
     scores : list of ndarray of shape (n_rows, n_labels)
         Scores of the members that were asked.
     weights : ndarray of shape (n_asked,), default=None
-        Weight of each in the combined scores, if there are several and rows have one
-        label.
+        Weight of each member in the combined scores. It is read if there are several
+        members and rows have one label.
     multilabel : bool, default=False
         Whether rows have several labels.
 
@@ -709,10 +742,11 @@ def answer_features(scores, weights=None, multilabel=False):
     else:
         combined = combine(scores, weights)
         best_labels = combined.argmax(axis=1)
+        # The second best score, then the best one.
         top_two = np.partition(combined, -2, axis=1)[:, -2:]
         lead = top_two[:, 1] - top_two[:, 0]
         labels = [matrix.argmax(axis=1) for matrix in scores]
-        agrees = [answer == best_labels for answer in labels]
+        agrees = [member_labels == best_labels for member_labels in labels]
         columns = [_few_scores(combined), lead, *best_scores, *labels, *agrees]
     return np.column_stack(columns).astype(np.float32)
 
@@ -732,4 +766,5 @@ def _few_scores(scores):
     if scores.shape[1] <= _MOST_LABELS:
         return scores
     largest = np.partition(scores, -_LARGEST_SCORES, axis=1)[:, -_LARGEST_SCORES:]
+    # The negated scores are sorted, so that the scores fall.
     return -np.sort(-largest, axis=1)

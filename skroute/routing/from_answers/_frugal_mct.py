@@ -36,13 +36,13 @@ from skroute.utils._statistics import standard_error
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import warn
 
-# Rows that each tree of the forest on answers sees, at most: more take seconds, and
-# decide alike.
+# Maximal number of rows that each tree of the forest on answers sees. More rows take
+# seconds, and the decisions are the same.
 _MAX_ROWS_PER_TREE = 8_000
 # Largest alpha of the paper's grid for delta, ``alpha * log(n) / n``; the smallest is
 # its negative.
 _MAX_ALPHA = 10
-# Rows from which delta is searched: each half must have two.
+# Smallest number of rows on which delta is searched: each half must have two.
 _MIN_ROWS_FOR_DELTA = 4
 
 
@@ -50,7 +50,7 @@ _MIN_ROWS_FOR_DELTA = 4
 
 
 class AddonOption(NamedTuple):
-    """One purchase once the base has answered: nothing, or one add-on.
+    """Purchase after the answer of the base: nothing, or one add-on.
 
     Attributes
     ----------
@@ -74,10 +74,10 @@ class AddonOption(NamedTuple):
 def addon_options(answers, base, weights, thresholds):
     """Return the options after a base, a list of `AddonOption`.
 
-    The first is the base alone. Each add-on is combined with the w that is best for all
-    rows, as in the paper. On most rows the base is sure, so that this w fits them. Rows
-    that buy an add-on are those where the base is not sure. If 0 is a candidate for w,
-    the add-on alone is therefore an option as well.
+    The first option is the base alone. Each add-on is combined with the w that is best
+    for all rows, as in the paper. On most rows the base is sure, so that this w fits
+    them. But the rows that buy an add-on are those on which the base is not sure. If 0
+    is a candidate for w, the add-on alone is therefore an option as well.
 
     Parameters
     ----------
@@ -106,6 +106,7 @@ def addon_options(answers, base, weights, thresholds):
         options.append(
             AddonOption(service, pair.weight, pair.threshold, pair.row_quality)
         )
+        # If the best weight of the base is 0, the pair is the add-on alone already.
         if min(weights) == 0 and pair.weight > 0:
             threshold, row_quality = answers.search_threshold(service, thresholds)
             options.append(AddonOption(service, 0.0, threshold, row_quality))
@@ -123,7 +124,8 @@ class BaseOptions(NamedTuple):
         Position of the first choice of this base among the choices of all bases. The
         policy counts its choices from 0.
     policy : Policy
-        Its costs are those of the add-ons; the base is the cost of deciding.
+        Its costs are those of the add-ons. The cost of the base is its cost of
+        deciding.
     """
 
     base: int
@@ -148,13 +150,14 @@ def affordable_bases(options, budget):
 def spending(options, budget):
     """Return the mean cost of each base at a budget, (n_bases,).
 
-    It is at most the cost of the base's most expensive plan.
+    It is the budget, but at most the cost of the base's most expensive plan, which is
+    the last one of its path.
     """
-    largest = []
+    largest_costs = []
     for base_options in options:
         policy = base_options.policy
-        largest.append(policy.deciding + policy.path.budgets[-1])
-    return np.minimum(budget, largest)
+        largest_costs.append(policy.deciding + policy.path.budgets[-1])
+    return np.minimum(budget, largest_costs)
 
 
 class FrugalMCTClassifier(CombiningRouter):
@@ -420,13 +423,13 @@ class FrugalMCTClassifier(CombiningRouter):
             options_by_base[base] = addon_options(
                 judged, base, weights=weights, thresholds=thresholds
             )
-        qualities = []
+        row_qualities = []
         for options in options_by_base.values():
-            qualities.extend(option.row_quality for option in options)
-        self.abstain_quality_ = self._quality_of_abstaining(qualities)
+            row_qualities.extend(option.row_quality for option in options)
+        self.abstain_quality_ = self._quality_of_abstaining(row_qualities)
 
         estimator, fit_params = self._estimator_on_answers(answers, _MAX_ROWS_PER_TREE)
-        self._options = []
+        self._options = []  # a `BaseOptions` for each base
         choices = []  # of all bases, one base after the other
         for base, options in options_by_base.items():
             policy_after_base = learn_policy(
@@ -462,7 +465,7 @@ class FrugalMCTClassifier(CombiningRouter):
         log = Log([names[service] for service in services], quality, addon_costs)
         if self.abstain_quality_ is None:
             return log
-        # Abstaining is given by what it loses against the best quality in the log.
+        # A log takes the cost of abstaining, which is subtracted from its best quality.
         abstain_cost = float(quality.max()) - self.abstain_quality_
         return log.with_abstaining(abstain_cost)
 
@@ -486,36 +489,49 @@ class FrugalMCTClassifier(CombiningRouter):
             The cost of the base is its cost of deciding.
         """
         base_cost = float(self._members.costs_of_fit[base])
-        # Combinations were chosen on the rows that judge, so that gains need a proof.
+        # The rows that judge have also chosen the combinations. Their estimates are
+        # therefore not trusted: a gain must be beyond noise.
         policy = policy.at(deciding=base_cost, trusts_estimates=False)
         delta = self.delta
         if delta == "auto":
-            # Below the cost of the base, no budget is left for which to search.
+            # A budget below the cost of the base leaves nothing for add-ons.
             delta = search_delta(policy, budget) if budget >= base_cost else 0.0
         return policy.at(margin=float(delta))
 
     def _choices_of(self, base, options):
-        """Return the choices of a base as a list: its options, then abstaining."""
+        """Return the choices of a base, a list of `Choice`.
+
+        They are its `options`, a list of `AddonOption`, and, if rows may abstain,
+        abstaining as the last one.
+        """
         names = self.member_names_
-        unit = np.eye(len(names))
+        # Row k has 1 for member k, and 0 for the others.
+        weights_alone = np.eye(len(names))
         choices = []
         for option in options:
             name = names[base]
             if option.service != base:
+                # If the base has the weight 0, the add-on answers alone.
                 sign = "+" if option.weight else ">"
                 name = f"{names[base]} {sign} {names[option.service]}"
-            base_weight = option.weight * unit[base]
-            addon_weight = (1 - option.weight) * unit[option.service]
+            base_weight = option.weight * weights_alone[base]
+            addon_weight = (1 - option.weight) * weights_alone[option.service]
             choice = Choice(
                 name,
-                members=(unit[base] + unit[option.service]) > 0,
+                members=(weights_alone[base] + weights_alone[option.service]) > 0,
                 weights=base_weight + addon_weight,
                 threshold=option.threshold,
             )
             choices.append(choice)
         if self.abstain_quality_ is not None:
             name = f"{names[base]} > {ABSTAIN_NAME}"
-            choices.append(Choice(name, unit[base] > 0, unit[base], threshold=np.nan))
+            abstaining = Choice(
+                name,
+                members=weights_alone[base] > 0,
+                weights=weights_alone[base],
+                threshold=np.nan,
+            )
+            choices.append(abstaining)
         return choices
 
     def _warn_if_behind(self, judged, alone, budget):
@@ -536,6 +552,7 @@ class FrugalMCTClassifier(CombiningRouter):
         single = max(affordable, key=lambda service: judged.mean(alone[service]))
         routed, _ = self._validation(max(budget, self._smallest_budget()))
         name = self.member_names_[single]
+        # None if routing is not worse.
         message = what_is_behind(alone[single], routed, name, judged.row_weight)
         if message:
             warn(message)
@@ -549,9 +566,11 @@ class FrugalMCTClassifier(CombiningRouter):
         """
         costs = self._member_costs
         members = np.arange(len(costs))
-        # Positions among the members. Abstaining, if it is possible, is behind them.
-        # One row, which no table of allowed choices restricts.
-        allowed, _ = kept_choices(self._excludable_names(), 1, exclude, None)
+        # Positions of names that are not excluded: the members, then abstaining. It is
+        # a call for one row, which no table of allowed choices restricts.
+        allowed, _ = kept_choices(
+            self._excludable_names(), n_samples=1, exclude=exclude, allowed=None
+        )
         may_abstain = len(members) in allowed
         excluded = np.setdiff1d(members, allowed)
         options_now = []
@@ -559,10 +578,13 @@ class FrugalMCTClassifier(CombiningRouter):
             if options.base in excluded:
                 continue
             choices = slice(options.first, options.first + options.n_choices)
+            # Members that each choice asks, (n_choices of the base, n_members).
             asked = self.choice_members_[choices]
             is_addon = asked & (members != options.base)
+            # A choice has at most one add-on.
+            addon_costs = is_addon @ costs
             policy = options.policy.at(
-                costs=is_addon @ costs, deciding=float(costs[options.base])
+                costs=addon_costs, deciding=float(costs[options.base])
             )
             is_allowed = ~asked[:, excluded].any(axis=1)
             if self.abstain_quality_ is not None and not may_abstain:
@@ -571,6 +593,7 @@ class FrugalMCTClassifier(CombiningRouter):
             policy = policy.restricted(np.flatnonzero(is_allowed))
             options_now.append(options._replace(policy=policy))
         if not options_now:
+            # All bases are excluded.
             raise ValueError(
                 f"exclude={exclude!r} leaves no base: base={self.base!r} of "
                 f"{self.member_names_!r}."
@@ -583,10 +606,11 @@ class FrugalMCTClassifier(CombiningRouter):
         Within noise of it, a base that needs less than the budget is taken
         (`best_or_cheaper`).
         """
-        # A stream refuses a total that does not pay for the cheapest base.
         options_now = self._options_now(exclude)
-        least = min(base_options.policy.least for base_options in options_now)
-        budget = max(budget, least)
+        # A smaller budget than that of the cheapest base gets this base. The callers
+        # raise the error: `_plan` for its budget, a stream for its total.
+        smallest_budget = min(base_options.policy.least for base_options in options_now)
+        budget = max(budget, smallest_budget)
         allowed = affordable_bases(options_now, budget)
         if len(allowed) == 1:
             return allowed[0]
@@ -597,7 +621,8 @@ class FrugalMCTClassifier(CombiningRouter):
             weight = base_options.policy.weight
             means = [mean_of_rows(result.quality, weight) for result in validations]
             quality.append(np.interp(budget, budgets, means))
-            # The noise of a lead is that of the most expensive plans.
+            # The last plan is the most expensive one. Its rows show how noisy the
+            # difference between two bases is.
             row_quality.append(validations[-1].quality)
         weight = allowed[0].policy.weight
         spent = spending(allowed, budget)
@@ -618,7 +643,7 @@ class FrugalMCTClassifier(CombiningRouter):
         # (n_bases, n_rows)
         quality = np.array([result.quality for result in validations])
         cost = np.array([result.cost for result in validations])
-        # The folds and weights of rows are those of all policies.
+        # All policies have the same folds and weights of the rows.
         policy = allowed[0].policy
         # Position of the best base among those that are allowed.
         best = np.empty(quality.shape[1], dtype=np.int64)
@@ -689,7 +714,7 @@ class FrugalMCTClassifier(CombiningRouter):
     # Streams --------------------------------------------------------------------------
 
     def _excludable_names(self):
-        """Return the names that `exclude` takes: the members, and abstaining."""
+        """Return the names that `exclude` takes: the members, then abstaining."""
         names = list(self.member_names_)
         return names if self.abstain_quality_ is None else [*names, ABSTAIN_NAME]
 
@@ -763,6 +788,7 @@ def qualities_alone(options_by_base):
     alone = {}
     for base, options in options_by_base.items():
         for option in options:
+            # The base alone, or an add-on that is not combined with the base.
             if option.service == base or option.weight == 0:
                 alone[option.service] = option.row_quality
     return alone
@@ -773,14 +799,15 @@ def search_delta(policy, budget):
 
     Candidates are ``alpha * log(N) / N`` for alpha in -10, ..., 10. The candidate with
     the best quality on held-out halves of the log is taken, among those that keep the
-    budget there. If no candidate keeps it, the largest is taken.
+    budget there. If no candidate keeps it, the largest is taken. Without a budget, or
+    with too few rows, delta is 0.
 
     Parameters
     ----------
     policy : Policy
         Without a margin.
     budget : float
-        Mean cost per row, the base included.
+        Mean cost per row, the base included. Infinity is no budget.
     """
     n_rows = len(policy.estimate)
     if not np.isfinite(budget) or n_rows < _MIN_ROWS_FOR_DELTA:
@@ -792,6 +819,7 @@ def search_delta(policy, budget):
         row_weight = weight
     alphas = np.arange(_MAX_ALPHA, -_MAX_ALPHA - 1, -1)
     deltas = alphas * np.log(n_rows) / n_rows
+    # Delta is the share of the budget that is left unspent, at most all of it.
     deltas = deltas[deltas <= 1]
     halves = np.array_split(np.random.default_rng(0).permutation(n_rows), 2)
     # Means over all rows for each delta.
@@ -804,8 +832,9 @@ def search_delta(policy, budget):
             weight=weight_of_rows(weight, train),
         )
         for position, delta in enumerate(deltas):
-            left = (1 - delta) * (budget - policy.deciding)
-            price = path.price(max(left, path.budgets[0]))
+            addon_budget = (1 - delta) * (budget - policy.deciding)
+            # The first budget of the path is that of its cheapest plan.
+            price = path.price(max(addon_budget, path.budgets[0]))
             choice = choose_at_price(policy.estimate[test], policy.planned, price)
             row_cost = policy.deciding + policy.planned[choice]
             row_quality = policy.quality[test, choice]

@@ -27,11 +27,11 @@ from skroute.routing.parts._targets import SingleLabel
 from skroute.utils._compat import Integral, Interval
 from skroute.utils._typing import NDArray
 
-# Rows from which a label has thresholds of its own. Labels that a base gave to fewer
-# rows share theirs: quantiles of fewer scores are noise.
+# Smallest number of rows of a label with thresholds of its own. Labels that a base gave
+# to fewer rows share their thresholds: quantiles of fewer scores are noise.
 _MIN_ROWS = 30
-# Group of all labels that share their thresholds. A label that does not has group 1 +
-# label.
+# Group of all labels that share their thresholds. A label with thresholds of its own
+# has the group 1 + label.
 _RARE = 0
 
 
@@ -48,8 +48,8 @@ class BaseAnswers(NamedTuple):
     scores : ndarray of shape (n_members, n_rows)
         Score of that answer.
     quality : ndarray of shape (n_rows, n_addons)
-        Quality of each add-on's answer. Add-ons are the members, then abstaining if
-        rows may.
+        Quality of each add-on's answer. Add-ons are the members and, if rows may
+        abstain, abstaining as the last one.
     addon_costs : ndarray of shape (n_addons,)
     weight : ndarray of shape (n_rows,) or None
         Weights of the rows. None weights all alike.
@@ -110,7 +110,8 @@ class LabelOptions(NamedTuple):
     thresholds : ndarray of shape (n_groups, n_options)
     addons : ndarray of shape (n_options,), dtype=int64
     quality, cost : ndarray of shape (n_groups, n_options)
-        Means over the rows of each group; the base's cost is included.
+        Means over the rows of each group. The cost of the base is included. A group
+        without rows has the quality 0 and the cost of the base.
     share : ndarray of shape (n_groups,)
         Share of each group among all rows.
     """
@@ -161,15 +162,20 @@ def label_options(
     addon_quality : ndarray of shape (n_rows, n_addons)
         Quality of each add-on's answer; the base is one of them.
     costs : ndarray of shape (n_addons,)
+        Cost of each add-on.
     base : int
         Position of the base.
-    n_groups, n_thresholds : int
+    n_groups : int
+    n_thresholds : int
+        Number of thresholds that are tried for each group and add-on.
     weight : ndarray of shape (n_rows,), default=None
         Weights of the rows, in units of one row. None weights all alike.
     """
     if weight is None:
         weight = np.ones(len(groups))
     addons = np.delete(np.arange(len(costs)), base)
+    # Option 0 never buys. Then come the thresholds of the first add-on, those of the
+    # second, and so on.
     option_addons = np.r_[base, np.repeat(addons, n_thresholds)]
     thresholds = np.full((n_groups, len(option_addons)), -np.inf)
     quality = np.zeros((n_groups, len(option_addons)))
@@ -183,8 +189,8 @@ def label_options(
         base_quality = group_quality[:, base]
         quality[group, 0] = np.average(base_quality, weights=group_weight)
         for position, addon in enumerate(addons):
-            first = 1 + position * n_thresholds
-            options = slice(first, first + n_thresholds)
+            first_option = 1 + position * n_thresholds
+            options = slice(first_option, first_option + n_thresholds)
             gain_of_row = group_weight * (group_quality[:, addon] - base_quality)
             gain = tried.is_below @ gain_of_row / group_weight.sum()
             thresholds[group, options] = tried.values
@@ -194,18 +200,21 @@ def label_options(
 
 
 def _thresholds_to_try(scores, weight, n_thresholds):
-    """Return thresholds at quantiles of the scores of a group, and infinity.
+    """Return thresholds at quantiles of the scores of a group (`_Thresholds`).
 
-    `scores` and `weight` have the shape (n_rows,).
+    There are `n_thresholds`, and the last is infinite. `scores` and `weight` have the
+    shape (n_rows,).
     """
     total = weight.sum()
     order = np.argsort(scores, kind="stable")
     rising = scores[order]
     weight_up_to = np.cumsum(weight[order])
-    # The higher of two neighbours, as `np.quantile` takes it of rows that weigh one
-    # each.
-    places = np.ceil(np.linspace(0, 1, n_thresholds)[1:] * (total - 1))
-    positions = np.searchsorted(weight_up_to, places, side="right")
+    # The lowest quantile is left out, since no score is below it.
+    shares = np.linspace(0, 1, n_thresholds)[1:]
+    # A quantile between two scores is the higher one, as with the method "higher" of
+    # `np.quantile`. `ranks` count from 0, in rows of weight one.
+    ranks = np.ceil(shares * (total - 1))
+    positions = np.searchsorted(weight_up_to, ranks, side="right")
     quantiles = rising[np.minimum(positions, len(rising) - 1)]
     levels = np.r_[quantiles, np.inf]
     is_kept = scores >= levels[:, np.newaxis]
@@ -219,9 +228,11 @@ def _thresholds_to_try(scores, weight, n_thresholds):
 def thresholds_between(scores, levels, weight_up_to=None):
     """Return thresholds between neighbouring scores that divide rows as `levels` do.
 
-    Each lies where the share of later rows below it is, in the mean, that of the
-    training rows. With a threshold at a score with i of n rows below it, :math:`(i + 1)
-    / (n + 1)` of later rows would be below, and budgets would be too small.
+    Below each threshold is, on average, the same share of later rows as of training
+    rows. Let i of the n training rows be below a level. On average, :math:`i / (n + 1)`
+    of later rows are below the i-th score, and :math:`(i + 1) / (n + 1)` are below the
+    next one, the level. A threshold at the level would buy too often for its budget. At
+    the fraction i / n of the gap between both scores, the share is i / n.
 
     Parameters
     ----------
@@ -246,10 +257,12 @@ def thresholds_between(scores, levels, weight_up_to=None):
     gap = np.where(is_between, levels, score_below) - score_below
     share_below = weight_up_to[last_below] / weight_up_to[-1]
     between = score_below + share_below * gap
-    # Rounding may end at the score below, whose row must stay below.
+    # Rounding may give the score below itself. Its row would then no longer be below
+    # the threshold, so that the level is taken.
     between = np.where(is_between & (between <= score_below), levels, between)
-    outside = np.where(has_below, levels, -np.inf)
-    return np.where(is_between, between, outside)
+    # If no row is below a level, its threshold keeps each answer.
+    not_between = np.where(has_below, levels, -np.inf)
+    return np.where(is_between, between, not_between)
 
 
 # Rules --------------------------------------------------------------------------------
@@ -261,10 +274,13 @@ class LabelRules(NamedTuple):
     Attributes
     ----------
     base : ndarray of shape (n_rules,), dtype=int64
+        Position of the base.
 
     thresholds : ndarray of shape (n_rules, n_groups)
+        Score from which the base's answer is kept, for each group of its labels.
 
     addons : ndarray of shape (n_rules, n_groups), dtype=int64
+        Add-on that is bought otherwise. It is the base if nothing is ever bought.
 
     cost, quality : ndarray of shape (n_rules,)
         Means on training rows.
@@ -299,9 +315,10 @@ class LabelRules(NamedTuple):
 def label_rules(options, bases):
     """Return the best option of every label for every budget, over all bases.
 
-    One option per label under a budget is the assignment problem with labels weighted
-    by their frequency. Its path has a plan for each of its breaks. The rules are the
-    plans on the upper hull over those of all bases.
+    The choice of one option per label under a budget is the assignment problem, with
+    labels weighted by their frequency. Its solutions for all budgets are a path of
+    plans. The rules (`LabelRules`) are the best plans of all bases, those on the upper
+    hull of quality over cost.
 
     Parameters
     ----------
@@ -315,23 +332,25 @@ def label_rules(options, bases):
     rule_addons = []
     rule_cost = []
     rule_quality = []
-    for base, option in zip(bases, options):
-        groups = np.arange(len(option.share))
-        is_present = option.share > 0
-        # The assignment's means are over groups: shares become weights of mean 1.
-        group_weight = option.share[is_present] * is_present.sum()
-        values = option.quality[is_present] * group_weight[:, np.newaxis]
-        costs = option.cost[is_present] * group_weight[:, np.newaxis]
+    for base, base_options in zip(bases, options):
+        share = base_options.share
+        groups = np.arange(len(share))
+        is_present = share > 0
+        # The assignment takes means over groups. Weights of mean 1 turn them into means
+        # over rows.
+        group_weight = share[is_present] * is_present.sum()
+        values = base_options.quality[is_present] * group_weight[:, np.newaxis]
+        costs = base_options.cost[is_present] * group_weight[:, np.newaxis]
         path = assignment_path(values, costs)
         for price in path.prices:
-            # Groups without rows take the option that never buys.
+            # Groups without rows take option 0, which never buys.
             chosen = np.zeros(len(groups), dtype=np.int64)
             chosen[is_present] = choose_at_price(values, costs, price)
             rule_base.append(base)
-            rule_thresholds.append(option.thresholds[groups, chosen])
-            rule_addons.append(option.addons[chosen])
-            rule_cost.append(option.share @ option.cost[groups, chosen])
-            rule_quality.append(option.share @ option.quality[groups, chosen])
+            rule_thresholds.append(base_options.thresholds[groups, chosen])
+            rule_addons.append(base_options.addons[chosen])
+            rule_cost.append(share @ base_options.cost[groups, chosen])
+            rule_quality.append(share @ base_options.quality[groups, chosen])
     rules = LabelRules(
         base=np.array(rule_base),
         thresholds=np.array(rule_thresholds),
@@ -420,9 +439,9 @@ def held_out_label_rules(learned, answers, rows):
     HeldOutRules
     """
     rules = learned.rules
-    # (n_rules, n_rows), and (n_rules, 1)
-    addons = learned.addons_bought(answers)
-    bases = rules.base[:, np.newaxis]
+    addons = learned.addons_bought(answers)  # (n_rules, n_rows)
+    bases = rules.base[:, np.newaxis]  # (n_rules, 1)
+    # If the add-on is the base, nothing is bought.
     addon_cost = np.where(addons == bases, 0.0, answers.addon_costs[addons])
     return HeldOutRules(
         rows,
@@ -627,14 +646,15 @@ class FrugalMLClassifier(CombiningRouter):
         names = answers.names
         bases = possible_bases(self.base, names)
         base_answers = self._base_answers(answers)
-        addons = list(names)
+        addon_names = list(names)
         if self.abstain_quality_ is not None:
-            addons.append(ABSTAIN_NAME)
+            addon_names.append(ABSTAIN_NAME)
 
         sizes = {"n_labels": len(self.classes_), "n_thresholds": self.n_thresholds}
         learned = learn_label_rules(base_answers, bases, **sizes)
+        fold_of_row = answers.part
         held_out = []
-        for rows, others in rows_and_others(answers.part):
+        for rows, others in rows_and_others(fold_of_row):
             learned_of_others = learn_label_rules(
                 base_answers.take(others), bases, **sizes
             )
@@ -648,8 +668,9 @@ class FrugalMLClassifier(CombiningRouter):
 
         choices = []
         for base in bases:
-            for addon in range(len(addons)):
-                choices.append(_choice_of(base, addon, names, addons))
+            for addon in range(len(addon_names)):
+                choice = _choice_of(base, addon, names, addon_names=addon_names)
+                choices.append(choice)
         self._set_choices(choices)
         self.choices_ = [choice.name for choice in choices]
 
@@ -669,7 +690,7 @@ class FrugalMLClassifier(CombiningRouter):
         addon_costs = self._members.costs_of_fit
         self.abstain_quality_ = self._quality_of_abstaining([quality])
         if self.abstain_quality_ is not None:
-            # Abstaining is an add-on with equally good answers that cost nothing.
+            # Abstaining is an add-on of the same quality on each row, which is free.
             quality = with_last(quality, self.abstain_quality_)
             addon_costs = with_last(addon_costs, 0.0)
         return BaseAnswers(
@@ -702,10 +723,12 @@ class FrugalMLClassifier(CombiningRouter):
         return Plan(route, self.choice_costs_[route], answers)
 
 
-def _choice_of(base, addon, names, addons):
-    """Return the choice of a base and an add-on, whose answer is given (`Choice`).
+def _choice_of(base, addon, names, *, addon_names):
+    """Return the choice to ask a base, and to give the answer of an add-on (`Choice`).
 
-    `addons` are the names of the members, then that of abstaining if rows may.
+    `base` and `addon` are positions in `addon_names`: the names of the members and, if
+    rows may abstain, that of abstaining as the last one. If both are the same, the
+    answer of the base is given.
     """
     is_asked = np.zeros(len(names), dtype=bool)
     weights = np.zeros(len(names))
@@ -715,5 +738,5 @@ def _choice_of(base, addon, names, addons):
         weights[addon] = 1.0
     name = names[base]
     if addon != base:
-        name = f"{names[base]} > {addons[addon]}"
+        name = f"{names[base]} > {addon_names[addon]}"
     return Choice(name, is_asked, weights)

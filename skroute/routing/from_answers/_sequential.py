@@ -45,10 +45,11 @@ from skroute.routing.parts._mixtures import (
 from skroute.utils._compat import HasMethods, Integral, Interval
 from skroute.utils._typing import NDArray
 
-# Budgets at which the rules of each base that buy one add-on at most are candidates.
+# Number of budgets of each first member. For each of them the rule that buys one add-on
+# at most is a candidate.
 _N_ADDON_PRICES = 33
-# Power by which these budgets are spread: where little is spent, a little more gains
-# most.
+# Power that spreads these budgets (`spread_prices`): most of them are small, since a
+# little more money gains most where little is spent.
 _ADDON_PRICES_POWER = 2.0
 # Maximal number of rows that each tree of a forest sees. It bounds the time of `fit`:
 # there is a forest for each set of members.
@@ -56,9 +57,9 @@ _MAX_ROWS_PER_TREE = 2_000
 # Maximal number of sets of members, those of 8 members. It bounds the time of `fit`,
 # too.
 _MAX_SETS = 255
-# Penalty, in standard errors, of a rule that may ask more than one add-on. Over splits
-# of nine sets, half an error and a whole one do as well. With none, the noise of many
-# candidates is taken for quality.
+# Penalty, in standard errors, of a rule that may ask more than one add-on. On splits of
+# nine data sets, a half and a whole standard error are equally good. Without a penalty
+# the noise of many candidates is taken for quality.
 _PENALTY = 0.5
 # `Rule.price_index` of a rule that buys one add-on at most.
 ONE_ADDON = -1
@@ -91,6 +92,7 @@ class JudgedRule(NamedTuple):
     ----------
     rule : Rule
     cost, quality : ndarray of shape (n_rows,)
+        Of the choice of each row. All calls are included in the cost.
     """
 
     rule: Rule
@@ -99,14 +101,14 @@ class JudgedRule(NamedTuple):
 
 
 class AddonValues(NamedTuple):
-    """Estimates of rules that buy one add-on at most, after one first member.
+    """Choices of rules that buy one add-on at most, after a given first member.
 
     Attributes
     ----------
     choices : ndarray of int
         Positions of the choices that a row may end with.
     values : StateValues
-        Estimates of their quality.
+        Regressor of the quality of these choices.
     """
 
     choices: NDArray[np.int64]
@@ -153,7 +155,10 @@ class _AnswersLearner(StateLearner):
         self._folds = folds
 
     def fit(self, state, targets):
-        """Fit the estimator on all rows, and estimate them out of sample."""
+        """Fit the estimator on all rows, and estimate them out of sample (`StateFit`).
+
+        `state` and `targets` are those of `StateLearner.fit`.
+        """
         members = self._router._states.answering[state]
         scores = [self._scores[member] for member in members]
         fitted = cross_fit(
@@ -424,25 +429,33 @@ class SequentialRouterClassifier(CombiningRouter):
         self._values = None
         if self._states.n_calls > 2:
             rules += self._learn_sequential(bases, quality, learner)
-        self._choose_rules(rules, answers.part, answers.weight)
+        fold_of_row = answers.part
+        self._choose_rules(rules, fold_of_row, row_weight=answers.weight)
         self.choices_ = [choice.name for choice in choices]
 
     def _choices_after_sets(self, combination_of, n_rows):
         """Return the choices (`Choice`), and the quality of each row for each of them.
 
-        After each set of members these are all combined, each of several members alone,
-        and abstaining. Sets ``_first_choice``, the position of the first choice of each
-        state.
+        The choices of each set of members are in this order: all members combined; each
+        member alone, if the set has several; abstaining, if rows may abstain.
+
+        Sets ``_first_choice``, the position of the first choice of each state.
 
         Parameters
         ----------
         combination_of : dict from frozenset of int to Combination
         n_rows : int
+
+        Returns
+        -------
+        choices : list of Choice
+        row_qualities : list of ndarray of shape (n_rows,)
+            For each choice.
         """
         names = self.member_names_
         choices = []
         row_qualities = []
-        # No choice ends in the first state, in which nothing has been asked.
+        # -1: the first state, in which nothing has been asked, has no choice.
         self._first_choice = [-1]
         for state, members in enumerate(self._states.answering):
             if not members:
@@ -450,12 +463,12 @@ class SequentialRouterClassifier(CombiningRouter):
             self._first_choice.append(len(choices))
             set_name = " + ".join(names[member] for member in members)
             asked = self._states.asked[state]
-            answers = {set_name: combination_of[frozenset(members)]}
+            combination_of_name = {set_name: combination_of[frozenset(members)]}
             if len(members) > 1:
                 for member in members:
                     single = combination_of[frozenset([member])]
-                    answers[f"{set_name} > {names[member]}"] = single
-            for name, combination in answers.items():
+                    combination_of_name[f"{set_name} > {names[member]}"] = single
+            for name, combination in combination_of_name.items():
                 choice = Choice(name, asked, combination.weights, combination.threshold)
                 choices.append(choice)
                 row_qualities.append(combination.row_quality)
@@ -471,6 +484,7 @@ class SequentialRouterClassifier(CombiningRouter):
         `scores` are those of the members that have been asked, each (n_rows, n_labels).
         """
         members = list(self._states.answering[state])
+        # The first choice of a state combines all of its members.
         weights = self.choice_weights_[self._first_choice[state], members]
         return answer_features(scores, weights, self._multilabel)
 
@@ -479,35 +493,43 @@ class SequentialRouterClassifier(CombiningRouter):
 
         They are the first member alone, then for each add-on both combined and the
         add-on alone, then abstaining. `start` is the state after the first member.
+        Within each state the order is that of `_choices_after_sets`.
         """
-        choices = [self._first_choice[start]]
+        first_member_alone = self._first_choice[start]
+        choices = [first_member_alone]
         for addon in self._states.next_members(start):
             state = self._states.following[start, addon]
             combined = self._first_choice[state]
-            # The members alone follow, in the order of the state.
-            alone = combined + 1 + self._states.answering[state].index(addon)
-            choices += [combined, alone]
+            # After the combination come the members alone, in the order of the state.
+            first_alone = combined + 1
+            addon_alone = first_alone + self._states.answering[state].index(addon)
+            choices += [combined, addon_alone]
         if self.abstain_quality_ is not None:
-            choices.append(self._first_choice[start] + 1)
+            # The state of a single member has two choices: its answer, then abstaining.
+            abstaining = first_member_alone + 1
+            choices.append(abstaining)
         return np.array(choices)
 
     def _learn_addons(self, bases, quality, learner, row_weight):
         """Learn the rules that buy one add-on at most, a list of `JudgedRule`.
 
-        Sets ``prices_``, those of the rules that may buy more.
+        Sets ``prices_``, those of the rules that may buy more; ``_addons``, a dict from
+        the state after the first member to `AddonValues`; and ``_some_abstain``, True
+        if some row abstains under one of the rules.
 
         Parameters
         ----------
         bases : list of int
             Members that may be asked first.
         quality : ndarray of shape (n_rows, n_choices)
+            Quality of each choice on each row.
         learner : _AnswersLearner
         row_weight : ndarray of shape (n_rows,) or None
         """
         rules = []
-        # By the state after the first member.
         self._addons = {}
         self._some_abstain = False
+        # The price 0, at which cost does not matter, is always among them.
         prices = [np.zeros(1)]
         for base in bases:
             start = int(self._states.following[0, base])
@@ -539,6 +561,8 @@ class SequentialRouterClassifier(CombiningRouter):
                     quality=choice_quality[np.arange(len(position)), position],
                 )
                 rules.append(rule)
+            # One price more than needed. That of the smallest budget is infinite, and
+            # `thinned_prices` leaves it out.
             prices.append(spread_prices(path, self.n_prices + 1))
         self.prices_ = thinned_prices(np.concatenate(prices), self.n_prices)
         return rules
@@ -546,26 +570,30 @@ class SequentialRouterClassifier(CombiningRouter):
     def _learn_sequential(self, bases, quality, learner):
         """Learn the rules that may buy more than one add-on, a list of `JudgedRule`.
 
-        Sets ``_values``, by state. Parameters are those of `_learn_addons`.
+        Sets ``_values``, a list with the `StateValues` of each state, None if no base
+        leads there. Parameters are those of `_learn_addons`.
         """
         states = self._states
         costs = self._members.costs_of_fit
         answer_quality = []
         for state, members in enumerate(states.answering):
-            first = self._first_choice[state]
+            first_choice = self._first_choice[state]
+            # Abstaining, the last choice of a state, is no answer.
             if not members:
                 n_answers = 0
             elif len(members) == 1:
                 n_answers = 1
             else:
+                # All members combined, then each member alone.
                 n_answers = 1 + len(members)
-            answer_quality.append(quality[:, first : first + n_answers])
+            answer_quality.append(quality[:, first_choice : first_choice + n_answers])
         induced = induce_backward(
             states,
             answer_quality,
             costs,
             self.prices_,
             learner,
+            # The states in which a member that may be the first has been asked.
             reached=np.flatnonzero(states.asked[:, bases].any(axis=1)),
             abstain_quality=self.abstain_quality_,
         )
@@ -577,6 +605,7 @@ class SequentialRouterClassifier(CombiningRouter):
             for index, price in enumerate(self.prices_):
                 rule = JudgedRule(
                     Rule(start, price, index),
+                    # The cost of the outcomes does not have the first member.
                     cost=costs[base] + outcomes.cost[:, index],
                     quality=outcomes.quality[:, index],
                 )
@@ -586,7 +615,8 @@ class SequentialRouterClassifier(CombiningRouter):
     def _choose_rules(self, judged_rules, fold_of_row, row_weight):
         """Choose the rules that are worth mixing, and validate them by folds.
 
-        Sets ``mixture_``, and the rules in its order.
+        Sets ``mixture_``; ``_rules``, a list of `Rule` in its order; and
+        ``_validated_parts``, one for each fold.
 
         Parameters
         ----------
@@ -598,8 +628,8 @@ class SequentialRouterClassifier(CombiningRouter):
         quality = np.array([judged.quality for judged in judged_rules])
         price_indices = [judged.rule.price_index for judged in judged_rules]
         is_simple = np.array(price_indices) == ONE_ADDON
-        # A rule by which all rows abstain has no error at all, and would win against
-        # rules with a penalty.
+        # Penalties are in standard errors. A rule by which all rows abstain has the
+        # standard error 0, and would win against all rules with a penalty.
         penalty = 0.0 if self._some_abstain else _PENALTY
         held_out = []
         for rows, others in rows_and_others(fold_of_row):
@@ -629,11 +659,12 @@ class SequentialRouterClassifier(CombiningRouter):
         largest_budget, self._validated_parts = limit_path(mixture.cost, held_out)
         self.mixture_ = mixture.up_to(largest_budget)
         n_rules = len(self.mixture_.cost)
-        self._rules = [judged_rules[k].rule for k in positions[:n_rules]]
+        self._rules = [judged_rules[position].rule for position in positions[:n_rules]]
 
     # Decisions ------------------------------------------------------------------------
 
     def _smallest_budget(self):
+        # The first of these choices is the first member alone.
         cheapest = [addons.choices[0] for addons in self._addons.values()]
         return min(self.choice_costs_[cheapest])
 
@@ -644,8 +675,10 @@ class SequentialRouterClassifier(CombiningRouter):
         answers = MemberAnswers(self, X)
         start_of_rule = np.array([rule.start for rule in self._rules])
         state_of_row = start_of_rule[rule_of_row]
+        # -1: not yet decided. Each row ends in some state and gets a choice there.
         route = np.full(len(rule_of_row), -1)
-        # States come before those that follow them. No row is in the first.
+        # A state comes before all that follow it. No row is in state 0, since each row
+        # has asked its first member.
         for state in range(1, len(self._states.asked)):
             for position in np.unique(rule_of_row[state_of_row == state]):
                 is_here = (state_of_row == state) & (rule_of_row == position)
@@ -656,7 +689,11 @@ class SequentialRouterClassifier(CombiningRouter):
         return Plan(route, self.choice_costs_[route], answers)
 
     def _step(self, answers, rows, state, rule):
-        """Return the step of some rows in one state under one rule (`_Step`)."""
+        """Return the step of some rows in one state under one rule (`_Step`).
+
+        `answers` are the `MemberAnswers` of the call, and `rows` the positions of the
+        rows.
+        """
         if rule.price_index == ONE_ADDON:
             addons = self._addons[state]
             estimates = self._estimates(addons.values, answers, rows, state)
@@ -665,9 +702,10 @@ class SequentialRouterClassifier(CombiningRouter):
             return _Step(np.full(len(rows), _ENDED), addons.choices[position])
         estimates = self._estimates(self._values[state], answers, rows, state)
         next_members = self._states.next_members(state)
-        at_price = estimates.continuations[:, :, [rule.price_index]]
+        # (n_rows, n_next, 1): only the price of the rule.
+        continuations = estimates.continuations[:, :, [rule.price_index]]
         move = best_move(
-            StateEstimates(estimates.endings, at_price),
+            StateEstimates(estimates.endings, continuations),
             costs=self._members.costs_of_fit[next_members],
             prices=np.array([rule.price]),
         )
@@ -676,6 +714,7 @@ class SequentialRouterClassifier(CombiningRouter):
         next_state = np.full(len(rows), _ENDED)
         asks = next_position != STOP
         next_state[asks] = next_states[next_position[asks]]
+        # The endings of a state are its choices, in this order.
         return _Step(next_state, self._first_choice[state] + move.ending)
 
     def _estimates(self, values, answers, rows, state):
@@ -696,12 +735,13 @@ def thinned_prices(prices, n_prices):
     # At an infinite price, that of the smallest budget, no second add-on is bought.
     falling = falling[np.isfinite(falling)]
     n_prices = min(n_prices, len(falling))
+    # Rounding may repeat a position.
     positions = np.linspace(0, len(falling) - 1, n_prices).round().astype(int)
     return falling[np.unique(positions)]
 
 
 def mix_rules(cost, quality, *, is_simple, penalty, weight):
-    """Return the rules that are worth mixing.
+    """Return the rules that are worth mixing (`best_mixture`), by rising cost.
 
     Parameters
     ----------
@@ -715,14 +755,15 @@ def mix_rules(cost, quality, *, is_simple, penalty, weight):
     Returns
     -------
     mixture : Mixture
-        Of these rules.
+        Mean cost and quality of these rules.
     positions : ndarray of int
-        Their positions among all.
+        Positions of these rules among all.
     """
     mean_cost = mean_of_rows(cost, weight)
     mean_quality = mean_of_rows(quality, weight)
     penalised = quality_less_luck(cost, quality, is_simple, penalty, weight)
     _, positions = best_mixture(mean_cost, penalised)
-    # Quality without penalties may fall from one of these rules to the next.
+    # Quality with penalties rises from each rule to the next one. Quality without them
+    # may fall, and a running maximum replaces it.
     rising_quality = np.maximum.accumulate(mean_quality[positions])
     return Mixture(mean_cost[positions], rising_quality), positions

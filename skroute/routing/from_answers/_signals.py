@@ -1,9 +1,9 @@
 """Signals of answers, and regressions of quality on them.
 
-Logs of cascades are short (300 rows), so everything here is shrunken. A model's quality
-given its own signals is a logistic line, corrected by the other signals against a
-ridge. Values of asking on are ridge regressions. Estimates of the training rows are
-leave-one-out.
+Logs of cascades are short (300 rows), so that all coefficients are shrunken. A model's
+quality is a logistic regression on its own signals and, with a stronger ridge penalty,
+on those of other models. Values of asking on are ridge regressions. Estimates of the
+training rows are leave-one-out.
 """
 
 from collections.abc import Mapping
@@ -20,24 +20,26 @@ from skroute.utils._tolerances import TINY
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import floats_of
 
-# Ridge penalties are in rows: a penalty of 10 halves the effect of 10 rows of unit
-# variance.
+# The unit of ridge penalties is one row: a penalty of 10 halves an effect that is
+# estimated from 10 rows of unit variance.
 
-# Penalty of a model's own signals in the logistic line of its quality.
+# Penalty of a model's own signals in the logistic regression of its quality.
 _OWN_SIGNALS_RIDGE = 1.0
-# Penalty of other signals in that line.
+# Penalty of the signals of other models in this regression.
 _OTHER_SIGNALS_RIDGE = 10.0
 # Penalty of signals in the regressions of values.
 _VALUE_RIDGE = 10.0
-# Penalty of the terms of the best answer's quality in these regressions, which have the
-# scale of the values.
+# Penalty of the terms of the best answer's quality in these regressions. It is lower,
+# since these terms have the scale of the values already.
 _BEST_QUALITY_RIDGE = 0.1 * _VALUE_RIDGE
-# Penalties of intercepts: only against singular matrices.
+# Penalties of intercepts. They only prevent singular matrices.
 _LOGISTIC_INTERCEPT_RIDGE = 1e-3
 _VALUE_INTERCEPT_RIDGE = 1e-6
-# Largest size of a linear predictor: the probability is not 0 or 1 by rounding.
+# Largest absolute value of a linear predictor. Beyond it rounding could make the
+# probability 0 or 1.
 _MAX_LINEAR = 30.0
-# Smallest variance of an outcome in a Newton step: the Hessian is not singular.
+# Smallest variance of an outcome in a Newton step. It keeps the Hessian from being
+# singular.
 _MIN_VARIANCE = 1e-6
 # Largest number of steps of Newton's method.
 _MAX_STEPS = 25
@@ -45,10 +47,11 @@ _MAX_STEPS = 25
 _MAX_CHANGE = 5.0
 # Change of coefficients below which Newton's method has converged.
 _CONVERGED = 1e-7
-# Leverage of a row at most in leave-one-out estimates of values: the division stays
-# stable.
+# Largest leverage of a row in leave-one-out estimates of values. These are divided by 1
+# minus the leverage, which must not be close to 0.
 _MAX_LEVERAGE = 0.95
-# The same for logistic fits: smallest value of 1 minus the leverage.
+# Smallest value of 1 minus the leverage in logistic fits. Their leave-one-out estimates
+# are divided by it.
 _MIN_REMAINDER = 0.05
 
 
@@ -56,7 +59,7 @@ _MIN_REMAINDER = 0.05
 
 
 class RowSignals(NamedTuple):
-    """Numbers that a cascade may read of rows, as given or as normal scores.
+    """Estimates and signals of rows, as the user gave them or as normal scores.
 
     Attributes
     ----------
@@ -78,14 +81,21 @@ class RowSignals(NamedTuple):
 
     def features(self, models):
         """Return what is known after asking some models, (n_rows, n_features)."""
-        return np.column_stack([self.before, *(self.by_model[k] for k in models)])
+        return np.column_stack(
+            [self.before, *(self.by_model[model] for model in models)]
+        )
 
     def owner_masks(self, models):
-        """Return a mask of each model's own signals, (len(models), n_features)."""
-        owner = [np.full(self.before.shape[1], -1)]
+        """Return where the features are signals of each model.
+
+        The result has the shape (n_models, n_features), for some `models` and their
+        `features`.
+        """
+        # -1: what is known before any call is a signal of no model.
+        owners = [np.full(self.before.shape[1], -1)]
         for model in models:
-            owner.append(np.full(self.by_model[model].shape[1], model))
-        owner_of_feature = np.concatenate(owner)
+            owners.append(np.full(self.by_model[model].shape[1], model))
+        owner_of_feature = np.concatenate(owners)
         return owner_of_feature == np.reshape(models, (-1, 1))
 
 
@@ -183,12 +193,14 @@ def _scale_of(column):
     values, counts = np.unique(_finite(numbers), return_counts=True)
     # Equal values share the middle of their ranks.
     rank = np.cumsum(counts) - counts / 2
+    # With 1 a column without numbers does not divide by 0. Its scale is empty.
     scores = ndtri(rank / max(counts.sum(), 1))
     return _ColumnScale(values, scores, has_missing=len(numbers) < len(column))
 
 
 def _finite(values):
-    """Return values with infinite ones replaced by the largest numbers."""
+    """Return values with infinite ones replaced by very large numbers."""
+    # A quarter of the largest float, so that differences of two values are finite.
     largest = np.finfo(np.float64).max / 4
     return np.clip(values, -largest, largest)
 
@@ -222,7 +234,8 @@ class _Expansion(NamedTuple):
 def _expand(features, coef, ridge):
     """Return the loss around `coef` for Newton's method (`_Expansion`).
 
-    The parameters are those of `fit_logistic`, and `coef` the present coefficients.
+    `features` and `ridge` are those of `fit_logistic`. `coef` (n_features,) are the
+    present coefficients.
     """
     mean = _probability(features @ coef)
     variance = np.maximum(mean * (1 - mean), _MIN_VARIANCE)
@@ -253,16 +266,17 @@ def fit_logistic(features, target, ridge):
         current = _expand(features, coef, ridge)
         gradient = features.T @ (target - current.mean) - ridge * coef
         step = np.linalg.solve(current.hessian, gradient)
-        size = np.abs(step).max()
-        coef = coef + step * min(1.0, _MAX_CHANGE / max(size, TINY))
-        if size < _CONVERGED:
+        largest_change = np.abs(step).max()
+        coef = coef + step * min(1.0, _MAX_CHANGE / max(largest_change, TINY))
+        if largest_change < _CONVERGED:
             break
     current = _expand(features, coef, ridge)
     inverse_features = np.linalg.solve(current.hessian, features.T)
-    # The leverage of a row is this times its variance.
-    lever = np.einsum("ij,ji->i", features, inverse_features)
-    remainder = np.maximum(1 - lever * current.variance, _MIN_REMAINDER)
-    without_row = features @ coef - lever * (target - current.mean) / remainder
+    # The leverage of a row is its quadratic form times its variance.
+    quadratic_form = np.einsum("ij,ji->i", features, inverse_features)
+    remainder = np.maximum(1 - quadratic_form * current.variance, _MIN_REMAINDER)
+    # Linear predictor of each row after one Newton step that leaves this row out.
+    without_row = features @ coef - quadratic_form * (target - current.mean) / remainder
     return coef, _probability(without_row)
 
 
@@ -301,8 +315,8 @@ _BEST_QUALITY_TERMS = slice(1, 4)
 def _value_terms(answers, features):
     """Return the terms that values of asking on are linear in.
 
-    They are an intercept, three terms of the estimated quality of the best answer, and
-    the features, in this order.
+    They are an intercept, the estimated quality of the best answer, its square, its
+    distance from 0.5, and the features, in this order.
 
     Parameters
     ----------
@@ -347,17 +361,17 @@ class StateBasis:
         self._answer_coefs = np.zeros((1 + n_features, n_answers))
         # Leave-one-out estimates of `quality`.
         self._answer_estimates = np.empty((n_rows, n_answers))
-        for k, is_own_signal in enumerate(own_signals):
+        for answer, is_own_signal in enumerate(own_signals):
             signals_ridge = np.where(
                 is_own_signal, _OWN_SIGNALS_RIDGE, _OTHER_SIGNALS_RIDGE
             )
             coef, estimate = fit_logistic(
                 with_intercept,
-                quality[:, k],
+                quality[:, answer],
                 ridge=np.r_[_LOGISTIC_INTERCEPT_RIDGE, signals_ridge],
             )
-            self._answer_coefs[:, k] = coef
-            self._answer_estimates[:, k] = estimate
+            self._answer_coefs[:, answer] = coef
+            self._answer_estimates[:, answer] = estimate
 
         self._terms = _value_terms(self._answer_estimates, features)
         ridge = np.full(self._terms.shape[1], _VALUE_RIDGE)
@@ -367,6 +381,7 @@ class StateBasis:
         # (n_terms, n_rows). Coefficients are this matrix times the values.
         self._solution = np.linalg.solve(gram, self._terms.T)
         leverage = np.einsum("ij,ji->i", self._terms, self._solution)
+        # (n_rows, 1)
         self._leverage = np.minimum(leverage, _MAX_LEVERAGE)[:, np.newaxis]
 
     def fit(self, values):
@@ -383,8 +398,10 @@ class StateBasis:
             Its model is a `StateModel`. Its estimates are leave-one-out.
         """
         coefs = self._solution @ values
-        residuals = self._terms @ coefs - self._leverage * values
-        without_row = residuals / (1 - self._leverage)
+        # A fitted value is the leave-one-out estimate times 1 minus the leverage, plus
+        # the row's own value times the leverage.
+        part_of_others = self._terms @ coefs - self._leverage * values
+        without_row = part_of_others / (1 - self._leverage)
         low = values.min(axis=0)
         high = values.max(axis=0)
         model = StateModel(self._answer_coefs, coefs, low, high)
@@ -433,12 +450,15 @@ def as_columns(signals, name, n_rows, columns=None):
             f"n_signals), one row for each row of the call, got {numbers.shape}."
         )
     if not numbers.size:
+        # `reshape` cannot find the number of columns if there are no entries.
         return np.empty((n_rows, 0))
     return numbers.reshape(n_rows, -1)
 
 
 def split_signals(signals, names):
-    """Return the signals of each model that has some, as the user gave them, by name.
+    """Return the signals of each model that has some, a dict from its name.
+
+    The signals are as the user gave them.
 
     Parameters
     ----------
@@ -462,7 +482,7 @@ def split_signals(signals, names):
                 f"an array of shape (n_samples, {len(names)}) or (n_samples, "
                 f"{len(names)}, n_signals), got shape {array.shape}."
             )
-        return {name: array[:, k] for k, name in enumerate(names)}
+        return {name: array[:, model] for model, name in enumerate(names)}
     unknown = [name for name in signals if name not in names]
     if unknown:
         raise ValueError(

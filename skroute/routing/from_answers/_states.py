@@ -3,8 +3,8 @@
 A state is the set of members that a row has asked. In a state the row either ends, with
 one of several answers or by abstaining, or it asks one more member, which leads to
 another state. A `StateLearner` defines what is known of a row in a state: one number,
-leaves of a tree or a table of features. The induction reads its estimates and no
-features.
+leaves of a tree or a table of features. The induction reads the learner's estimates,
+and never these features.
 """
 
 from abc import ABC, abstractmethod
@@ -38,7 +38,7 @@ class States(NamedTuple):
     Attributes
     ----------
     asked : ndarray of shape (n_states, n_members), dtype=bool
-        Members that have been asked in each state. In the first state it is no member.
+        Members that have been asked in each state. They are none in the first state.
     following : ndarray of shape (n_states, n_members), dtype=int64
         The state after asking a member; `NO_STATE` if it cannot be asked.
     answering : list of tuple of int
@@ -166,8 +166,8 @@ class StateValues(NamedTuple):
     Attributes
     ----------
     model : object
-        Its first outputs are the quality of the answers. The others are the values of
-        asking each next member, at one price after the other.
+        Its first outputs are the quality of the answers. Then come the values of asking
+        the first next member at each price, then those of the second, and so on.
     n_answers, n_next, n_prices : int
         Numbers of answers, of members that may be asked next, and of prices.
     abstain_quality : float or None
@@ -182,7 +182,10 @@ class StateValues(NamedTuple):
     abstain_quality: float | None
 
     def split(self, outputs):
-        """Return the outputs of the model, (n_rows, n_outputs), as `StateEstimates`."""
+        """Return the outputs of the model as `StateEstimates`.
+
+        `outputs` has the shape (n_rows, n_outputs), in the order of `model`.
+        """
         endings = outputs[:, : self.n_answers]
         if self.abstain_quality is not None:
             endings = with_last(endings, self.abstain_quality)
@@ -239,10 +242,12 @@ def best_move(estimates, costs, prices):
         return Move(ending, ending_quality, np.full(shape, STOP), value_of_ending)
 
     prices = np.broadcast_to(prices, shape)
-    # (n_rows, n_next, n_prices)
-    net = estimates.continuations - costs[:, np.newaxis] * prices[:, np.newaxis]
-    best_next = net.argmax(axis=1)
-    value_of_asking = np.take_along_axis(net, best_next[:, np.newaxis], axis=1)[:, 0]
+    # Values of asking each member, less the price of its call, (n_rows, n_next,
+    # n_prices).
+    values = estimates.continuations - costs[:, np.newaxis] * prices[:, np.newaxis]
+    best_next = values.argmax(axis=1)
+    # The best value at each price, (n_rows, n_prices).
+    value_of_asking = np.take_along_axis(values, best_next[:, np.newaxis], axis=1)[:, 0]
     asks = value_of_asking > value_of_ending + _TIED
     return Move(
         ending,
@@ -309,7 +314,8 @@ def induce_backward(
         Quality that a unit of cost must bring.
     learner : StateLearner
     reached : iterable of int, default=None
-        States to learn, with all that follow them. None learns all.
+        States to learn. They contain each state that follows one of them. None learns
+        all states.
     abstain_quality : float, default=None
         Quality of abstaining, which is possible after the first call. None if no row
         can abstain.
@@ -329,8 +335,12 @@ def induce_backward(
     for state in sorted(reached, reverse=True):
         next_members = states.next_members(state)
         next_states = states.following[state, next_members]
-        next_outcomes = [outcomes[after] for after in next_states.tolist()]
-        next_values = [_value_of(after, prices, trust) for after in next_outcomes]
+        next_outcomes = [outcomes[next_state] for next_state in next_states.tolist()]
+        # Value of asking each next member, before the price of the call itself.
+        next_values = [
+            _value_of(outcomes_after_call, prices, trust)
+            for outcomes_after_call in next_outcomes
+        ]
         targets = np.column_stack([answer_quality[state], *next_values])
         fitted = learner.fit(state, targets)
         # A row may abstain once something has been asked.
@@ -359,7 +369,11 @@ def induce_backward(
 
 
 def _value_of(outcomes, prices, trust):
-    """Return the value of a state, (n_rows, n_prices), from outcomes and estimates."""
+    """Return the value of a state, (n_rows, n_prices), from outcomes and estimates.
+
+    `outcomes` are `StateOutcomes`, `prices` has the shape (n_prices,), and `trust` is
+    the share of the estimates.
+    """
     realised = (1 - trust) * (outcomes.quality - prices * outcomes.cost)
     if trust == 0:
         return realised
@@ -370,17 +384,20 @@ def _outcomes_of(move, ending_quality, *, next_costs, next_outcomes):
     """Return the outcomes of the moves of all rows in one state (`StateOutcomes`).
 
     `ending_quality` (n_rows, n_endings) is the logged quality of each ending.
-    `next_outcomes` are the outcomes after each member that may be asked next.
+    `next_costs` (n_next,) and `next_outcomes`, a list of `StateOutcomes`, are the cost
+    of each member that may be asked next, and the outcomes after its answer.
     """
     n_rows, n_prices = move.value.shape
     if ending_quality.shape[1]:
-        ended = ending_quality[np.arange(n_rows), move.ending]
+        quality_if_ended = ending_quality[np.arange(n_rows), move.ending]
     else:
-        ended = np.zeros(n_rows)
-    quality = np.repeat(ended[:, np.newaxis], n_prices, axis=1)
+        # No row can end in the first state, so that the loop overwrites each zero.
+        quality_if_ended = np.zeros(n_rows)
+    quality = np.repeat(quality_if_ended[:, np.newaxis], n_prices, axis=1)
     cost = np.zeros((n_rows, n_prices))
-    for position, after in enumerate(next_outcomes):
+    for position, outcomes_after_call in enumerate(next_outcomes):
+        # Rows and prices at which this member is asked.
         asks = move.next_position == position
-        quality[asks] = after.quality[asks]
-        cost[asks] = next_costs[position] + after.cost[asks]
+        quality[asks] = outcomes_after_call.quality[asks]
+        cost[asks] = next_costs[position] + outcomes_after_call.cost[asks]
     return StateOutcomes(quality, cost, move.value)

@@ -71,7 +71,8 @@ def reader_of_known_cells(reader, fit_params, *, ratio=False):
     reader : regressor or None
         Not fitted. None: the forest that fills unknown cells is the estimate.
     fit_params : dict
-        Parameters of its `fit`. It must request weights if they are among them.
+        Parameters of its `fit`. If ``sample_weight`` is one of them, the returned
+        estimator requests it.
     ratio : bool, default=False
         True for costs, see `CellForest`.
 
@@ -425,7 +426,7 @@ default=None
         """Return the unfitted estimators that read X, by parameter."""
         readers = super()._readers()
         if self.quality_estimator is None and routing_enabled():
-            # skroute's own estimates are weighted as the price is.
+            # The default estimator gets the same weights as the price.
             readers["quality_estimator"].set_fit_request(sample_weight=True)
         return readers
 
@@ -444,7 +445,8 @@ default=None
     ):
         """Learn a log: costs per row if they are estimated, then quality and prices.
 
-        Parameters are those of `fit`. `task` (FitTask) gets a step for each estimator.
+        Sets all fitted attributes. Parameters are those of `fit`. `task` (FitTask) gets
+        a step for each estimator.
         """
         given_weight = given_weights(params.get("sample_weight"), X)
         metadata = self._routed(params, given_weight)
@@ -475,8 +477,10 @@ default=None
         # False if answers are column numbers.
         self._named = log.named
         self._has_quotes = quoted_costs is not None
-        self._cost_summary = None  # calls are not given known costs
-        if self.cost_estimator is None and log.planned is None and log.paid.ndim == 2:
+        self._cost_summary = None  # no costs that those of calls are compared with
+        is_per_row = log.paid.ndim == 2
+        are_known_before_calls = self.cost_estimator is None and log.planned is None
+        if is_per_row and are_known_before_calls:
             # Later calls must be given costs, too. They are compared with these.
             self._cost_summary = summarize_costs(X, log.paid)
         budget = check_budget(self.budget)
@@ -485,7 +489,8 @@ default=None
         folds = folds_of(self.cv, X, log.quality, **metadata["splitter"]["split"])
         self.cost_estimator_ = None  # costs are not estimated
         if self.cost_estimator is not None:
-            # The price must be learned from costs as they will be known: estimated.
+            # New rows are decided by estimated costs, so that the price is learned from
+            # estimated costs.
             fit_params = metadata["cost_estimator"]["fit"]
             self.cost_estimator_, log = learn_costs(
                 self._cost_reader(log, fit_params),
@@ -515,7 +520,8 @@ default=None
         self._learned = replace(learned, amounts=amount_tables).at(
             reg_lambda=float(self.reg_lambda), deciding=float(self.routing_cost)
         )
-        # With the column of abstaining. `add_choice` does not change it.
+        # If rows may abstain, the last column is abstaining. `add_choice` does not
+        # change the log.
         self._log = log
         # Hashes, by which rows of `fit` are recognised.
         self._row_keys = row_keys(X)
@@ -613,6 +619,7 @@ default=None
         if self.abstain_cost is None and log.known_costs is None:
             cheapest = np.min(log.paid, axis=-1)
             if cheapest.ndim == 1:
+                # Costs are per row.
                 cheapest = np.average(cheapest, weights=weight)
         return float(cheapest) + self.routing_cost
 
@@ -645,7 +652,7 @@ default=None
             warn_of_fit(self._learned, log.names, budget, has_overlap)
 
     def _seen(self, X):
-        """Return True for each row that equals a row of `fit`."""
+        """Return True for each row that equals a row of `fit`, (n_rows,)."""
         return np.isin(row_keys(X), self._row_keys)
 
     # Decisions ------------------------------------------------------------------------
@@ -654,7 +661,8 @@ default=None
         """Return the fitted policy at the parameters of now (`Policy`)."""
         check_is_fitted(self)
         learned = self._learned
-        if learned.per_row != (self.costs is None):
+        is_per_row = self.costs is None
+        if learned.per_row != is_per_row:
             raise ValueError(
                 "costs was changed between fixed and per row (None) after fit: fit "
                 "again, or set it back."
@@ -662,6 +670,8 @@ default=None
         costs = None  # those of the rows of `fit`
         if not learned.per_row:
             names = models_of(self)
+            # The choices of `_log` are the models of `fit` and perhaps abstaining. If
+            # they are more than `names`, abstaining is one, and no model was added.
             n_fitted = min(len(names), len(self._log.names))
             costs = costs_now(
                 self.costs,
@@ -818,7 +828,8 @@ default=None
         are_bills = policy.realised is None or call.costs is not None
         if are_bills:
             return plan._replace(cost=quoted_cost)
-        # In the log, bills of the choice were this factor of the costs that decide.
+        # In the log, the bills of the choice were this factor times the costs by which
+        # rows are decided.
         expected_bill = quoted_cost * policy.cost_factor[position]
         return plan._replace(cost=expected_bill, quoted_cost=quoted_cost)
 
@@ -949,8 +960,10 @@ default=None
                 f"q must have at least two scores of {name!r}, got {len(q)}."
             )
         _warn_of_other_unit(name, q, policy.quality)
+        # The newcomer joins a policy at the price list of now.
         learned = self._learned.at(costs=policy.planned)
-        self._learned = with_newcomer(learned, len(self._log.names), X, q, cost)
+        n_fitted = len(self._log.names)
+        self._learned = with_newcomer(learned, n_fitted, X, q, cost)
         self.n_known_ = np.append(self.n_known_, len(q))
         self.choices_ = [*self.choices_, name]
         return self
@@ -1016,6 +1029,7 @@ default=None
         log = self._log
         if log.has_single_answers:
             has_overlap = log.known_quality.has_overlap(log.names)
+            # Positions, since choices that were added later have no entry in the mask.
             means[np.flatnonzero(~has_overlap)] = np.nan
         return means
 
@@ -1034,7 +1048,7 @@ default=None
         """The quality estimator, fitted on all rows."""
         check_is_fitted(self)
         estimator = self._learned.estimator
-        # With choices added after fit, it is part of a `WithNewcomers`.
+        # After `add_choice` the estimator of `fit` is part of a `WithNewcomers`.
         return getattr(estimator, "base", estimator)
 
     @property
@@ -1052,6 +1066,8 @@ default=None
 def _warn_of_other_unit(name, q, quality):
     """Warn if the qualities of a new choice are far outside of those of the others.
 
+    They may lie outside by at most the range of the others.
+
     Parameters
     ----------
     name : str
@@ -1063,7 +1079,8 @@ def _warn_of_other_unit(name, q, quality):
     """
     low = quality.min()
     high = quality.max()
-    if low - (high - low) <= q.min() and q.max() <= high + (high - low):
+    span = high - low
+    if low - span <= q.min() and q.max() <= high + span:
         return
     warn(
         f"q of {name!r} goes from {q.min():.6g} to {q.max():.6g}, and the quality of "

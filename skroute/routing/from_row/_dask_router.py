@@ -35,12 +35,12 @@ class EntryType(NamedTuple):
 
 CHOICE = EntryType((), np.dtype(np.int64))
 COST = EntryType((), np.dtype(np.float64))
-# Labels, and None for a row that abstains.
+# A label of any type, or None for a row that abstains.
 ANSWER_OR_NONE = EntryType((), np.dtype(object))
 
 
 class RoutedBlocks(NamedTuple):
-    """Lazy decisions for the blocks of a collection.
+    """Lazy decisions for the blocks of rows of a Dask collection.
 
     Attributes
     ----------
@@ -272,7 +272,7 @@ class DaskRouter:
             Index into ``estimator.choices_``.
         """
         blocks = self._route_blocks(
-            X, None, budget=budget, budget_total=budget_total, call=call
+            X, response=None, budget=budget, budget_total=budget_total, call=call
         )
         return blocks.field("route", CHOICE)
 
@@ -297,7 +297,7 @@ class DaskRouter:
             The cost of each row.
         """
         blocks = self._route_blocks(
-            X, None, budget=budget, budget_total=budget_total, call=call
+            X, response=None, budget=budget, budget_total=budget_total, call=call
         )
         return blocks.field("cost", COST)
 
@@ -306,8 +306,8 @@ class DaskRouter:
     def _answer_type(self, response):
         """Return shape and dtype of the answer to one row (`EntryType`).
 
-        `response` is ``"predict"`` or ``"predict_proba"``. None, if nothing is
-        answered, is as ``"predict"``.
+        `response` is ``"predict"``, ``"predict_proba"`` or None. With None nothing is
+        answered, and the result is that of ``"predict"``.
         """
         estimator = self.estimator
         classes = getattr(estimator, "classes_", None)
@@ -317,8 +317,10 @@ class DaskRouter:
             if is_regressor(estimator):
                 return EntryType((), np.dtype(float))
             # A router without members answers with the choices themselves.
+            # A plan without rows shows their dtype.
             no_routes = np.empty(0, np.int64)
-            no_answers = estimator.answer(Plan(no_routes, no_routes.astype(float)))
+            no_costs = no_routes.astype(float)
+            no_answers = estimator.answer(Plan(no_routes, no_costs))
             return EntryType((), no_answers.dtype)
         if getattr(estimator, "abstain_quality_", None) is not None:
             return ANSWER_OR_NONE
@@ -368,10 +370,13 @@ class DaskRouter:
             return self._route_under_cap(
                 X, response, budget=budget, budget_total=budget_total, call=call
             )
-        return self._route_online(X, response, budget, call)
+        return self._route_online(X, response, budget=budget, call=call)
 
-    def _route_online(self, X, response, budget, call):
-        """Return tasks of rows that are decided alone (`RoutedBlocks`)."""
+    def _route_online(self, X, response, *, budget, call):
+        """Return tasks of rows that are decided alone (`RoutedBlocks`).
+
+        Parameters are those of `_route_blocks`.
+        """
         from dask import delayed
 
         estimator = self.estimator
@@ -404,17 +409,19 @@ class DaskRouter:
         budget_total : float or None
             Cap on the summed cost, in place of `budget`.
         call : dict
-            Further arguments of the call. None are taken here.
+            Further arguments of the call. It must be empty.
         """
         from dask import delayed
 
         if call:
+            # The message has the first name by the alphabet.
             raise ValueError(
                 f'{min(call)!r} is not taken with policy="batch" over blocks: the cap '
                 "is one over all rows by the same costs."
             )
         policy = _policy_for_cap(self.estimator)
-        # `mean_room` is a number, or a function that returns it for a number of rows.
+        # `mean_room` is the mean planned cost that the choices may have: a number, or a
+        # function of the number of rows.
         if budget_total is None:
             budget = self.estimator.make_call(budget).budget
             check_affordable(budget, policy.least)
@@ -428,7 +435,7 @@ class DaskRouter:
         if budget == np.inf:
             least_price = floor_without_budget
         blocks, sizes, _ = row_blocks(X)
-        # At least one block must stay. A size of NaN is not known, and is true here.
+        # If all blocks are empty, they stay. A size of NaN, not known, counts as True.
         if any(sizes):
             # As Dask's concatenate does, leave out blocks that are known to be empty.
             nonempty = [position for position, size in enumerate(sizes) if size != 0]
@@ -445,7 +452,7 @@ class DaskRouter:
             least_price=least_price,
         )
         plan = assignment.plan
-        # Without any rows, one empty block stays.
+        # Without any rows, empty blocks stay.
         if plan.n_rows:
             # The assignment also leaves out blocks that turned out to be empty.
             # `plan.starts` is the first row of each block, then the number of rows.
@@ -453,7 +460,8 @@ class DaskRouter:
             blocks = [blocks[position] for position in nonempty]
 
         answer_type = self._answer_type(response)
-        # Expected bills: those of the log, at the prices that decide.
+        # Expected bill of each choice: its planned cost, times the factor by which the
+        # bills of the log differ from planned costs, and the cost of deciding.
         costs = policy.planned * policy.cost_factor + policy.deciding
         # One array of choices for each block.
         routes = assignment.choices.to_delayed().ravel()
@@ -473,6 +481,7 @@ def _policy_for_cap(router):
     """
     requests = None
     if hasattr(router, "request_policy"):
+        # Infinity: the policy does not depend on this budget.
         requests = router.request_policy(np.inf)
     # `asked_first` has the names of models that are called to decide.
     if not isinstance(requests, PricedRequests) or requests.asked_first:
@@ -495,12 +504,19 @@ def _policy_for_cap(router):
 
 
 def _room_of_mean(policy, budget):
-    """Return what a mean budget leaves for the choice of a row, in planned costs."""
+    """Return what a mean budget leaves for the choice of a row, in planned costs.
+
+    It is at least the cost of the cheapest choice. The callers have checked that the
+    budget pays for it.
+    """
     return max(policy.room(budget), float(policy.planned.min()))
 
 
 def _room_of_total(policy, budget_total, n_rows):
-    """Return what a total leaves for the choice of a row, in planned costs."""
+    """Return what a total leaves for the choice of a row, in planned costs.
+
+    It raises an error if the total does not pay for the cheapest choices.
+    """
     check_affordable(budget_total, policy.least * n_rows, name="budget_total")
     return _room_of_mean(policy, budget_total / n_rows)
 
@@ -572,7 +588,8 @@ def _route_block(estimator, X, response, budget, call, answer_type):
 def _net_values(router, X, policy, least_price):
     """Return the values (n_rows, n_choices) of a block that a capped plan maximises.
 
-    They are estimated qualities less the penalty and less the smallest price of cost.
+    They are estimated qualities less the penalty, and less the cost at its smallest
+    price.
     """
     if num_samples(X) == 0:
         return np.empty((0, len(policy.planned)))

@@ -44,7 +44,11 @@ class DummyRouter(MemberRouter):
         return None if self.strategy == "random" else super()._response_method()
 
     def _learn(self, X, answers):
-        """Learn mean qualities or, for random choices, draw values for a price."""
+        """Learn mean qualities or, for random choices, draw values for a price.
+
+        Sets ``_mean_quality``, or ``_seed`` and ``_random_values``; and ``_strategy``,
+        the strategy of `fit`.
+        """
         if self.strategy == "random":
             rng = check_random_state(self.random_state)
             self._seed = int(rng.randint(_LARGEST_SEED))
@@ -52,9 +56,10 @@ class DummyRouter(MemberRouter):
             self._random_values = rng.uniform(size=(_N_PRICE_ROWS, len(answers.names)))
         else:
             objective = self._objective_of(self._members.target)
-            objective = objective.bound(answers.target, answers.weight)
+            bound_objective = objective.bound(answers.target, answers.weight)
             responses = answers.to(self._response_method())
-            quality = objective.table(answers.target, responses)
+            # (n_rows, n_members)
+            quality = bound_objective.table(answers.target, responses)
             self._mean_quality = np.average(quality, axis=0, weights=answers.weight)
         # A strategy that is set after fit acts at the next fit.
         self._strategy = self.strategy
@@ -81,14 +86,19 @@ class DummyRouter(MemberRouter):
     def _plan_random(self, X, budget):
         """Return choices by random values of each row, at the price of the budget."""
         costs = self._member_costs
-        # The values of a row are a hash of it.
+        # The values of a row are a hash of it, (n_rows, n_members).
         values = row_uniforms(X, len(costs), self._seed)
+        # At this price the random rows of `fit` cost the budget on average.
         price = assignment_path(self._random_values, costs).price(budget)
         route = choose_at_price(values, costs, price)
         return Plan(route, costs[route])
 
     def _plan_oracle(self, X, budget, y_true):
-        """Return the best assignment of the rows, given the true answers."""
+        """Return the best assignment of the rows, given the true answers (`Plan`).
+
+        It maximises quality minus the value of the cost, by the exchange rate. The
+        budget limits the cost in addition.
+        """
         if y_true is None:
             raise ValueError(
                 "y_true is None, but the strategy 'oracle' chooses by the true "
@@ -96,12 +106,16 @@ class DummyRouter(MemberRouter):
                 "y) and accuracy_cost_curve do."
             )
         costs = self._member_costs
-        values = self.member_quality(X, y_true) - self._least_price(budget) * costs
-        route = solve_assignment(values, costs, budget).choices
+        quality = self.member_quality(X, y_true)
+        net_quality = quality - self._least_price(budget) * costs
+        route = solve_assignment(net_quality, costs, budget).choices
         return Plan(route, costs[route])
 
     def _plan_single_best(self, X, budget):
-        """Return the plan that sends all rows to the best affordable member."""
+        """Return the plan that sends all rows to the best affordable member.
+
+        The best member has the highest mean quality minus the value of its cost.
+        """
         costs = self._member_costs
         net_quality = self._mean_quality - self._least_price(budget) * costs
         best = int(np.where(affords(budget, costs), net_quality, -np.inf).argmax())
@@ -129,9 +143,13 @@ class DummyRouter(MemberRouter):
         return bills[np.arange(n_rows), plan.route]
 
     def _least_price(self, budget):
-        """Return the value of one unit of cost in quality, with or without a limit."""
-        within_budget, without_limit = self._least_prices()
-        return without_limit if budget == np.inf else within_budget
+        """Return the quality that one unit of cost is worth, by the `exchange_rate`.
+
+        Without an exchange rate it is 0, or 1 if quality is money and there is no
+        budget. An infinite `budget` is no budget.
+        """
+        price_with_budget, price_without_budget = self._least_prices()
+        return price_without_budget if budget == np.inf else price_with_budget
 
     def member_quality(self, X, y_true):
         """Return the true quality of each member on each row. All members are called.
@@ -154,8 +172,8 @@ class DummyRouter(MemberRouter):
         objective = self._objective_of(self._members.target)
         rows = np.arange(num_samples(X))
         responses = []
-        for position in range(len(self.estimators_)):
-            responses.append(self._ask_member(X, position, objective.asks, rows))
+        for member in range(len(self.estimators_)):
+            responses.append(self._ask_member(X, member, objective.asks, rows))
         return objective.bound(target).table(target, responses)
 
     def row_quality(self, X, y, sample_weight=None, budget=None):

@@ -94,8 +94,8 @@ class Occam(LimitsMixin, MemberRouter):
     def _response_methods_of(self, name, member, target):
         """Return the methods by which a member is asked about training rows."""
         if name == self.embedding:
-            # Its probabilities are the embedding, and its predictions may be other
-            # labels.
+            # The probabilities of this member are the embedding. Its predictions need
+            # not be the most probable labels.
             return ["predict_proba", "predict"]
         return super()._response_methods_of(name, member, target)
 
@@ -112,6 +112,7 @@ class Occam(LimitsMixin, MemberRouter):
         """Check members and embedding before any member is fitted."""
         super()._check_members(members)
         names = list(members)
+        # These amounts are only checked, so that any number of rows will do.
         amounts = read_amounts(self.amounts, names, n_rows=1, named=True)
         check_limits(self.limits, self.capacities, amounts=amounts, choices=names)
         if not isinstance(self.embedding, str):
@@ -129,7 +130,8 @@ class Occam(LimitsMixin, MemberRouter):
 
     def _cheapest_plan(self, costs, names):
         """Return the mean cost of the cheapest plan, deciding included."""
-        # A lower bound: it is not known yet if the member that embeds is paid twice.
+        # It is not known yet if a row can pay the member that embeds twice. A single
+        # payment gives a lower bound.
         split = self._split_costs(costs, names, embedder_answers=True)
         return split.deciding + super()._cheapest_plan(split.added, names)
 
@@ -160,7 +162,10 @@ class Occam(LimitsMixin, MemberRouter):
         return SplitCosts(deciding, added)
 
     def _learn(self, X, answers):
-        """Learn the policy from out-of-fold answers of the members (`OutOfFold`)."""
+        """Learn the policy from out-of-fold answers of the members (`OutOfFold`).
+
+        Sets ``choices_``, ``abstain_quality_``, ``_learned`` and ``_routing_seconds``.
+        """
         features = self._fit_embedding(X, answers)
         log = self._log_of(answers)
         self.abstain_quality_ = log.abstain_quality
@@ -183,7 +188,8 @@ class Occam(LimitsMixin, MemberRouter):
             self._routing_seconds = self._time_decisions(policy, X)
         self._learned = replace(policy, amounts=self._read_amounts(log))
         self.choices_ = log.names
-        # At the parameters of now. Calls then find its prices computed.
+        # The policy at the parameters of `fit` is kept, so that the first call need not
+        # compute its prices again.
         self._learned = self._policy()
         budget = check_budget(self.budget)
         self._learned.check_feasible(budget)
@@ -200,6 +206,8 @@ class Occam(LimitsMixin, MemberRouter):
 
     def _fit_embedding(self, X, answers):
         """Fit the embedding, and return what the quality estimator reads.
+
+        Sets ``embedding_``, ``_embedder`` and ``_embedder_answers``.
 
         Parameters
         ----------
@@ -222,8 +230,9 @@ class Occam(LimitsMixin, MemberRouter):
             # The name of a member, whose probabilities are the embedding.
             self._embedder = answers.names.index(self.embedding)
             responses = answers.by_method[self._embedder]
-            # If its answers are its most probable labels, the call that embeds a row
-            # has answered it, too. Otherwise a row that chooses it pays a second call.
+            # If the answers of this member are its most probable labels, the call that
+            # embeds a row has also answered the row. Otherwise a row that chooses this
+            # member pays a second call.
             self._embedder_answers = names_best_score(
                 self._members.models[self._embedder],
                 responses["predict_proba"],
@@ -238,8 +247,9 @@ class Occam(LimitsMixin, MemberRouter):
     def _log_of(self, answers):
         """Return quality and added cost of each member on each row (`Log`)."""
         objective = self._objective_of(self._members.target)
-        objective = objective.bound(answers.target, answers.weight)
-        quality = objective.table(answers.target, answers.to(self._response_method()))
+        bound_objective = objective.bound(answers.target, answers.weight)
+        responses = answers.to(self._response_method())
+        quality = bound_objective.table(answers.target, responses)
         split = self._split_costs(
             self._members.costs_of_fit,
             answers.names,
@@ -250,7 +260,11 @@ class Occam(LimitsMixin, MemberRouter):
         )
 
     def _time_decisions(self, policy, X):
-        """Return the measured seconds of deciding on a row, without a member's call."""
+        """Return the measured seconds of deciding on a row, without a member's call.
+
+        `policy` decides about rows of `X`. The time does not depend on the budget.
+        """
+        # The call of the member that embeds is not timed.
         rows_to_decide = X if self._embedder is None else self._embed(X)
 
         def decide(rows):
@@ -297,7 +311,14 @@ class Occam(LimitsMixin, MemberRouter):
             )
 
     def _look(self, X, choices):
-        """Return what is known before rows are decided between some choices.
+        """Return what is known before rows are decided (`Look`).
+
+        Parameters
+        ----------
+        X : indexable of n_rows rows
+        choices : ndarray of int or None
+            Choices that are offered. It is not read, since the result is always the
+            same.
 
         Returns
         -------
@@ -305,8 +326,10 @@ class Occam(LimitsMixin, MemberRouter):
             Input of the quality estimator.
         state : dict or None
             Answers of the member that embeds, by position and method. They are paid.
+            None if there is no such member, or its answers are not these labels.
         answers : dict
-            Answer to the first row of each member that deciding has paid for.
+            Answer of the member that embeds to the first row, by its position. It is
+            empty if `state` is None.
         """
         features = self._embed(X)
         if self._embedder is None or not self._embedder_answers:
@@ -323,10 +346,12 @@ class Occam(LimitsMixin, MemberRouter):
     def _plan_single(self, X, name, call):
         """Return the plan by which one member, of this name, answers all rows."""
         plan = super()._plan_single(X, name, call)
+        # Only a sweep over budgets has a cache.
         is_sweep = cache_of(self) is not NO_CACHE
         if is_sweep and name == self.embedding:
-            # In a sweep over budgets this member has answered when it embedded.
-            _, state, _ = self._look(X, None)
+            # The plans of other budgets have embedded the rows, and so have the answers
+            # of this member.
+            _, state, _ = self._look(X, choices=None)
             plan = plan._replace(state=state)
         return plan
 
@@ -384,9 +409,10 @@ class Occam(LimitsMixin, MemberRouter):
         deciding = self.routing_cost_
         if self._embedder is None:
             return row_bills + deciding
-        # Its fixed cost is replaced by its bill, which is paid once.
+        # The bill of the member that embeds replaces its fixed cost.
         deciding -= self._member_costs[self._embedder]
         if self._embedder_answers:
+            # A row that chooses this member does not pay it a second time.
             row_bills = np.where(plan.route == self._embedder, 0.0, row_bills)
         return row_bills + bills[:, self._embedder] + deciding
 

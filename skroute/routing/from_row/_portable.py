@@ -11,7 +11,8 @@ import numpy as np
 
 # Version of the exported record.
 _FORMAT = 1
-# Relative difference of efficiencies that are tied, as `TIE` of skroute.
+# Relative difference up to which two efficiencies (gain by extra cost) are tied, as
+# `TIE` of skroute.
 _TIE = 1e-9
 # Relative error of sums of costs, as `ROUNDING` of skroute.
 _ROUNDING = 1e-12
@@ -56,6 +57,7 @@ def export_policy(router, path=None):
     """
     requests = None
     if hasattr(router, "choices_") and hasattr(router, "request_policy"):
+        # Infinity: the policy is the same for each budget.
         requests = router.request_policy(np.inf)
     if not hasattr(requests, "policy"):
         raise TypeError(
@@ -63,6 +65,7 @@ def export_policy(router, path=None):
             f"estimates of each choice, got {type(router).__name__}."
         )
     policy = requests.policy
+    # A router that asks a base first has a policy for the choices of this base alone.
     if policy.per_row or policy.planned.shape != (len(router.choices_),):
         raise ValueError(
             f"This router ({type(router).__name__}) has no price list of its choices "
@@ -166,15 +169,17 @@ class PortablePolicy:
         """Return price and share, as `price`, for a mean cost of the choices alone."""
         budgets = np.array(self.record["budgets"])
         prices = self.record["prices"]
-        # Each price is that of the budgets from its own to the next.
+        # Each price is that of the budgets from its own to the next. The segment starts
+        # at the largest budget within the room.
         segment = int((budgets <= room * (1 + _ROUNDING)).sum()) - 1
         if segment >= len(prices) - 1:
+            # The room pays for the last plan, which buys all that is worth anything.
             return 0.0, 0.0
         next_budget = budgets[segment + 1]
         share = (room - budgets[segment]) / (next_budget - budgets[segment])
         share = min(max(share, 0.0), 1.0)
         if self.record["counts"][segment] == 1:
-            # One row alone is not divided: it makes the choice that is nearer.
+            # A single tied row is not divided. The price is that of the nearer budget.
             return prices[segment + round(share)], 0.0
         return prices[segment], share
 
@@ -199,8 +204,8 @@ class PortablePolicy:
             Index of the choice for each row.
         """
         price, share = self.price(budget)
-        price, share = self.price(budget)
         values = np.asarray(quality, dtype=np.float64) - self.record["penalty"]
+        # Rows that are tied at the price make the cheaper choice.
         route = self._best(values, price, tolerance=_TIE)
         if share and draw is not None:
             more_expensive = self._best(values, price, tolerance=-_TIE)
@@ -227,13 +232,13 @@ class PortablePolicy:
         order = np.argsort(self.costs, kind="stable")
         costs = self.costs[order]
         rows = np.arange(len(values))
-        # Positions in `order`.
+        # Best choice so far of each row, as a position in `order`.
         best = np.zeros(len(values), dtype=np.int64)
         for position in range(1, len(order)):
             gain = values[:, order[position]] - values[rows, order[best]]
             extra_cost = costs[position] - costs[best]
             least_gain = price * (1 + tolerance) * extra_cost
-            # NaN is an infinite price times an extra cost of 0.
+            # An infinite price times an extra cost of 0 is NaN: any gain is enough.
             least_gain = np.nan_to_num(least_gain, nan=0.0)
             best[(gain > 0) & (gain > least_gain)] = position
         return order[best]

@@ -1,12 +1,12 @@
-"""Prices of what is left of the limits of a stream, next to its budget."""
+"""Prices by which a stream keeps its limits: those next to its budget."""
 
 import numpy as np
 
 # Requests after which the prices are looked up again. A look-up takes 0.2 ms, and what
 # is left hardly changes within some requests.
 _REQUESTS_PER_LOOK = 5
-# Range of what is left per request, relative to the limit. The plans that the log has
-# seen are about means near the limits.
+# Range of the mean that is left per request, relative to the limit. Prices are computed
+# from the log, which shows little about means far from the limits.
 _LEAST_LEFT = 0.5
 _MOST_LEFT = 2.0
 
@@ -48,7 +48,7 @@ class LimitUse:
         self._add(amounts, sign=1)
 
     def settle(self, number, amounts):
-        """Count real amounts in place of the means. Other tickets are ignored.
+        """Count real amounts in place of the means. Unknown numbers are ignored.
 
         Parameters
         ----------
@@ -66,7 +66,7 @@ class LimitUse:
         self._add(real, sign=1)
 
     def cancel(self, number):
-        """Take back a decision whose call failed. Other tickets are ignored."""
+        """Take back a decision whose call failed. Unknown numbers are ignored."""
         counted = self._open.pop(number, None)
         if counted is None:
             return
@@ -125,7 +125,10 @@ class LimitPacer:
 
     @property
     def charges(self):
-        """Value that each choice is charged for the limits, a list of float."""
+        """Price times amount of each choice, summed over the limits, a list of float.
+
+        The budget is not among these limits.
+        """
         return (self._prices[self._position_after_budget :] @ self._amounts).tolist()
 
     @property
@@ -141,7 +144,7 @@ class LimitPacer:
         return use.n_requests % _REQUESTS_PER_LOOK == 0
 
     def look(self, books, use):
-        """Look up the prices of what is left.
+        """Set the prices of the limits by the amounts that are left.
 
         Parameters
         ----------
@@ -153,23 +156,24 @@ class LimitPacer:
         """
         if books.n_expected is None or not use.n_requests:
             return
-        # More requests than expected have come: the present one is the last.
+        # If more requests than expected have come, the present one is the last.
         n_left = max(books.n_expected - books.n_started, 1)
         n_before = books.n_expected - n_left
         # Mean that is left of each limit for the requests to come.
-        left = np.empty(len(self._largest_means))
+        means_left = np.empty(len(self._largest_means))
         if self._rule.order.has_budget:
             money_left = books.total - books.spent - books.pending
-            left[0] = money_left / n_left - self._deciding
+            # The budget is the first limit.
+            means_left[0] = money_left / n_left - self._deciding
         for position, name in enumerate(self.names, start=self._position_after_budget):
-            # Requests of other processes are like those of this one.
+            # Requests of other processes are taken to be like those of this one.
             mean_so_far = use.totals.get(name, 0.0) / use.n_requests
             total = self._largest_means[position] * books.n_expected
-            left[position] = (total - mean_so_far * n_before) / n_left
+            means_left[position] = (total - mean_so_far * n_before) / n_left
         smallest_left = _LEAST_LEFT * self._largest_means
         largest_left = _MOST_LEFT * self._largest_means
-        left = np.clip(left, smallest_left, largest_left)
-        planned_left = left + self._planned_excess
+        means_left = np.clip(means_left, smallest_left, largest_left)
+        planned_left = means_left + self._planned_excess
         self._prices = self._rule.dual.prices_left(planned_left).prices
 
 

@@ -198,7 +198,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         self.n_expected = n_expected
 
     def __copy__(self):
-        """Return a copy with a state of its own, as a pickle has it."""
+        """Return a copy with a state of its own, like that of a pickle."""
         # Nothing changes the prior, so that it is shared.
         return deepcopy(self, {id(self.prior): self.prior})
 
@@ -234,12 +234,13 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         return super().fit(X, y, costs=costs)
 
     def _fit(self, X, y, *, task, costs=None):
+        """Create the state, and learn from the log (hook of `CostAwareMixin`)."""
         if y is None and self.prior is None:
             raise ValueError(
                 "OnlineBudgetRouter requires y to be passed, but the target y is None."
             )
         with task.step("read the log"):
-            names, tables = self._start(X, y, None, costs)
+            names, tables = self._start(X, y, choice=None, costs=costs)
         with task.step("learn from the log"):
             self._learn(X, tables, apart=False)
         check_affordable(check_budget(self.budget), self._serving.least())
@@ -298,7 +299,11 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         self._serving.learn_table(rows, base, tables.quality, tables.costs, apart=apart)
 
     def _start(self, X, y, choice, costs):
-        """Create the state before any outcome.
+        """Create the state before any outcome. Parameters are those of `partial_fit`.
+
+        Sets ``_serving``, the state; ``_prior`` and ``_prior_costs``; ``_center`` and
+        ``_scale`` of the features; and ``_named``, True if the choices have names that
+        the user gave.
 
         Returns
         -------
@@ -318,7 +323,9 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
                     "costs must be given, got None: what a call of each choice costs."
                 )
             listed = dict(zip(prior.choices_, np.asarray(prior.costs_).tolist()))
-        names, self._named = choice_names(y if choice is None else None, listed)
+        # With `choice`, y is one column for all choices, which has no names of choices.
+        table = y if choice is None else None
+        names, self._named = choice_names(table, listed)
         if prior is not None:
             if self._named and sorted(names) != sorted(prior.choices_):
                 raise ValueError(
@@ -330,14 +337,17 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         listed = check_costs(listed, names)
         tables = _tables(n_rows, names, y, choice, costs)
         self._prior = prior
+        # As if there were `_SCALE_ROWS` more rows: of value 0 for the mean, and with
+        # the squared deviation 1 for the scale.
         self._center = rows.sum(axis=0) / (n_rows + _SCALE_ROWS)
         squared = ((rows - self._center) ** 2).sum(axis=0)
         self._scale = np.sqrt((squared + _SCALE_ROWS) / (n_rows + _SCALE_ROWS))
-        self._serving = Serving(names, listed, n_features + 1, self)
+        n_scaled_features = n_features + 1  # with the constant one, see `_scaled`
+        self._serving = Serving(names, listed, n_scaled_features, self)
         return names, tables
 
     def _features(self, X):
-        """Return scaled rows, and the estimates of the prior for each choice."""
+        """Return scaled rows (`_scaled`), and the estimates of the prior (`_base`)."""
         rows = whole_rows(X, self)
         return self._scaled(rows), self._base(X, len(rows))
 
@@ -351,8 +361,8 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         """Return quality and cost by the prior, shape (n_rows, n_choices, 2).
 
         The costs are deviations from the price list, in units of the listed cost (of 1
-        for a choice that is listed at 0). Without a prior all entries are 0. Choices
-        that were added after `fit` may be left out: they have no prior.
+        for a choice that is listed at 0). Without a prior all entries are 0. With a
+        prior the result may lack choices that were added after `fit`: they have none.
         """
         if self._prior is None:
             return np.zeros((n_rows, len(self._serving.names), 2))
@@ -361,6 +371,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         n_choices = len(listed)
         base = np.zeros((n_rows, n_choices, 2))
         base[..., QUALITY] = self._prior.predict_quality(X)[:, :n_choices]
+        # Without an estimator the prior's costs are its price list: no deviations.
         if getattr(self._prior, "cost_estimator_", None) is not None:
             estimated = self._prior._row_costs(X, None)[:, :n_choices]
             unit = unit_of(listed)
@@ -406,7 +417,9 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         """Return the plan in which one choice answers every row."""
         serving = self._current()
         rows, base = self._features(X)
-        return serving.plan(rows, base, np.inf, only=self.choices_.index(name))
+        only = self.choices_.index(name)
+        # Infinity: no budget limits a single choice.
+        return serving.plan(rows, base, budget=np.inf, only=only)
 
     def _answer(self, plan, response):
         if not self._named:
@@ -453,7 +466,9 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
             )
         self._check_feature_names(x)
         row = row[np.newaxis]
-        base = self._base(row if column_keys(x) is None else x, 1)
+        # The prior reads a frame by the names of its columns.
+        row_for_prior = row if column_keys(x) is None else x
+        base = self._base(row_for_prior, n_rows=1)
         return serving.decide(self._scaled(row)[0], base[0], budget)
 
     def _check_feature_names(self, x):
@@ -463,6 +478,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
             names = list(features)
         else:
             names = column_keys(x) or []
+        # If `fit` saw no names, any names are right.
         names_of_fit = list(getattr(self, "feature_names_in_", names))
         are_texts = all(isinstance(name, str) for name in names)
         if names and are_texts and names != names_of_fit:
@@ -679,7 +695,12 @@ class Outcomes(NamedTuple):
 
 
 def _tables(n_rows, names, y, choice, costs):
-    """Return the quality and costs of a log as tables (`Outcomes`)."""
+    """Return the quality and costs of a log as tables (`Outcomes`).
+
+    `names` are those of the choices. `y`, `choice` and `costs` are those of
+    `OnlineBudgetRouter.partial_fit`, for `n_rows` rows.
+    """
+    # None: `y` and `costs` are tables already.
     position = None
     if choice is not None:
         position, names_of_log = read_choice(choice, names, n_rows)

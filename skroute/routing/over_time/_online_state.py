@@ -16,6 +16,8 @@ from skroute.routing.parts._policy import choose_one
 # Targets of `Beliefs`: positions in its arrays.
 QUALITY = 0
 COST = 1
+# Position of the constant feature, which is 1. The weight of this feature is the level.
+_LEVEL = 0
 
 # `benchmarks/bench_online.py` measures what the next constants do on streams with
 # drifts, failures and newcomers.
@@ -23,9 +25,11 @@ COST = 1
 # Variance of the level of a choice without outcomes, in units of the noise. The drift
 # adds no variance beyond it.
 LEVEL_VARIANCE = 4.0
-# The same for a choice whose quality a fitted router estimates.
+# Variance of the level before any outcome, in units of the noise, for a choice whose
+# quality a fitted router estimates.
 PRIOR_VARIANCE = 0.05
-# The same for a choice that is added later.
+# Variance of the level before any outcome, in units of the noise, for a choice that is
+# added later.
 NEWCOMER_VARIANCE = 0.3
 # The smallest ridge penalty. The inverse of a smaller one may overflow.
 _MIN_ALPHA = 1e-12
@@ -35,17 +39,20 @@ _NOISE_PRIOR = 10
 _NOISE_MEMORY = 300
 # Variance of the noise before any outcome: that of qualities between 0 and 1.
 _NOISE_UNKNOWN = 0.1
-# Rate at which a level returns to its usual value, in units of the drift.
+# Rate per request at which a level returns to its usual value, in units of the drift.
 _RETURN = 4.0
 # Number of outcomes over which the usual level of a choice is a mean, at most.
 _USUAL_MEMORY = 1000
+# Weight by which early outcomes count less in this mean, in outcomes. A plain mean
+# would have 1. With 4 the first levels, which few outcomes estimate, soon count little.
+_USUAL_START = 4
 # Number of latest requests on which the price is computed.
 _WINDOW = 256
 # Number of requests after which the price is computed again.
 _PRICE_INTERVAL = 16
 # Number of requests over which a debt is paid back.
 _DEBT_REQUESTS = 100
-# Savings are at most the budget of this many requests.
+# Largest savings, in budgets of one request.
 _MAX_SAVINGS = 10
 # If not even the cheapest plan fits, the price is the highest efficiency in the window
 # times this factor. Only the cheapest choice is then made. An infinite price could not
@@ -110,9 +117,11 @@ class Beliefs:
     Attributes
     ----------
     mean : ndarray of shape (n_choices, 2, n_features)
-        Weights of quality and of cost.
+        Posterior means of the weights of quality and of cost.
     cov : ndarray of shape (n_choices, 2, n_features, n_features)
         Covariance of these weights, in units of the noise.
+    start : ndarray of shape (n_features, n_features)
+        Covariance of the weights before any outcome, in units of the noise.
     noise : ndarray of shape (n_choices,)
         Variance of the noise of quality. NaN before the second outcome.
     usual : ndarray of shape (n_choices,)
@@ -130,9 +139,11 @@ class Beliefs:
         self.drift = drift
         self.now = now
         self.mean = np.zeros((n_choices, 2, n_features))
-        self.mean[:, COST, 0] = listed > 0
+        # The first estimate of each cost is the listed cost: 1 as a relative cost, or 0
+        # as an absolute one.
+        self.mean[:, COST, _LEVEL] = listed > 0
         variance = np.full(n_features, 1.0 / max(alpha, _MIN_ALPHA))
-        variance[0] = level
+        variance[_LEVEL] = level
         self.start = np.diag(variance)
         self.cov = np.tile(self.start, (n_choices, 2, 1, 1))
         self.noise = np.full(n_choices, np.nan)
@@ -145,8 +156,10 @@ class Beliefs:
         if self.drift <= 0:
             return
         # Views, which are changed in place.
-        level = self.mean[:, QUALITY, 0]
-        variance = self.cov[:, :, 0, 0]
+        level = self.mean[:, QUALITY, _LEVEL]
+        variance = self.cov[:, :, _LEVEL, _LEVEL]
+        # The share of the way back to the usual level per request is 1 - exp(-rate),
+        # which is -expm1(-rate).
         level -= math.expm1(-_RETURN * self.drift) * (self.usual - level)
         variance += np.minimum(self.drift, np.maximum(LEVEL_VARIANCE - variance, 0.0))
 
@@ -188,34 +201,37 @@ class Beliefs:
         mean = self.mean[choice, target]
         cov = self.cov[choice, target]
         gain = cov @ x
-        spread = float(gain @ x) + 1.0 + self.drift * (self.now - made)
+        # Variance of the outcome, in units of the noise: that of the estimate, the
+        # noise itself, which is 1, and the drift.
+        variance = float(gain @ x) + 1.0 + self.drift * (self.now - made)
         surprise = value - float(mean @ x)
-        mean += gain * (surprise / spread)
-        cov -= gain[:, np.newaxis] * gain / spread
+        mean += gain * (surprise / variance)
+        cov -= gain[:, np.newaxis] * gain / variance
         if target == QUALITY:
-            self._learn_noise(choice, surprise**2 / spread)
+            self._learn_noise(choice, surprise**2 / variance)
 
-    def _learn_noise(self, choice, squared):
-        """Update the noise of a choice, and the mean of its levels, by an outcome.
+    def _learn_noise(self, choice, squared_surprise):
+        """Update the noise of a choice, and its usual level, by an outcome of quality.
 
-        `squared` is the square of the outcome less its estimate, over its variance for
-        a noise of one. The mean of levels (`usual`) is what a level returns to.
+        `squared_surprise` is the square of the outcome less its estimate, divided by
+        the variance of the outcome in units of the noise. Its mean is the noise.
         """
         n_before = int(self.n_told[choice])
         self.n_told[choice] = n_before + 1
-        level = self.mean[choice, QUALITY, 0]
-        step = max(4 / (n_before + 4), 1 / _USUAL_MEMORY)
+        level = self.mean[choice, QUALITY, _LEVEL]
+        step = max(_USUAL_START / (n_before + _USUAL_START), 1 / _USUAL_MEMORY)
         self.usual[choice] += step * (level - self.usual[choice])
         # The first surprise is relative to no knowledge. It does not show the noise.
         if n_before == 0:
             return
         noise = self.noise[choice]
         if math.isnan(noise):
-            noise = squared
-        self.noise[choice] = noise + (squared - noise) / min(n_before, _NOISE_MEMORY)
+            noise = squared_surprise
+        n_in_mean = min(n_before, _NOISE_MEMORY)
+        self.noise[choice] = noise + (squared_surprise - noise) / n_in_mean
 
     def _shrunk_noise(self):
-        """Return the noise variance of each choice, at least that of all choices.
+        """Return the noise variance of each choice, at least the mean of all choices.
 
         A choice with constant outcomes is not known better than others. Its outcomes
         may be those of a failure that passes.
@@ -223,23 +239,29 @@ class Beliefs:
         measured = self.noise[~np.isnan(self.noise)]
         common = measured.sum() / len(measured) if len(measured) else _NOISE_UNKNOWN
         total = self.n_told * self.noise + _NOISE_PRIOR * common
+        # `fmax` takes the common noise if that of a choice is NaN, not yet measured.
         return np.fmax(total / (self.n_told + _NOISE_PRIOR), common)
 
     def add(self, cost):
-        """Add a choice of this listed cost, whose expected quality is the mean."""
+        """Add a choice at the end, with its listed cost.
+
+        Its first weights of quality are the means of those of the other choices with
+        outcomes. Without such choices they are 0.
+        """
         newcomer = Beliefs(
             np.array([cost]),
-            self.mean.shape[2],
-            self.alpha,
-            self.drift,
-            NEWCOMER_VARIANCE,
-            self.now,
+            n_features=len(self.start),
+            alpha=self.alpha,
+            drift=self.drift,
+            level=NEWCOMER_VARIANCE,
+            now=self.now,
         )
         has_outcomes = self.n_told > 0
         if has_outcomes.any():
             mean_weights = self.mean[has_outcomes, QUALITY].mean(axis=0)
             newcomer.mean[:, QUALITY] = mean_weights
-            newcomer.usual[:] = newcomer.mean[:, QUALITY, 0]
+            newcomer.usual[:] = newcomer.mean[:, QUALITY, _LEVEL]
+        # The arrays with an entry for each choice.
         for name in ("mean", "cov", "noise", "usual", "n_told"):
             arrays = [getattr(self, name), getattr(newcomer, name)]
             setattr(self, name, np.concatenate(arrays))
@@ -289,7 +311,17 @@ class Pacer:
         self.price = 0.0
 
     def note(self, x, base, bonus):
-        """Add a request to the window."""
+        """Add a request to the window. In a full window it replaces the oldest one.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_features,)
+            Features of the request.
+        base : ndarray of shape (n_choices, 2)
+            Quality and cost of each choice, by the prior.
+        bonus : ndarray of shape (n_choices,) or float
+            Value of exploring each choice.
+        """
         position = self.n_rows % _WINDOW
         self.rows[position] = x
         self.base[position] = base
@@ -297,23 +329,29 @@ class Pacer:
         self.n_rows += 1
 
     def window(self, beliefs, listed):
-        """Return present estimates of quality and cost for the latest requests."""
+        """Return present estimates of quality and cost for the latest requests.
+
+        Both have the shape (n_rows, n_choices). `listed` is the price list.
+        """
         n_rows = min(self.n_rows, _WINDOW)
         rows = self.rows[:n_rows]
         return estimates(rows, self.base[:n_rows], beliefs.mean, listed)
 
     def charge(self, cost, budget):
-        """Book a new request. Return the change of the debt."""
+        """Book a new request by its expected cost. Return the change of the debt.
+
+        `budget` is the mean budget per request. Infinity is no budget, and no debt.
+        """
         self.n_booked += 1
         self.spent += cost
-        before = self.debt
+        debt_before = self.debt
         if budget == np.inf:
             self.debt = 0.0
         else:
-            # Larger savings are given up.
+            # Savings are a negative debt. Larger ones are given up.
             largest_savings = _MAX_SAVINGS * budget
-            self.debt = max(before + cost - budget, -largest_savings)
-        return self.debt - before
+            self.debt = max(debt_before + cost - budget, -largest_savings)
+        return self.debt - debt_before
 
     def set_horizon(self, n_expected):
         """Change the number of requests of a horizon.
@@ -337,6 +375,7 @@ class Pacer:
 
         With a horizon, it is the money left divided by the number of requests left
         (Jasin and Kumar 2012). Without one, it is the budget minus a share of the debt.
+        It is infinite if the budget is infinite, which is no budget.
         """
         if self.n_expected is None or budget == np.inf:
             return budget - self.debt / _DEBT_REQUESTS
@@ -346,23 +385,34 @@ class Pacer:
     def solve(self, budget, beliefs, listed, choices):
         """Set the smallest price at which the window spends no more than the rate.
 
-        `choices` are the positions of the choices that can be made.
+        Parameters
+        ----------
+        budget : float
+            Mean cost per request.
+        beliefs : Beliefs
+        listed : ndarray of shape (n_choices,)
+            Price list.
+        choices : ndarray of int
+            Positions of the choices that can be made.
         """
         rate = self.rate(budget)
         quality, costs = self.window(beliefs, listed)
         self.price = 0.0
         if rate == np.inf or not len(costs):
             return
+        # Optimistic quality, by which requests are decided.
         values = quality + self.bonus[: len(quality)]
         path = assignment_path(values[:, choices], costs[:, choices])
-        segment = np.searchsorted(path.budgets, rate, side="right") - 1
-        if segment >= 0:
-            self.price = float(path.prices[segment])
+        # The most expensive plan of the path that the rate pays for, -1 if none.
+        plan = np.searchsorted(path.budgets, rate, side="right") - 1
+        if plan >= 0:
+            self.price = float(path.prices[plan])
             return
-        highest = float(path.prices[0])
-        if highest == 0:
-            highest = 1.0
-        self.price = _BEYOND_ALL * highest
+        highest_price = float(path.prices[0])
+        if highest_price == 0:
+            # All plans cost the same. The price must still be positive.
+            highest_price = 1.0
+        self.price = _BEYOND_ALL * highest_price
 
 
 class Serving:
@@ -379,7 +429,7 @@ class Serving:
     n_features : int
         Number of features, the constant one included.
     router : OnlineBudgetRouter
-        Its parameters are read, and no reference to it is stored.
+        Its parameters are read. The router itself is not stored.
 
     Attributes
     ----------
@@ -429,6 +479,7 @@ class Serving:
         self.units = unit_of(listed)
         self.n_fitted = n_choices
         self.kept = np.arange(n_choices)
+        # A prior has estimates of all choices, so that no first tries are needed.
         self.tries = np.full(n_choices, 0 if has_prior else _FIRST_TRIES)
         self.asked = np.zeros(n_choices, dtype=bool)
         self.counts = np.zeros(n_choices, dtype=np.int64)
@@ -479,12 +530,15 @@ class Serving:
                 if router.n_expected != self.pacer.n_expected:
                     self.pacer.set_horizon(router.n_expected)
                 self.stale = True
-            # The price list of a prior does not change after `fit`.
-            listed_by_prior = router.costs is None and router._prior is not None
-            self._reprice({} if listed_by_prior else router.costs)
+            costs = router.costs
+            if costs is None and router._prior is not None:
+                # The costs are those of the prior, which do not change after `fit`. An
+                # empty dict has no new cost.
+                costs = {}
+            self._reprice(costs)
 
     def _reprice(self, costs):
-        """Decide by this price list.
+        """Decide by the costs of the router's parameter, as in `costs_now`.
 
         If a listed cost becomes 0, or is no longer 0, the learned costs have another
         unit. They are forgotten.
@@ -495,7 +549,7 @@ class Serving:
         beliefs = self.beliefs
         has_new_unit = (listed > 0) != (self.listed > 0)
         beliefs.mean[has_new_unit, COST] = 0.0
-        beliefs.mean[has_new_unit, COST, 0] = listed[has_new_unit] > 0
+        beliefs.mean[has_new_unit, COST, _LEVEL] = listed[has_new_unit] > 0
         beliefs.cov[has_new_unit, COST] = beliefs.start
         self.listed = listed
         self.units = unit_of(listed)
@@ -504,14 +558,30 @@ class Serving:
     def restrict(self, without=(), again=()):
         """Exclude the choices `without`, and include the choices `again`."""
         with self.lock:
-            excluded = {name for k, name in enumerate(self.names) if k not in self.kept}
+            excluded = set(self.names) - {self.names[choice] for choice in self.kept}
             excluded |= set(without)
             excluded -= set(again)
-            self.kept, _ = kept_choices(self.names, 1, excluded, None)
+            # One request, which no table of allowed choices restricts.
+            self.kept, _ = kept_choices(
+                self.names, n_samples=1, exclude=excluded, allowed=None
+            )
             self.stale = True
 
     def add(self, name, cost, n_trials, rows=(), quality=()):
-        """Add a new choice, and learn from its quality on some rows."""
+        """Add a new choice, and learn from its quality on some rows.
+
+        Parameters
+        ----------
+        name : str
+        cost : float
+            Listed cost.
+        n_trials : int
+            Number of first tries. The budget need not allow them.
+        rows : ndarray of shape (n_rows, n_features), default=()
+            Features of rows with a known quality.
+        quality : ndarray of shape (n_rows,), default=()
+            Quality of the new choice on these rows.
+        """
         with self.lock:
             # Another thread may have added the same choice since the name was checked.
             cost = check_new_choice(name, cost, self.names)
@@ -527,9 +597,15 @@ class Serving:
             self.tries = np.append(self.tries, n_trials)
             self.asked = np.append(self.asked, True)
             self.counts = np.append(self.counts, 0)
+            no_prior = np.zeros(2)
             for x, row_quality in zip(rows, quality):
                 self._learn(
-                    choice, x, row_quality, np.nan, np.zeros(2), self.beliefs.now
+                    choice,
+                    x,
+                    quality=row_quality,
+                    ratio=np.nan,  # the cost is not known
+                    base=no_prior,
+                    made=self.beliefs.now,
                 )
             self.stale = True
 
@@ -557,6 +633,7 @@ class Serving:
             self._update_price(budget)
             quality, ratio, variance = self.beliefs.estimate(x)
             quality = quality + base[:, QUALITY]
+            # Costs relative to the price list become absolute ones.
             costs = in_money(ratio + base[:, COST], self.listed)
             bonus = self.exploration * np.sqrt(variance)
             choice = self._first_try(costs, budget)
@@ -565,16 +642,17 @@ class Serving:
                 choice = choose_one(
                     optimistic, costs.tolist(), pacer.price, self.kept.tolist()
                 )
-            net = quality - pacer.price * costs
+            net_quality = quality - pacer.price * costs
             pacer.note(x, base, bonus)
             decision = Decision(
                 id=self.beliefs.now,
                 name=self.names[choice],
                 expected_quality=float(quality[choice]),
                 expected_cost=float(costs[choice]),
-                explored=float(net[self.kept].max() - net[choice]),
+                explored=float(net_quality[self.kept].max() - net_quality[choice]),
                 row=x,
                 base=base[choice],
+                # Random, so that no decision of another router has the same key.
                 key=secrets.randbits(63),
             )
             change_of_debt = pacer.charge(decision.expected_cost, budget)
@@ -589,6 +667,7 @@ class Serving:
     def _update_price(self, budget):
         """Compute the price again if it is time. Begin a new horizon after the last."""
         pacer = self.pacer
+        # False without a horizon: `n_expected` is then None.
         if pacer.n_booked == pacer.n_expected:
             pacer.begin_horizon()
             self.stale = True
@@ -597,13 +676,15 @@ class Serving:
             self.stale = False
 
     def _first_try(self, costs, budget):
-        """Return a choice with first tries to come, or None. Count the try.
+        """Return a choice that is due for a first try, or None. Count the try.
 
-        The user has asked for the tries, or the cost fits what may be owed.
+        It must be a try that the user has asked for, or its cost must keep the debt
+        below the budget of `_DEBT_REQUESTS` requests. `costs` (n_choices,) are the
+        expected costs of this request.
         """
         for choice in self.kept[self.tries[self.kept] > 0]:
-            room = _DEBT_REQUESTS * budget - max(self.pacer.debt, 0.0)
-            if self.asked[choice] or costs[choice] <= room:
+            allowed_cost = _DEBT_REQUESTS * budget - max(self.pacer.debt, 0.0)
+            if self.asked[choice] or costs[choice] <= allowed_cost:
                 self.tries[choice] -= 1
                 return int(choice)
         return None
@@ -641,7 +722,7 @@ class Serving:
             choice = self.names.index(decision.name)
             pacer = self.pacer
             if refund:
-                # The request loses its cost, and the budget that it brought.
+                # The request did not happen: its cost and its budget are taken back.
                 pacer.n_booked -= 1
                 pacer.spent -= decision.expected_cost
                 pacer.debt -= change_of_debt
@@ -686,14 +767,21 @@ class Serving:
                         base[row, choice],
                         self.beliefs.now,
                     )
+                    # A choice with outcomes needs no first tries.
                     self.tries[choice] = 0
-                self.pacer.note(x, base[row], 0.0)
+                # A row of a table explores nothing.
+                self.pacer.note(x, base[row], bonus=0.0)
                 if apart:
                     self.beliefs.advance()
             self.stale = True
 
     def _learn(self, choice, x, quality, ratio, base, made):
-        """Condition the beliefs on quality and cost ratio, if they are known."""
+        """Condition the beliefs on one outcome of a choice, as far as it is known.
+
+        `quality` and `ratio`, the cost relative to the unit of the choice, are NaN if
+        they are unknown. `base` has the estimates of both by the prior: the beliefs are
+        about deviations from these. `x` and `made` are those of `Beliefs.learn`.
+        """
         if not math.isnan(quality):
             self.beliefs.learn(choice, QUALITY, x, quality - base[QUALITY], made)
         if not math.isnan(ratio):
@@ -740,8 +828,12 @@ class Serving:
         price = path.price(budget)
         positions = choose_at_price(quality[:, choices], costs[:, choices], price)
         route = choices[positions]
-        rows = np.arange(len(route))
-        return Plan(route, costs[rows, route], quality=quality[rows, route])
+        row_positions = np.arange(len(route))
+        return Plan(
+            route,
+            cost=costs[row_positions, route],
+            quality=quality[row_positions, route],
+        )
 
     def status(self):
         """Return counts and means at one moment (`OnlineStatus`)."""
@@ -787,10 +879,14 @@ def estimates(rows, base, mean, listed):
 
 
 def for_all(base, n_choices):
-    """Return the prior's estimates (..., n_choices, 2), with 0 for later choices."""
-    n_later = n_choices - base.shape[-2]
-    later = np.zeros((*base.shape[:-2], n_later, 2))
-    return np.concatenate([base, later], axis=-2)
+    """Return the prior's estimates of all choices, (..., n_choices, 2).
+
+    `base` has the estimates for the first choices, (..., n_with_prior, 2). The choices
+    that were added later have no prior, and get zeros.
+    """
+    n_with_prior = base.shape[-2]
+    zeros = np.zeros((*base.shape[:-2], n_choices - n_with_prior, 2))
+    return np.concatenate([base, zeros], axis=-2)
 
 
 def unit_of(listed):
@@ -799,5 +895,8 @@ def unit_of(listed):
 
 
 def in_money(ratio, listed):
-    """Return absolute costs from costs that are relative to the listed ones."""
+    """Return absolute costs, at least a share of the listed ones.
+
+    `ratio` are costs in units of `unit_of` the price list `listed`.
+    """
     return np.maximum(ratio * unit_of(listed), _MIN_COST_SHARE * listed)

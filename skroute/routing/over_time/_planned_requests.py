@@ -7,7 +7,7 @@ from skroute.ledgers import Offer
 
 
 def money_per_request(books):
-    """Return the money that is left, by the number of requests that are left.
+    """Return the money that is left, divided by the number of requests that are left.
 
     Parameters
     ----------
@@ -18,6 +18,8 @@ def money_per_request(books):
     -------
     float
     """
+    # `n_started` counts the present request, which is still to be paid. If more
+    # requests than expected have come, it is the last.
     n_left = max(books.n_expected - books.n_started + 1, 1)
     return (books.total - books.spent - books.pending) / n_left
 
@@ -65,7 +67,8 @@ class PlannedRequests:
                 f"max_costs={largest_cost!r} is below the smallest mean cost of a "
                 f"request, {self.floor:.6g}. It must be the largest cost of a request."
             )
-        # An error about names that the router does not know, before the first request.
+        # Names that the router does not know raise an error now, not at the first
+        # request.
         self.make_call(mean, ())
 
     def excludable(self):
@@ -74,7 +77,7 @@ class PlannedRequests:
 
     @property
     def asked_first(self):
-        """Names that cannot be excluded: none. The router may refuse some."""
+        """Names that cannot be excluded: none here. The router may refuse some."""
         return ()
 
     def make_call(self, budget, exclude):
@@ -83,7 +86,8 @@ class PlannedRequests:
         Parameters
         ----------
         budget : float
-            Below the router's smallest one, it is the smallest one.
+            Mean budget of this request. The router's smallest budget replaces a smaller
+            one.
         exclude : sequence of str
             Names that this request must not get, in addition to those of all requests.
         """
@@ -116,5 +120,5 @@ class PlannedRequests:
         choice = int(plan.route[0])
         cost = float(np.asarray(plan.cost)[0])
         name = self.router.choices_[choice]
-        # Nothing is left to pay for the call: deciding has paid for all.
-        return Offer(choice, name, 0.0, cost, cost)
+        # Deciding has paid for the whole request, so that the call costs nothing more.
+        return Offer(choice, name, cost=0.0, deciding=cost, reserved=cost)

@@ -132,7 +132,7 @@ class Offers:
                 f"{router.choices_!r} can cost at most."
             )
         self.kept = self.requests.positions.tolist()
-        self.names = [router.choices_[k] for k in self.kept]
+        self.names = [router.choices_[index] for index in self.kept]
         self.penalty = self.requests.penalty.tolist()
         self.costs = None  # each request has costs of its own
         if self.requests.costs is not None:
@@ -142,6 +142,7 @@ class Offers:
             self.max_costs = [max_costs[name] for name in self.names]
             if self.costs is not None:
                 self.check_below_max(self.costs)
+        # Upper bounds of the costs of calls. Exact costs are their own bounds.
         bounds = self.costs if self.max_costs is None else self.max_costs
         if bounds is None:
             # The exact costs come with each request.
@@ -189,8 +190,8 @@ class Offers:
     def estimate(self, x):
         """Return the estimates of a request (`RequestEstimates`), one for each offer.
 
-        The class of the policy may be another developer's: a table with columns for all
-        choices would give the request to a wrong one.
+        The shape is checked, since other developers may write the class of `requests`.
+        A table with columns for all choices would give the request to a wrong choice.
         """
         estimates = self.requests.estimate(x)
         if not isinstance(estimates, RequestEstimates):
@@ -219,10 +220,10 @@ class Offers:
 
     def values(self, quality):
         """Return the estimated quality of each choice, minus the penalty."""
-        return [value - less for value, less in zip(quality, self.penalty)]
+        return [estimate - amount for estimate, amount in zip(quality, self.penalty)]
 
     def price_at(self, budget):
-        """Return the price of a mean budget."""
+        """Return the price of a mean budget, at least that of the smallest one."""
         return self.requests.price_at(max(budget, self.requests.smallest_budget))
 
     def price_of_next(self, books):
@@ -288,21 +289,23 @@ class Offers:
         if least > room:
             return None
         fitting = []
-        for k in positions:
-            amount = amounts[k]
-            if (amount <= spare or amount == least) and self.kept[k] not in full:
-                fitting.append(k)
+        for position in positions:
+            amount = amounts[position]
+            # The cheapest choice may use what is kept back for requests to come.
+            is_affordable = amount <= spare or amount == least
+            if is_affordable and self.kept[position] not in full:
+                fitting.append(position)
         if not fitting:
             return None
         if price is None:
             price = self.price_of_next(books)
-        k = choose_one(values, costs, price, fitting)
+        position = choose_one(values, costs, price, fitting)
         return Offer(
-            self.kept[k],
-            self.names[k],
-            costs[k],
-            self.requests.deciding_cost,
-            amounts[k],
+            choice=self.kept[position],
+            name=self.names[position],
+            cost=costs[position],
+            deciding=self.requests.deciding_cost,
+            reserved=amounts[position],
         )
 
     def excludable(self):
@@ -584,7 +587,7 @@ class BudgetStream:
                 f"router must be a decision estimator, got {type(router).__name__}. "
                 "Derive its class from skroute.base.CostAwareMixin."
             )
-        # Without it, the router asks models or buys features while it decides.
+        # A router without this method asks models or buys features while it decides.
         self._decides_by_price = hasattr(router, "request_policy")
         if windows is not None and not self._decides_by_price:
             raise ValueError(
@@ -640,9 +643,10 @@ class BudgetStream:
         _STREAMS.add(self)
 
     def _make_offers(self, mean, excluded):
-        """Return what decides requests, without excluded choices.
+        """Return what decides requests, `Offers` or `PlannedRequests`.
 
-        `mean` is the mean budget per request.
+        `mean` is the mean budget per request. Choices in `excluded`, a frozenset of
+        names, are left out.
         """
         if self._decides_by_price:
             return Offers(self.router, mean, self._max_costs, excluded)
@@ -764,13 +768,16 @@ class BudgetStream:
         if len(exclude) == 0:
             return offers.all_positions
         names = self._check_exclusions(offers, exclude)
-        left = [k for k in offers.all_positions if offers.names[k] not in names]
-        if not left:
+        positions = []
+        for position in offers.all_positions:
+            if offers.names[position] not in names:
+                positions.append(position)
+        if not positions:
             raise ValueError(
                 f"exclude={exclude!r} leaves no choice of {offers.names!r}: leave out "
                 "fewer."
             )
-        return left
+        return positions
 
     def include(self, names: Sequence[str] | None = None) -> None:
         """Use excluded choices again.
@@ -874,7 +881,7 @@ class BudgetStream:
         return self._route(x, costs, key=key, exclude=exclude, uses=uses).ticket
 
     def _route(self, x, costs, *, key=None, exclude=(), uses=None):
-        """Decide on one request and reserve (`Reservation`).
+        """Decide on one request and reserve its amount. Return the `Reservation`.
 
         The parameters are those of `route`.
         """
@@ -891,9 +898,10 @@ class BudgetStream:
         row_costs = self._check_request_costs(offers, costs, may_estimate=True)
         positions = self._positions_without(offers, exclude)
         window_uses = self._window_uses(uses)
-        # Costs that the router's estimator gives come with bounds, which are reserved.
+        # If the router's estimator gives the costs, the maximal costs are reserved.
         amounts = offers.amounts_to_reserve(row_costs)
-        least = min([amounts[k] for k in positions])
+        least = min([amounts[position] for position in positions])
+        # The ledger's `Reservation` of the smallest amount, before any estimate.
         held = self.ledger.hold(self._purses, least, _check_key(key))
         if held.state == "open":
             # The request of this key has its ticket. The state of its plan is lost.
@@ -919,7 +927,7 @@ class BudgetStream:
         return Reservation(ticket, x, estimates.state)
 
     def _plan_request(self, x, *, key, exclude):
-        """Decide and answer one request, which spends money (`Reservation`).
+        """Decide on one request and answer it, which spends money (`Reservation`).
 
         Parameters
         ----------
@@ -930,10 +938,13 @@ class BudgetStream:
             Names that this request must not get.
         """
         _check_one_request(x)
+        # `_make_offers` has made `PlannedRequests` for this router.
         planned = self._offers
+        # The ledger's `Reservation` of the largest amount, before any model is asked.
         held = self.ledger.hold(self._purses, planned.largest_cost, _check_key(key))
         if held.state == "open":
-            return Reservation(_ticket(held), x, None)
+            # The request of this key has its ticket. The state of its plan is lost.
+            return Reservation(_ticket(held), x, state=None)
         try:
             plan = planned.plan(x, self.books(), exclude)
             answer = self.router.answer(plan)[0]
@@ -941,9 +952,9 @@ class BudgetStream:
             self.ledger.release(held)
             raise
         offer = planned.offer_of(plan)
-        made = self.ledger.reserve(
+        reservation = self.ledger.reserve(
             self._purses,
-            partial(_take, offer),
+            partial(_take_paid, offer),
             least=offer.reserved,
             held=held,
             key=key,
@@ -957,7 +968,7 @@ class BudgetStream:
                 "the largest cost of a request: its total is not safe otherwise. (This "
                 "warning comes once.)"
             )
-        return Reservation(_ticket(made, answer), x, plan.state)
+        return Reservation(_ticket(reservation, answer), x, plan.state)
 
     def _estimate_costs(self, offers, x):
         """Return estimated costs of a request, each at most the maximal cost."""
@@ -1077,7 +1088,7 @@ class BudgetStream:
         offers = self._offers
         estimates = self._offered_estimates(offers, quality)
         row_costs = self._check_request_costs(offers, costs, may_estimate=False)
-        left = list(self._positions_without(offers, exclude))
+        positions_left = list(self._positions_without(offers, exclude))
         books = self.books()
         # As if the request was counted already, as in `choose`.
         books = books._replace(n_started=books.n_started + 1)
@@ -1086,16 +1097,19 @@ class BudgetStream:
         if offers.pacer is not None:
             values, price = self._charge_limits(offers.pacer, values)
         ranked = []
-        while left:
-            k = choose_one(values, row_costs, price, left)
-            ranked.append(offers.names[k])
-            left.remove(k)
+        while positions_left:
+            position = choose_one(values, row_costs, price, positions_left)
+            ranked.append(offers.names[position])
+            positions_left.remove(position)
         return ranked
 
     def _offered_estimates(self, offers, quality):
-        """Return the given quality of each offered choice, a list of floats."""
+        """Return the quality of each offered choice, a list of floats.
+
+        `quality` is an array-like with an entry for each choice of the router.
+        """
         estimates = _one_row(quality, len(self.router.choices_), "quality")
-        return [estimates[k] for k in offers.kept]
+        return [estimates[index] for index in offers.kept]
 
     def _window_uses(self, uses):
         """Return what a call of each choice uses of its windows.
@@ -1175,7 +1189,7 @@ class BudgetStream:
         if len(self.router.choices_) > len(models):
             # Abstaining, the last choice, costs nothing.
             row_costs.append(0.0)
-        row_costs = [row_costs[k] for k in offers.kept]
+        row_costs = [row_costs[index] for index in offers.kept]
         if offers.max_costs is not None:
             offers.check_below_max(row_costs)
         return row_costs
@@ -1219,12 +1233,12 @@ class BudgetStream:
         """
         values = offers.values(quality)
         amounts = offers.amounts_to_reserve(costs)
-        least = min([amounts[k] for k in positions])
+        least = min([amounts[position] for position in positions])
         price = None  # that of the money that is left, which `choose` computes
         if offers.pacer is not None:
             values, price = self._charge_limits(offers.pacer, values)
         try:
-            made = self.ledger.reserve(
+            reservation = self.ledger.reserve(
                 self._purses,
                 partial(
                     offers.choose,
@@ -1247,10 +1261,13 @@ class BudgetStream:
                 self.ledger.release(held)
             raise
         if offers.pacer is not None:
-            position = offers.kept.index(made.offer.choice)
+            position = offers.kept.index(reservation.offer.choice)
+            amounts_of_limits = offers.pacer.amounts_of(position)
             with self._changing:
-                self._limit_use.start(made.number, offers.pacer.amounts_of(position))
-        return _ticket(made, answers.get(made.offer.choice))
+                self._limit_use.start(reservation.number, amounts_of_limits)
+        # None if deciding has not computed the answer of this choice.
+        answer = answers.get(reservation.offer.choice)
+        return _ticket(reservation, answer)
 
     def _charge_limits(self, pacer, values):
         """Return values less the charges of the limits, and the price of the cost.
@@ -1357,11 +1374,11 @@ class BudgetStream:
         with self._changing:
             self._limit_use.settle(ticket.id, amounts)
         reserved = ticket.reserved - ticket.deciding
-        # Only such a call can break a cap: all others were within their reservation.
+        # A cap can break only by a call whose money was no longer, or never, reserved.
         is_beyond_reservation = is_expired or cost > reserved
         if excess <= 0 or not is_beyond_reservation:
             return
-        # An excess up to the rounding of sums is none.
+        # An excess by the rounding of sums does not break a cap.
         for books in map(self.ledger.books, self._purses):
             if books.spent > books.total * (1 + ROUNDING):
                 raise BudgetExhaustedError(
@@ -1465,7 +1482,7 @@ class BudgetStream:
 
         Returns
         -------
-        (excess, expired) : (float, bool)
+        (excess, is_expired) : (float, bool)
             As `settle` of the ledger.
         """
         return self.ledger.settle(
@@ -1481,7 +1498,8 @@ class BudgetStream:
             Tickets that await their bills are among them. After a crash, commit the
             tickets that the providers bill, and refund the others.
         """
-        return [_ticket(made) for made in self.ledger.unsettled(self._purses[0])]
+        reservations = self.ledger.unsettled(self._purses[0])
+        return [_ticket(reservation) for reservation in reservations]
 
     def books(self) -> Books:
         """Return all amounts and counts of the stream's purse.
@@ -1542,9 +1560,13 @@ class BudgetStream:
         self._changing = threading.Lock()
 
 
-def _ticket(made, answer=None):
-    """Return the `Ticket` of an open reservation of a ledger."""
-    return Ticket(made.ledger, made.number, *made.offer, answer)
+def _ticket(reservation, answer=None):
+    """Return the `Ticket` of an open reservation of a ledger.
+
+    `answer` is None if deciding has not computed the answer.
+    """
+    # An offer has the fields of a ticket from `choice` to `reserved`, in this order.
+    return Ticket(reservation.ledger, reservation.number, *reservation.offer, answer)
 
 
 def _offer_of(ticket):
@@ -1555,7 +1577,10 @@ def _offer_of(ticket):
 
 
 def _window_name(choice, window):
-    """Return the name of a window in the ledger, which all streams of it share."""
+    """Return the name of a window in the ledger.
+
+    All streams of the ledger share the windows of the same name.
+    """
     return f"{choice}: {window.resource} in {float(window.seconds):g} s"
 
 
@@ -1593,10 +1618,11 @@ def _check_one_request(x):
         )
 
 
-def _take(offer, books, room, spare):
-    """Return an offer that is paid already. What the books have left is not asked.
+def _take_paid(offer, books, room, spare):
+    """Return an offer that is paid already, for each state of the books.
 
-    A ledger calls it as `Offers.choose`.
+    A ledger calls it in place of `Offers.choose`. The money is spent, so that `books`,
+    `room` and `spare` are not read.
     """
     return offer
 
@@ -1645,8 +1671,8 @@ def _one_row(row, n_choices, name, low=-np.inf):
     -------
     list of float
     """
-    is_plain = type(row) is np.ndarray and row.dtype == np.float64
-    if is_plain and row.shape == (n_choices,):
+    is_float_array = type(row) is np.ndarray and row.dtype == np.float64
+    if is_float_array and row.shape == (n_choices,):
         # For a few numbers, this takes a fifth of the time of numpy's checks.
         numbers = row.tolist()
         if all(map(isfinite, numbers)) and min(numbers) >= low:

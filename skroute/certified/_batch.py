@@ -41,8 +41,8 @@ from skroute.utils._tables import Column, Table
 from skroute.utils._tolerances import COUNT_ROUNDING, LIMIT_ROOM
 from skroute.utils._typing import NDArray
 
-# Number of rows on which the budgets of the path are computed, from the cheapest to the
-# largest cost. There are few of them, because models may be called about them.
+# Number of rows whose costs set the scale of the budgets of the path. There are few of
+# them, because models may be called about them.
 _N_SCALE_ROWS = 10
 
 # Route of a row whose answer is that of a reference which is not a choice of the
@@ -225,6 +225,7 @@ class BatchTest:
             Losses of the labelled rows at this point.
         """
         if self.loss.exact:
+            # With `n_tolerated` of -1, no point passes.
             return disagrees.sum() <= self.n_tolerated
         # A promise at the end of the range is true without a test.
         if self.max_loss >= self.loss.range:
@@ -304,22 +305,24 @@ def certify_path(labelled_rows, budgets, bought, test, *, from_full):
     is_paid[row_index[has_choice], bought.route[has_choice]] = True
     # Index of the last budget that is certified. None: no budget is.
     last = None
-    for k, budget in enumerate(budgets):
+    for point, budget in enumerate(budgets):
         routed = labelled_rows.respond(budget)
         is_new = ~is_paid[row_index, routed.route]
         extra_costs = extra_costs + np.where(is_new, routed.cost, 0.0)
         is_paid[row_index, routed.route] = True
         losses = test.losses(bought.y_pred, routed.y_pred)
         disagrees = disagrees | (losses > 0)
-        needs_no_test = from_full and k == 0
+        is_first = point == 0
+        needs_no_test = from_full and is_first
         is_certified = needs_no_test or test.passes(disagrees, losses)
-        # Figures are reported of the last certified point, or else of the first one.
-        if is_certified or k == 0:
+        # Losses are reported for the last certified point. If no point is certified,
+        # they are reported for the first one.
+        if is_certified or is_first:
             reported_disagrees = disagrees
             reported_losses = losses
         if not is_certified:
             break
-        last = k
+        last = point
     if from_full and last == 0:
         # The reference answers all rows.
         loss_upper = 0.0
@@ -691,6 +694,8 @@ def _check_reference(reference, single_choices, label_cost):
 
 def _check_enough_labels(test):
     """Raise a ValueError if no outcome of the labels can certify the batch."""
+    # `n_tolerated` is -1 if the labels are too few even when all answers agree. It is
+    # known only for the exact test.
     if not test.loss.exact or test.n_tolerated >= 0:
         return
     needed = labels_needed(test.n_rows, test.n_allowed, test.level)
@@ -763,8 +768,9 @@ def _refuse_loss(path, test):
     elif path.mean_loss >= test.max_loss:
         needed = np.inf
     else:
-        # Labels without replacement have no forecast. Four times as many halve the
-        # distance of a bound from the mean, by the root of their number.
+        # There is no forecast for labels drawn without replacement. The distance of
+        # the bound from the mean falls with the root of the number of labels, so that
+        # four times as many labels halve it.
         needed = min(4 * test.n_labels, test.n_rows)
     advice = advice_on_loss(
         test.max_loss,

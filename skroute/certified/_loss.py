@@ -124,7 +124,8 @@ def loss_of(estimator, y, loss, loss_range):
             exact = False
         else:
             unit = _UNIT_OF_LOGGED_QUALITIES
-            # Qualities of whole numbers and booleans in [0, 1] are 0 or 1.
+            # Booleans and whole numbers in [0, 1] are 0 or 1. The letters are the dtype
+            # kinds of booleans, unsigned and signed integers.
             exact = y.dtype.kind in "bui"
             _check_logged_qualities(y, loss_range)
     if loss_range is None:

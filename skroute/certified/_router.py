@@ -208,7 +208,8 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         All operating points of the path, from the safe end on. Arrays with one entry
         per point: ``budget``, ``loss`` and ``cost`` (means on the evidence rows),
         ``loss_upper`` and ``cost_upper`` (bounds of each point alone), ``certified``.
-        And ``single``, the choice that answers every row at the first point, or None.
+        The field ``single`` is the name of the choice that answers every row at the
+        first point, or None.
 
     abstain_quality_ : float or None
         Quality of a row that abstains. None if the wrapped estimator never abstains.
@@ -438,8 +439,8 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     def _check_max_loss(self, targets):
         """Raise a ValueError if `max_loss` is above the range of the loss.
 
-        It is called before the estimator is fitted. A frozen one is fitted, and may
-        have more classes than the targets.
+        It is called before the estimator is fitted, except for a frozen estimator. The
+        range of the loss then also counts classes that are not in `targets`.
         """
         loss = loss_of(unfrozen(self.estimator), targets, self.loss, self.loss_range)
         if self.max_loss is not None and self.max_loss > loss.range:
@@ -917,6 +918,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             max_loss = None
         budget = certificate.budget
         _, largest_cost = self._selection.cost_range()
+        # A cost that exceeds the largest one by rounding alone is not cut off.
         max_cost = largest_cost * (1 + LIMIT_ROOM)
         if budget is not None and budget >= largest_cost:
             # Only costs above all costs of the evidence can break this promise. They
@@ -1133,7 +1135,8 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             return np.nan
         weight = weight[rows]
         if is_regressor(self.estimator_):
-            # Numbers again: with rows that abstain, the array has objects.
+            # An array of answers with rows that abstain has objects. Here they become
+            # numbers.
             answers = np.array(routed.y_pred[rows].tolist())
             return float(r2_score(targets[rows], answers, sample_weight=weight))
         quality = OF_LABELS["accuracy"].of_routed(targets, routed, self.estimator_)

@@ -245,7 +245,7 @@ class Selection:
         return np.maximum.accumulate(uppers_from_cheap_end)[::-1]
 
     def smallest_budget(self):
-        """Return the smallest budget that can be promised, or infinity."""
+        """Return the smallest budget that can be promised. Infinity: there is none."""
         if not self.evidence.costs_known:
             return np.inf
         # All finite budgets have the same level.
@@ -450,11 +450,13 @@ class Selection:
         """Return name and mean cost of the reference with the smallest mean loss."""
         evidence = self.evidence
         best = int(np.argmin(evidence.reference_losses.mean(axis=0)))
+        # `reference_costs` has the references in the order of the loss columns.
         name, mean_cost = list(evidence.reference_costs.items())[best]
         if len(evidence.reference_costs) > 1:
             name = "the best single choice"
         if np.isnan(mean_cost):
-            # Not known: the cost without a budget stands for it.
+            # The cost is not known. The cost without a budget, at point 0, is reported
+            # in its place.
             name += UNPRICED
             mean_cost = float(evidence.costs[:, 0].mean())
         return name, mean_cost
@@ -515,6 +517,8 @@ def _more_rows_needed(limit, values, *, upper, bounds, level):
     )
     if not np.isfinite(needed):
         return needed
+    # The distance of the bound from the mean is `upper - mean` now, and must become
+    # `limit - mean`.
     needed_by_bound = np.ceil(n_rows * (upper - mean) / (limit - mean))
     # These rows are too few, so that at least one more is needed.
     return max(needed, needed_by_bound, n_rows + 1.0)

@@ -105,7 +105,7 @@ class Books(NamedTuple):
     Attributes
     ----------
     total : float
-        Money that may be spent: the total, and what was added to it.
+        Money that may be spent: that of the terms, and what was added later.
 
     spent : float
         Sum of the settled costs.
@@ -460,7 +460,7 @@ class Purse:
         if self.n_open:
             self.pending = self.pending - offer.deciding - offer.cost
         else:
-            # Without open reservations, no rounding of sums remains.
+            # No reservation is open. The sum is set to 0, without errors of rounding.
             self.pending = 0.0
         self._return(offer.reserved)
 
@@ -469,5 +469,5 @@ class Purse:
         if self.n_open or self.n_held:
             self.reserved = self.reserved - amount
         else:
-            # Nothing is reserved now. No rounding of sums remains.
+            # Nothing is reserved now. The sum is set to 0, without errors of rounding.
             self.reserved = 0.0

@@ -73,7 +73,7 @@ class Ledger(Store):
     def _clock_lag(self):
         """Return the seconds by which ``_clock()`` may be behind the true time.
 
-        It is never ahead. 0 if the processes share one clock.
+        The clock is never ahead. 0 if the processes share one clock.
         """
         return 0.0
 
@@ -95,7 +95,7 @@ class Ledger(Store):
         Parameters
         ----------
         purse : str
-            Its name.
+            Name of the purse.
 
         total : float
             Money that may be spent from it, in each period.
@@ -326,7 +326,10 @@ class Ledger(Store):
 
         Parameters
         ----------
-        purses, choose, least, keep, held, key, uses
+        purses : tuple of str
+            Names of the purses. The first counts the request.
+
+        choose, least, keep, held, key, uses
             As in `reserve`.
 
         Returns
@@ -347,9 +350,11 @@ class Ledger(Store):
             # The held amount is free, also if rounding makes the sum smaller.
             room = max(room, held.amount)
         first.n_started += 1
+        # Money that is left if `keep` is kept for each request that is still expected.
         spare = room
         if first.n_expected is not None:
             spare -= keep * max(first.n_expected - first.n_started, 0)
+        # Choices of which a window has no room.
         full = frozenset()
         try:
             if uses is None:
@@ -451,7 +456,7 @@ class Ledger(Store):
             Number of the reservation.
 
         purse : str
-            Its first purse.
+            Name of the first purse of the reservation.
 
         offer : Offer
             The offer that it was made for.
@@ -493,7 +498,7 @@ class Ledger(Store):
             Number of the reservation.
 
         purse : str
-            Its first purse.
+            Name of the first purse of the reservation.
 
         offer : Offer
 
@@ -503,11 +508,13 @@ class Ledger(Store):
         Returns
         -------
         (excess, expired) : (float, bool), or None
+            Money spent beyond the total, and True if the deadline had passed.
         """
         now, all_purses = self._begin((purse,))
         reservation = self._find_unsettled(ledger, number, purse, offer)
         if reservation is None:
             return None
+        # The first purse is read already.
         if len(reservation.purses) > 1:
             all_purses = self._purses_now(reservation.purses, now)
         expired = reservation.state == "expired"
@@ -558,7 +565,7 @@ class Ledger(Store):
             Number of the reservation.
 
         purse : str
-            Its first purse.
+            Name of the first purse of the reservation.
 
         offer : Offer
             The offer that it was made for.
@@ -580,7 +587,11 @@ class Ledger(Store):
             raise _not_open(number, offer)
 
     def _await_bill(self, ledger, number, purse, offer, seconds):
-        """Change the deadline of `await_bill`. Return True if the call is open."""
+        """Set the deadline of an open reservation, and free its key, for `await_bill`.
+
+        The parameters are those of `await_bill`. The result is True if the reservation
+        is open. Otherwise nothing is changed.
+        """
         now, _ = self._begin((purse,))
         reservation = self._find_unsettled(ledger, number, purse, offer)
         if reservation is None or reservation.state == "expired":
@@ -590,6 +601,7 @@ class Ledger(Store):
             reservation._replace(deadline=_after(seconds, now), key=None)
         )
         if key is not None:
+            # This record shows that the request of the key is counted already.
             self._add_reservation(
                 reservation.purses,
                 "failed",
@@ -606,7 +618,7 @@ class Ledger(Store):
         Parameters
         ----------
         purse : str
-            Its name.
+            Name of the purse.
 
         Returns
         -------
@@ -631,7 +643,7 @@ class Ledger(Store):
         Parameters
         ----------
         purse : str
-            Its name.
+            Name of the purse.
 
         amount : float
             Amount to add, at least 0.
@@ -661,7 +673,7 @@ class Ledger(Store):
         Parameters
         ----------
         purse : str
-            Its name.
+            Name of the purse.
         """
         self._transact(self._reset, purse)
 

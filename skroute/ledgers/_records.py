@@ -30,9 +30,9 @@ class RecordLedger(Ledger):
         self._after_fork()
 
     def _after_fork(self):
-        """Create a lock, also in a new ledger.
+        """Create a new lock, and let the next transaction connect to the store.
 
-        The connection is made by the first transaction.
+        The constructor calls this method, too.
         """
         self._lock = threading.Lock()
         self._connected = False
@@ -120,7 +120,8 @@ class RecordLedger(Ledger):
         number : int or str
 
         text : str
-            From :func:`text_of`: the other fields but the identity of the ledger.
+            From :func:`text_of_reservation`: all fields except the identity of the
+            ledger and the number.
 
         Returns
         -------

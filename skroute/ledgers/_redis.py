@@ -33,7 +33,7 @@ return cjson.encode({done, now[1], now[2], first or false, found})
 # Maximal number of fields that one command reads, and of answers that are kept for the
 # next booking. Bounds the length of a command and the memory.
 _MANY = 1000
-# In place of an answer of Redis that is nothing: Lua has no None.
+# Stands for an answer of Redis that is nothing. In Lua such an answer is false.
 _NOTHING = False
 # Seconds by which the clocks of a process and of Redis may drift apart after a call.
 # NTP changes their rates by up to 0.05 %, which is 0.2 ms between calls of half a
@@ -146,7 +146,10 @@ class RedisLedger(RecordLedger):
         return time.monotonic() + self._ahead
 
     def _clock_lag(self):
-        """Return the duration of the last call: Redis read its clock during it."""
+        """Return the duration of the last call, and some room for drifting clocks.
+
+        Redis read its clock during this call.
+        """
         return self._call_seconds + _CLOCK_DRIFT
 
     def _call(self, reads, writes=()):
@@ -180,6 +183,7 @@ class RedisLedger(RecordLedger):
         result = json.loads(self._script(names, arguments))
         self._call_seconds = time.monotonic() - sent
         done, seconds, micros, first, answers = result
+        # Redis read its clock before this line. So `_clock` is never ahead of Redis.
         self._ahead = int(seconds) + int(micros) / 1e6 - time.monotonic()
         self._first = float(first) if first else None
         for read, answer in zip(reads, answers):
@@ -215,7 +219,8 @@ class RedisLedger(RecordLedger):
         # Fields are kept for the next booking, as they were written. These writes may
         # have changed other answers, such as counts, which are read again.
         for read in self._reads:
-            if read[0] != "HGET":
+            command_name = read[0]
+            if command_name != "HGET":
                 del self._view[read]
         self._view.update(self._fields)
         return result
@@ -314,7 +319,7 @@ class RedisLedger(RecordLedger):
 
     def _find_due(self, now):
         """Return the reservations whose deadline is not after `now`, as a list."""
-        # The first deadline is known from the last call, without a further one.
+        # The first deadline is known from the last call of Redis, without a new call.
         if self._first is None or self._first > now:
             return []
         numbers = self._read("ZRANGEBYSCORE", self._names["due"], "-inf", repr(now))

@@ -114,7 +114,7 @@ class Skyline(NamedTuple):
 
 
 class RoutedParams(NamedTuple):
-    """Metadata of a fit, for those who get them.
+    """Metadata of a fit for the models, the scorer and the splitter.
 
     Attributes
     ----------
@@ -321,8 +321,8 @@ class BaseFeatureSelector(
         self.expanded_ = indicator(list(trainer.quality), n_extractors)
         self.expanded_quality_ = np.array(list(trainer.quality.values()))
         self.n_trained_ = len(self.expanded_) - 1  # without the empty set
-        # Cost of each set: coefficients of functions of the size, for its features
-        # (equation 1), and a constant cost of its model.
+        # The cost of a set is that of its features, by coefficients of functions of the
+        # size (equation 1 of Battle et al.), and a constant cost of its model.
         self._coef = self.candidates_ @ self.costs_.coef
         self._model_cost = np.zeros(len(self._masks))
         self.choices_ = [set_name(names, mask) for mask in self._masks]
@@ -569,6 +569,7 @@ class BaseFeatureSelector(
         """
         largest = self.costs_.largest_size  # 0: costs do not depend on the size
         if sizes is not None:
+            # If costs do not depend on the size, any size is allowed.
             sizes = check_numbers(sizes, "size", low=0, high=largest or np.inf)
         elif largest:
             raise ValueError(
@@ -625,7 +626,7 @@ class BaseFeatureSelector(
         ndarray of int of shape (n_queries,)
             Indices of choices.
         """
-        # Number of queries in a block.
+        # Number of queries in a block. More queries are divided into blocks.
         step = max(1, _BLOCK // len(self._masks))
         if len(sizes) <= step:
             # (n_queries, n_sets)
@@ -877,14 +878,15 @@ class BaseFeatureSelector(
             The routing of this estimator.
         """
         router = MetadataRouter(owner=self).add_self_request(self)
-        members = {
+        # By the method that gets metadata, the name and the object of its owner.
+        owners = {
             "fit": {"estimator": self.estimator},
             "score": {"scorer": check_scoring(self.estimator, scoring=self.scoring)},
             "split": {"splitter": check_cv(self.cv, classifier=True)},
         }
-        for callee, member in members.items():
+        for callee, owner in owners.items():
             router.add(
-                **member,
+                **owner,
                 method_mapping=MethodMapping().add(caller="fit", callee=callee),
             )
         return router

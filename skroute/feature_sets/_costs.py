@@ -56,9 +56,10 @@ class MeasuredCosts(NamedTuple):
         within the budget in time, and leaves more of the budget unused.
 
     include_model : bool, default=False
-        Whether a budget is for the whole answer. True adds, to each set but the empty
-        one, what an answer to one item takes beside its features: this percentile of
-        the seconds of the slowest model, and of those that skroute itself takes.
+        If True, a budget is for the whole answer. The cost of each set, except the
+        empty one, then includes the time of an answer without its features: this
+        percentile of the seconds of the slowest model, and of those that skroute itself
+        takes.
 
     See Also
     --------
@@ -104,10 +105,12 @@ def hats(knots, sizes):
     # Knot to the left of each size. A size beyond the ends has the first or last piece.
     left = np.searchsorted(knots, sizes, side="right") - 1
     left = np.clip(left, 0, len(knots) - 2)
+    # 0 at the left knot, 1 at the right knot. Sizes beyond the ends are as at the ends.
     share = np.clip((sizes - knots[left]) / (knots[left + 1] - knots[left]), 0, 1)
     values = np.zeros((len(sizes), len(knots)))
     values[rows, left] = 1 - share
     values[rows, left + 1] = share
+    # Above the last knot, costs are proportional to the size.
     return values * np.maximum(1.0, sizes / knots[-1])[:, None]
 
 
@@ -215,7 +218,7 @@ def given_costs(costs, names):
     polynomials = list(functions.values())
     degree = max(map(len, polynomials)) - 1
     coef = np.array([np.pad(row, (0, degree + 1 - len(row))) for row in polynomials])
-    # 0: the costs are constant, and do not depend on the size.
+    # The first column has the constants. A `largest` of 0: all costs are constant.
     largest = _LARGEST_POWER ** (1 / degree) if coef[:, 1:].any() else 0.0
     return FeatureCosts(
         names, coef, functions=powers, function_params=degree, largest_size=largest

@@ -18,7 +18,7 @@ class GreedyFeatureSelector(BaseFeatureSelector):
     features of that set and no others, and asks its model.
 
     At most ``n_extractors ** 2`` sets are trained for each trade-off, and nothing is
-    promised about the sets that are not.
+    promised about the sets that are not trained.
 
     Parameters
     ----------
@@ -212,6 +212,7 @@ class GreedyFeatureSelector(BaseFeatureSelector):
         self._sequences = positions.reshape(np.shape(sequences))
         quality = np.array(trainer.evaluate(masks.tolist()))
         coef = indicator(masks, len(cost)) @ self.costs_.coef
+        # There is one reference size, and so one row. (n_sets,)
         set_costs = (self.costs_.basis(reference) @ coef.T)[0]
         self._followed = followed_sequences(self._sequences, set_costs, quality)
         return masks
@@ -314,7 +315,9 @@ def greedy_sequence(evaluate, empty_quality, cost, trade_off):
     while remaining:
         # If only the cost decides, the other sets are not trained.
         candidates = remaining[:1] if only_cost else remaining
-        qualities = np.asarray(evaluate([mask | 1 << int(j) for j in candidates]))
+        # Each candidate set has one extractor more.
+        larger_sets = [mask | 1 << int(j) for j in candidates]
+        qualities = np.asarray(evaluate(larger_sets))
         # Among ties, the cheaper feature comes first.
         best = int(np.argmax(qualities - quality - weight * cost[candidates]))
         mask |= 1 << int(remaining.pop(best))

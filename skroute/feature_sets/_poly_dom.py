@@ -367,7 +367,9 @@ def undominated(quality, coef):
     ndarray of int64
         Positions of the sets that are not dominated, the worst first.
     """
-    # Among sets of equal quality, a cheaper one comes first.
+    # The best set comes first. Among sets of equal quality, the one with the smaller
+    # coefficients comes first, compared in their order. np.lexsort sorts by its last
+    # key first.
     order = np.lexsort((*coef.T[::-1], -quality))
     # The sets that are not dominated, the best first, and their coefficients in the
     # first rows of an array.

@@ -227,7 +227,7 @@ class BatchTest:
         if self.loss.exact:
             # With `n_tolerated` of -1, no point passes.
             return disagrees.sum() <= self.n_tolerated
-        # A promise at the end of the range is true without a test.
+        # No mean loss exceeds the range. A promise of the range needs no test.
         if self.max_loss >= self.loss.range:
             return True
         p_value = mean_p_value(
@@ -259,7 +259,7 @@ class BatchTest:
         )
 
     def smallest_max_loss(self, n_disagreements):
-        """Return the smallest `max_loss` that is accepted with these disagreements."""
+        """Return the smallest `max_loss` that is certified with these disagreements."""
         n_allowed = smallest_allowed(
             self.n_rows, self.n_labels, n_disagreements, self.level
         )
@@ -297,7 +297,7 @@ def certify_path(labelled_rows, budgets, bought, test, *, from_full):
     row_index = np.arange(n_labelled)
     # Labelled rows that disagree at this budget, or at one before it.
     disagrees = np.zeros(n_labelled, dtype=bool)
-    # Cost of the answers that are not paid yet, by row.
+    # Cost of the answers that each row pays in addition to the bought one.
     extra_costs = np.zeros(n_labelled)
     # Choices that are paid for each row: an answer is paid once.
     is_paid = np.zeros((n_labelled, n_choices), dtype=bool)
@@ -374,7 +374,7 @@ def certify_batch(certified, router, X, *, n_labels, label_cost, call):
         scale_set.router, scale_set.X, certified.n_points, scale_set.call
     )
     if "costs" in call:
-        # With costs of their own, rows may cost more than the smallest budgets.
+        # Rows that have costs of their own may cost more than the smallest budgets.
         budgets = _drop_budgets_without_plan(labelled_set, budgets)
         if other_set is not None:
             budgets = _drop_budgets_without_plan(other_set, budgets)
@@ -528,7 +528,7 @@ def _buy_answers(labelled_set, reference, label_cost, objective):
     n_labels = len(routed.cost)
     route = routed.route
     if not isinstance(reference, str):
-        # Choices of an estimator that routes are not those of this router.
+        # The reference is an estimator. Its choices are not those of this router.
         route = np.full(n_labels, _NO_CHOICE)
     cost = routed.cost
     if label_cost is not None:
@@ -609,7 +609,7 @@ def _make_certificate(
         loss=path.mean_loss,
         cost=cost,
         loss_upper=path.loss_upper,
-        # The costs of this batch are known.
+        # The cost of a finished batch is known, and is its own upper bound.
         cost_upper=cost,
         reference_cost=reference_cost,
         groups=[],
@@ -694,8 +694,8 @@ def _check_reference(reference, single_choices, label_cost):
 
 def _check_enough_labels(test):
     """Raise a ValueError if no outcome of the labels can certify the batch."""
-    # `n_tolerated` is -1 if the labels are too few even when all answers agree. It is
-    # known only for the exact test.
+    # `n_tolerated` is -1 if the labels are too few even when all answers agree.
+    # Only the exact test has such a number.
     if not test.loss.exact or test.n_tolerated >= 0:
         return
     needed = labels_needed(test.n_rows, test.n_allowed, test.level)

@@ -408,7 +408,7 @@ def _safe_choice(router, call, reference):
     models = models_of(router)
     names = router.single_choices_
     if reference == "best" and names == models and hasattr(router, "mean_quality_"):
-        # `mean_quality_` has a last entry more if a choice abstains.
+        # If a choice abstains, `mean_quality_` has one more entry, the last.
         means = np.asarray(router.mean_quality_)[: len(names)]
         # A mean is NaN if the log has no outcome of the choice.
         best = np.argmax(np.where(np.isnan(means), -np.inf, means))
@@ -509,7 +509,20 @@ def ask_reference(router, reference, *, X, call, objective, bills=None):
 def _ask_estimator(router, reference, X, objective):
     """Return the name of an estimator as a reference, and its answers to all rows.
 
-    Parameters and results are those of :func:`ask_reference`.
+    Parameters
+    ----------
+    router : decision estimator
+        Its cache counts the rows that the reference is called on.
+    reference : fitted estimator
+    X : {array, sparse matrix, dataframe} of shape (n_rows, n_features)
+    objective : Objective
+        Its `asks` is the method of the reference that is called.
+
+    Returns
+    -------
+    name : str
+    routed : Routed
+        As in :func:`ask_reference`.
     """
     name = type(reference).__name__
     n_rows = num_samples(X)
@@ -521,7 +534,7 @@ def _ask_estimator(router, reference, X, objective):
     with note_failure(name, n_rows, objective.asks):
         answers = np.asarray(on_host(getattr(reference, objective.asks)(X)))
         if objective.asks == "predict_proba":
-            # Columns in the order of the router's classes.
+            # The columns are put in the order of the router's classes.
             proba = check_probabilities(answers, name)
             check_known_labels(reference.classes_, objective.classes, "classes_")
             answers = align_by_class(proba, reference.classes_, objective.classes)

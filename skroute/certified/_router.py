@@ -67,11 +67,11 @@ from skroute.utils._validation import (
 
 # With a fitted estimator, some rows only set the scale of the budgets. They are not
 # evidence, so that there are few of them. The next three constants limit their number.
-# Share of all rows.
+# Share of all rows that may set the scale.
 _SCALE_SHARE = 0.05
-# Number of rows that is allowed in any case.
+# Number of rows that may set the scale, also if there are few rows.
 _SCALE_ROWS = 5
-# With many rows, one in this many rows is allowed.
+# If there are many rows, one in this many rows may set the scale.
 _ROWS_PER_SCALE_ROW = 100
 
 # Keywords of a call that change which choices a row may have. A certificate is about
@@ -482,7 +482,8 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         """
         model = clone(self.estimator)
         fit_params = check_method_params(rows.X, fit_params, indices=fit_rows)
-        # Classifiers take labels as an array. A frame of qualities keeps its names.
+        # Classifiers take labels as an array. A frame of qualities is passed as it is,
+        # since its columns have names.
         y = rows.targets if is_classifier(model) else rows.y
         model.fit(
             _safe_indexing(rows.X, fit_rows), _safe_indexing(y, fit_rows), **fit_params
@@ -493,8 +494,8 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         """Set `estimator_` to a copy of a model, and the attributes taken from it."""
         self.estimator_ = copy(unfrozen(model))
         if hasattr(self.estimator_, "costs"):
-            # Prices act at once. Later changes by the owner of the estimator are not
-            # certified.
+            # A change of prices acts at once. The copy has prices of its own, since
+            # later changes by the owner of the estimator are not certified.
             self.estimator_.costs = deepcopy(self.estimator_.costs)
         if hasattr(self.estimator_, "classes_"):
             self.classes_ = self.estimator_.classes_
@@ -1059,7 +1060,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         return self.estimator_.single_choices_
 
     def _plan_single(self, X, name, call):
-        """Return the plan of the wrapped estimator by which one model answers."""
+        """Return the plan of the wrapped estimator in which one model answers."""
         model = self.estimator_
         plan = model.plan_single(X, name, model.make_call(**call.keywords()))
         return plan._replace(state=plan)
@@ -1083,7 +1084,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
 
     @property
     def needs_costs_(self):
-        """True if calls need ``costs``, as those of the wrapped estimator."""
+        """True if calls of the wrapped estimator, and so calls here, need ``costs``."""
         check_is_fitted(self)
         return self.estimator_.needs_costs_
 

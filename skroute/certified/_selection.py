@@ -21,8 +21,8 @@ from skroute.utils._typing import NDArray
 # begins with one. If it is not certified, the other points have nine tenths of the
 # level.
 _SINGLE_SHARE = 0.1
-# The exact test has no p-values below 1e-5. If the level is smaller than this number,
-# losses are tested by betting instead.
+# The exact test has no p-values below 1e-5. If the level is below 1e-3, losses are
+# tested by betting instead.
 _SMALLEST_EXACT_LEVEL = 1e-3
 
 
@@ -120,7 +120,7 @@ class Selection:
         """
         evidence = self.evidence
         n_points = len(evidence.budgets)
-        # A promise at the end of the range is true without a test.
+        # No mean loss exceeds the range. A promise of the range needs no test.
         if self.max_loss is None or self.max_loss >= self.loss_range:
             return np.zeros(n_points)
         level = self.level()
@@ -197,6 +197,7 @@ class Selection:
         """
         if self.evidence.single is None:
             return fixed_sequence_test(self.p_values, confidence=1 - level)
+        # Point 0 is the single choice.
         single_certified = self.p_values[0] <= _SINGLE_SHARE * level
         level_of_others = level
         if not single_certified:
@@ -365,7 +366,7 @@ class Selection:
             bounds=self._difference_bounds,
             level=best.level,
         )
-        # The fallback is the plan without a budget, so a budget must go.
+        # The fallback is the plan without a budget. It needs a call without a budget.
         alternative = ', or take fallback="safe"'
         if np.isfinite(budget):
             alternative = f', or leave out budget={budget!r} and take fallback="safe"'
@@ -422,6 +423,7 @@ class Selection:
         abstained_share = None
         if evidence.abstained_share.any():
             abstained_share = float(evidence.abstained_share[k])
+        # Without a certified point, `k` is that of the fallback.
         return Certificate(
             promised=is_certified and has_promise,
             max_loss=None if self.max_loss is None else float(self.max_loss),

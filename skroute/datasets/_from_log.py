@@ -575,7 +575,10 @@ def _codes_of(column):
 
 
 def _hashable(cell):
-    """Return a cell, or its text if it is a list or a mapping, as messages are."""
+    """Return a cell, or its text if the cell is a list or a mapping.
+
+    A prompt may be a list of messages.
+    """
     try:
         hash(cell)
     except TypeError:
@@ -617,7 +620,10 @@ def _cached_lines(log, cached, costs, column_of_line):
 
 
 def _flag(cell, name):
-    """Return a flag as a boolean. A missing one is False."""
+    """Return a flag as a boolean. A missing one is False.
+
+    `name` is that of the column, for the message.
+    """
     if is_missing(cell):
         return False
     text = str(cell).strip().lower()

@@ -91,7 +91,7 @@ def load_mmlu(content: bytes) -> Arrays:
 def convert_mmlu(raw: dict[str, bytes]) -> bytes:
     """Return the content of ``mmlu.csv.gz``, made from the raw files.
 
-    These are a CSV file for each subject, and a list of contaminated prompts.
+    `raw` has a CSV file for each subject, and a list of contaminated prompts.
     """
     contaminated = {
         json.loads(line)["eval_prompt"]
@@ -139,7 +139,10 @@ def load_llmrouter(content: bytes) -> Arrays:
 
 
 def convert_llmrouter(raw: dict[str, bytes]) -> bytes:
-    """Return the content of ``scores.csv.gz``, made from records and their queries."""
+    """Return the content of ``scores.csv.gz``, made from records and their queries.
+
+    `raw` has the files by the names in ``LLMROUTER.urls``.
+    """
     # Task and metric of each prompt.
     task_and_metric: dict[str, tuple[str, str]] = {}
     for name in ("queries train", "queries test"):

@@ -70,7 +70,7 @@ _N_ANSWERED = 30
 
 
 class Skyline(NamedTuple):
-    """The feature sets worth choosing for items of one size.
+    """The feature sets that are the best for some budget, for items of one size.
 
     Attributes
     ----------
@@ -369,6 +369,7 @@ class BaseFeatureSelector(
                 )
             # The weights are for models and scorer.
             return RoutedParams(fit=params, score=params, split={})
+        # Without metadata routing, this raises an error.
         routed = self._route_metadata(params)
         return RoutedParams(
             fit=routed["estimator"]["fit"],
@@ -605,7 +606,7 @@ class BaseFeatureSelector(
                 "array of one for each; or None for unlimited, got "
                 f"{reprlib.repr(budget)}."
             )
-        # A single number instead of an array without dimensions.
+        # [()] makes a number of an array without axes. Other arrays stay as they are.
         return values[()]
 
     def _smallest_budget(self):
@@ -674,7 +675,8 @@ class BaseFeatureSelector(
             Indices into ``choices_``, in the broadcast shape of `size` and `budget`.
         """
         if not self.__sklearn_is_fitted__():
-            # It collects tags, which takes as long as a query.
+            # `check_is_fitted` raises the error. It is called only here, since it takes
+            # as long as a query.
             check_is_fitted(self)
         sizes = self._known_sizes(size)
         budgets = np.asarray(self._effective_budget(budget))
@@ -858,7 +860,7 @@ class BaseFeatureSelector(
                 _safe_indexing(plan.X, rows), extractors
             )
             return self.extractors_.take(prepared, extractors)
-        # Any-time retrieval has computed the features of each row by themselves.
+        # Any-time retrieval has computed the features one row at a time.
         tables = [self.extractors_.take(plan.state[row], extractors) for row in rows]
         stack = sparse.vstack if sparse.issparse(tables[0]) else np.vstack
         return stack(tables)
@@ -866,7 +868,7 @@ class BaseFeatureSelector(
     def _offers_proba(self):
         if will_have(self.estimator, "predict_proba"):
             return True
-        # Raises the AttributeError of the model, which says why it has no such method.
+        # If the model has no such method, its AttributeError says why.
         return self.estimator.predict_proba is not None
 
     def get_metadata_routing(self):

@@ -35,9 +35,10 @@ _FACTOR = 2.0
 _ROWS_OF_GROUP = 30
 # Largest number of such groups: as many as there are knots.
 _MOST_GROUPS = _N_KNOTS
-# Times below this are those of a clock that does not move, in seconds.
+# Smallest number of seconds that is divided by. Measured times below it are those of a
+# clock that has not moved.
 _LEAST_SECONDS = 1e-12
-# Largest power of a size in a polynomial. Its sums with other costs are still floats.
+# Largest power of a size in a polynomial. Sums of such costs are still finite.
 _LARGEST_POWER = 1e200
 
 
@@ -394,7 +395,9 @@ def _fit_percentile(values, sizes, seconds, percentile):
         percentile + n_functions / (n_measurements + 1), 1 - 0.5 / n_measurements
     )
     # Variables of the linear program: the coefficients, then the distance of each
-    # measurement above the curve, then its distance below the curve.
+    # measurement above the curve, then its distance below the curve. Each row of the
+    # equations: the curve, plus the distance above, less the distance below, is the
+    # measurement. All three are relative to the typical seconds.
     identity = eye_array(n_measurements)
     weight_of_variable = np.concatenate(
         [

@@ -144,7 +144,7 @@ class GreedyFeatureSelector(BaseFeatureSelector):
         **BaseFeatureSelector._parameter_constraints,
         "trade_offs": [None, "array-like"],
     }
-    # Sets are masks in 64 bits with a sign.
+    # A set is a bit mask in a signed integer of 64 bits.
     _max_extractors = 62
 
     def __init__(
@@ -237,8 +237,8 @@ class GreedyFeatureSelector(BaseFeatureSelector):
                 "trade_offs must be a one-dimensional sequence of at least one number, "
                 f"none negative, got {self.trade_offs!r}."
             )
-        # From quality only to almost cost only: the cost of all extractors must bring
-        # a thousandth to three units of quality, of which an accuracy has one.
+        # The trade-offs go from quality alone (0) to nearly cost alone. The cost of all
+        # extractors must bring 0.001 to 3 units of quality. An accuracy is at most 1.
         total = cost.sum()
         scale = total if total > 0 else 1.0  # free extractors have no scale
         return np.concatenate([[0.0], np.geomspace(1e-3, 3.0, 8) / scale])
@@ -256,8 +256,8 @@ class GreedyFeatureSelector(BaseFeatureSelector):
             Indices of choices, the empty set first.
         """
         first_budgets, sequence = self._followed
-        # Each sequence is followed from its first budget on. This is the last one that
-        # is not above the budget.
+        # Each sequence is followed from its first budget on. `segment` is the position
+        # of the last first budget that is not above the budget.
         segment = np.searchsorted(first_budgets, budget, side="right") - 1
         return self._sequences[sequence[segment]]
 

@@ -180,7 +180,10 @@ class SetTrainer:
         return Parallel(n_jobs=self.n_jobs)(jobs)
 
     def _job(self, function, mask, arguments):
-        """Return the delayed call of a function with model and features of one set."""
+        """Return the delayed call of a function with model and features of one set.
+
+        The parameters are those of `_each`, with one `mask`.
+        """
         if mask != EMPTY_SET:
             model = self.estimator
             table = self.table_of(mask)

@@ -388,7 +388,7 @@ def _columns_of_frame(frame, columns):
 
 
 class RawRows(NamedTuple):
-    """Form of the rows that `fit` saw, from which rows of single cells are made.
+    """The form of the rows that `fit` saw. New rows of this form are made from cells.
 
     Attributes
     ----------
@@ -574,7 +574,7 @@ def _pandas_column(pandas, cells, dtype):
     cells_dtype = getattr(cells, "dtype", None)
     # M is numpy's kind of dates.
     if getattr(cells_dtype, "kind", "") == "M":
-        # An array has no labels, by which a frame would put columns side by side.
+        # The cells lose their labels here: a frame would align its columns by them.
         return pandas.Series(np.asarray(cells)).astype(dtype)
     if isinstance(dtype, pandas.CategoricalDtype):
         # Categories are found by their texts, as `ColumnReader` finds them. A cell of

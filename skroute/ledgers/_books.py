@@ -385,7 +385,10 @@ class Purse:
         return Books(*[getattr(self, field) for field in Books._fields])
 
     def room(self):
-        """Return the money that is not spent or reserved, plus room for rounding."""
+        """Return the money that is neither spent nor reserved.
+
+        It is a little more, so that errors of rounding refuse no amount that fits.
+        """
         return self.total * (1 + ROUNDING) - self.spent - self.reserved
 
     def roll(self, now):

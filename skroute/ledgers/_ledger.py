@@ -249,6 +249,7 @@ class Ledger(Store):
         if held is None or held.state != "held":
             return
         all_purses = self._purses_now(held.purses, now)
+        # The first purse counts the request.
         all_purses[0].n_started -= 1
         for purse in all_purses:
             purse.unhold(held.amount)
@@ -347,7 +348,8 @@ class Ledger(Store):
         fullest = min(all_purses, key=Purse.room)
         room = fullest.room()
         if held is not None:
-            # The held amount is free, also if rounding makes the sum smaller.
+            # The held amount was released. It is free even if rounding makes the room
+            # smaller.
             room = max(room, held.amount)
         first.n_started += 1
         # Money that is left if `keep` is kept for each request that is still expected.
@@ -426,10 +428,10 @@ class Ledger(Store):
         now : float
             Seconds since 1970, by which the purses are read.
         """
-        # Not `now`: a store may have corrected its clock, and its lag, since then.
+        # `now` is not used: a store may have corrected its clock, and its lag, since.
         latest_now = self._clock() + self._clock_lag()
         for use in uses_of_choice:
-            # The window as a purse: `total` is the most that may be used at a time.
+            # A window is stored as a purse. Its `total` is the most that may be used.
             (window,) = self._purses_now((use.window,), now)
             window.n_started += 1
             window.hold(use.amount)
@@ -535,7 +537,11 @@ class Ledger(Store):
         return excess, expired
 
     def _find_unsettled(self, ledger, number, purse, offer):
-        """Return the open or expired reservation with this identity, or None."""
+        """Return the open or expired reservation with this identity, or None.
+
+        The identity is that of the ledger, the number, the name of the first purse, and
+        the offer.
+        """
         reservation = self._find_reservation(number)
         if reservation is None or reservation.state not in ("open", "expired"):
             return None
@@ -738,8 +744,8 @@ class Ledger(Store):
                     purse.expire(due.offer)
                 self._replace_reservation(due._replace(state="expired", deadline=None))
             else:
-                # The request is committed, or its call failed: only these have a
-                # deadline, too. Its key is forgotten.
+                # The reservation is committed or failed: expired ones have no deadline.
+                # Its key is forgotten.
                 self._delete_reservation(due)
         return now, purses
 

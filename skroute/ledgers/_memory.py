@@ -166,9 +166,11 @@ class MemoryLedger(Ledger):
         """Keep a changed reservation in place of the one with the same number."""
         before = self._reservations[reservation.number]
         self._change(self._reservations, reservation.number, reservation)
+        # The table of keys has the first purse and the key.
         if reservation.key is None and before.key is not None:
             self._change(self._keys, (before.purses[0], before.key), None)
-        # A new deadline. An old one stays in the heap, where `_find_due` ignores it.
+        # A new deadline is added. The old one stays in the heap, where `_find_due`
+        # ignores it.
         if reservation.deadline not in (None, before.deadline):
             heapq.heappush(self._deadlines, (reservation.deadline, reservation.number))
 

@@ -99,7 +99,7 @@ class RecordLedger(Ledger):
             text = self._read_purse(name)
             purse = None
             if text is not None:
-                # The terms, then the books.
+                # The text has the terms first, then the books.
                 fields = json.loads(text)
                 terms = Terms(*fields[: len(Terms._fields)])
                 purse = Purse(name, terms, Books(*fields[len(terms) :]))
@@ -109,7 +109,7 @@ class RecordLedger(Ledger):
 
     def _add_purse(self, purse):
         """Keep a new purse, which is written at the end of the transaction."""
-        # None: the store has no text of it.
+        # None stands for the text, which the store does not have yet.
         self._used[purse.name] = None, purse
 
     def _reservation(self, number, text):

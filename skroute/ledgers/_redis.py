@@ -10,8 +10,8 @@ from skroute.utils._optional import import_optional
 # Compare and set, in Lua: the writes are done if all commands that read still have the
 # same answers. The name of the last call is stored for ten minutes (600 seconds), so
 # that a call that is sent again, because its answer was lost, does not write twice.
-# It returns whether the writes are done, the time of Redis (seconds and microseconds),
-# the first deadline or false, and the answers to the reads.
+# The script returns whether the writes are done, the time of Redis (seconds and
+# microseconds), the first deadline or false, and the answers to the reads.
 _SCRIPT = """
 local due, last = unpack(KEYS)
 local new, reads, writes = ARGV[1], cjson.decode(ARGV[2]), cjson.decode(ARGV[3])
@@ -37,7 +37,7 @@ _MANY = 1000
 _NOTHING = False
 # Seconds by which the clocks of a process and of Redis may drift apart after a call.
 # NTP changes their rates by up to 0.05 %, which is 0.2 ms between calls of half a
-# second. It is ten times as much, for the clocks of virtual machines.
+# second. The constant is ten times as much, for the clocks of virtual machines.
 _CLOCK_DRIFT = 0.002
 
 
@@ -109,7 +109,7 @@ class RedisLedger(RecordLedger):
     def _after_fork(self):
         """Forget the connection, and choose a new name for the calls of this object."""
         super()._after_fork()
-        # With the number of a call, it is the name of the call.
+        # The name of a call is this name and the number of the call.
         self._name = uuid.uuid4().hex
         self._n_calls = 0
 
@@ -120,7 +120,7 @@ class RedisLedger(RecordLedger):
         ``_view`` (the last answer to each command that reads).
         """
         redis = import_optional("redis", "RedisLedger")
-        # Up to three times: commands are safe to send again.
+        # A failed command is sent again, up to three times. This is safe.
         retry = redis.retry.Retry(redis.backoff.ExponentialBackoff(), 3)
         options = redis.connection.parse_url(self.url)
         # These options of the URL have no effect: answers are bytes, texts are UTF-8.
@@ -138,7 +138,7 @@ class RedisLedger(RecordLedger):
         self._script = client.register_script(_SCRIPT)
         # Last answers of Redis, by the command that reads.
         self._view = {}
-        # Without reads and writes, it only asks for the time and the first deadline.
+        # A call without reads and writes only asks for the time and the first deadline.
         self._call({})
 
     def _clock(self):
@@ -255,13 +255,22 @@ class RedisLedger(RecordLedger):
         """Write a field of a table, or remove it if the text is None.
 
         It is written at the end of the transaction.
+
+        Parameters
+        ----------
+        name : str
+            Name of a table, such as ``"purses"``.
+
+        field : str
+
+        text : str or None
         """
-        name = self._names[name]
-        self._fields["HGET", name, field] = text
+        table = self._names[name]
+        self._fields["HGET", table, field] = text
         if text is None:
-            self._writes.append(("HDEL", name, field))
+            self._writes.append(("HDEL", table, field))
         else:
-            self._writes.append(("HSET", name, field, text))
+            self._writes.append(("HSET", table, field, text))
 
     def _read_purse(self, name):
         """Return the text of a purse, or None."""

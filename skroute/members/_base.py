@@ -27,8 +27,8 @@ class MemberClassifier(
     router uses its answers to training rows directly, without cross-validation.
     """
 
-    # True if `predict` is computed from `predict_proba`. None if the rows of `fit` show
-    # it.
+    # True if `predict` is computed from `predict_proba`. None: it is found out by the
+    # rows of `fit`.
     _predicts_best_score: bool | None = None
 
     def __sklearn_tags__(self):

@@ -20,8 +20,8 @@ from skroute.utils._named import in_order
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers, check_probabilities, refuse_masked
 
-# Relative amount by which an answered label is more probable than any other, at least.
-# Far above the rounding of a float, and too small to matter.
+# An answered label is more probable than any other by at least this relative amount. It
+# is far above the rounding of a float, and too small to matter.
 _TIE_BREAK = 1e-9
 
 # Bits of a whole number that a float64 has exactly: those of its mantissa, and a first

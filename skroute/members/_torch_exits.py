@@ -110,7 +110,7 @@ def device_of(module):
     return torch.device("cpu")
 
 
-# Hidden states: tensors, or tensors and None in tuples, lists and mappings of any type.
+# A hidden state is a tensor, or tensors and None in tuples, lists and mappings.
 
 
 def map_state(function, *states):
@@ -524,7 +524,7 @@ class ExitRun:
         self._held: dict[int, list[tuple[np.ndarray, Any]]] = {}
 
     def branch(self):
-        """Return a copy of the run that goes on from here. The run itself stays.
+        """Return a copy of the run at its present depths, which goes on by itself.
 
         The two runs share hidden states, which are copied before a stage gets them.
         """
@@ -605,7 +605,7 @@ class ExitRun:
             place_of_row[held_rows] = np.arange(len(held_rows))
         for batch in gen_batches(len(rows), self.batch_size):
             batch_rows = rows[batch]
-            # Both states are copies, since a stage may change its input.
+            # In both cases the state is a copy, since a stage may change its input.
             if depth:
                 state = take_rows(held_state, place_of_row[batch_rows])
             else:
@@ -614,6 +614,7 @@ class ExitRun:
                 state = stage(state)
             # Scores go to the CPU first, since some devices do not have float64.
             scores.append(self.exits.scores(exit, state).cpu().double().numpy())
+            # Rows at this exit have passed `exit + 1` stages.
             self.depth[batch_rows] = exit + 1
             # After the last stage, no state is needed.
             if exit + 1 < len(self.exits.stages):

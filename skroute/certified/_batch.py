@@ -269,10 +269,13 @@ class BatchTest:
 def certify_path(labelled_rows, budgets, bought, test, *, from_full):
     """Test falling budgets on the labelled rows, up to the last one that is certified.
 
-    In the exact test a row counts from the first budget on at which it disagrees. So
-    the count never falls along the path, and the proof in the user guide holds: order
-    the rows by that first budget. Neither the budgets nor this order depend on the
-    labels.
+    In the exact test a row counts from the first budget on at which it disagrees, so
+    that the count never falls along the path. One test then serves all budgets. Proof:
+    let it tolerate c labelled disagreements, and allow a unlabelled ones. Order all
+    rows of the batch by their first budget, and mark the first a + 1 + c. Neither the
+    budgets nor this order depend on which rows are labelled. If a certified budget
+    breaks the promise, at most c of the marked rows are labelled. The test makes sure
+    that this has a probability of at most its level.
 
     Parameters
     ----------
@@ -341,7 +344,8 @@ def certify_batch(certified, router, X, *, n_labels, label_cost, call):
     router : decision estimator
         Fitted.
     X, n_labels, label_cost
-        Parameters of the method. `label_cost` of None takes the reference's costs.
+        Parameters of the method `certify_batch`. A `label_cost` of None takes the
+        reference's costs.
     call : dict
         Keywords of calls of the router about all rows.
 

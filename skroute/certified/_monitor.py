@@ -480,7 +480,7 @@ class PromiseMonitor:
                 "or leave the NaN out of loss."
             )
         with self._lock:
-            # If losses are fed without costs, each is that of one row, NaN included.
+            # Costs count the rows. Without costs, losses count them, NaN included.
             self._n_losses += len(losses)
             self.n_audited_ += int(is_audited.sum())
             n_before = self.n_rows_

@@ -594,6 +594,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             routed = self._route_metadata(params)["estimator"]
             return dict(routed.get("fit", {})), dict(routed.get("predict", {}))
         if is_frozen(self.estimator):
+            # A frozen estimator is not fitted.
             return {}, params
         model = unfrozen(self.estimator)
         fit_parameters = signature(model.fit).parameters
@@ -716,6 +717,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         # Raises an error if nothing can be promised.
         certificate = selection.certificate(self._effective_budget(None))
         if maybe_fitted_on:
+            # This warns if the estimator was fitted on some of the rows.
             count_seen(self.estimator_, evidence_rows.X, "they are no evidence")
         warn_of_no_saving(certificate)
         self._selection = selection
@@ -729,6 +731,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         y = evidence_rows.y
         if self.loss is None and y.ndim == 1 and isinstance(classes, np.ndarray):
             check_some_known(y, classes)
+        # Without groups, `_group_values` is empty.
         has_rows = np.isin(self._group_values, evidence_rows.groups)
         n_missing = int((~has_rows).sum())
         if n_missing:
@@ -789,7 +792,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         operating point of the path that these labels certify: with probability
         `confidence` over the draw, the mean loss of the finished batch is at most
         `max_loss`. The reference's answers are the truth here. If losses are 0 and 1,
-        the test is exact, by the hypergeometric law (:ref:`guarantees` has the proof).
+        the test is exact, by the hypergeometric law (see :ref:`guarantees`).
         No target is needed, and no `fit` with a
         :class:`~sklearn.frozen.FrozenEstimator`.
 

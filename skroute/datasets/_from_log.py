@@ -425,7 +425,8 @@ class _ReadLog(NamedTuple):
 def _read_calls(log, request, choice, quality, cost, cached):
     """Return the calls of the requests and choices with a score (`_ReadLog`).
 
-    The parameters are those of `tables_from_log`.
+    The parameters after `log` are names of columns, as in `tables_from_log`. `cost` and
+    `cached` may be None.
     """
     row_labels, row_of_line = _codes_of(log[request])
     choice_names, column_of_line = _sorted_codes_of(log[choice])
@@ -615,8 +616,9 @@ def _cached_lines(log, cached, costs, column_of_line):
     """
     if cached is not None:
         return np.array([_flag(cell, cached) for cell in cells_of(log[cached])], bool)
-    with_price = np.unique(column_of_line[costs > 0])
-    return (costs == 0) & np.isin(column_of_line, with_price)
+    # Choices that are not always free.
+    priced_choices = np.unique(column_of_line[costs > 0])
+    return (costs == 0) & np.isin(column_of_line, priced_choices)
 
 
 def _flag(cell, name):

@@ -219,7 +219,8 @@ def given_costs(costs, names):
     polynomials = list(functions.values())
     degree = max(map(len, polynomials)) - 1
     coef = np.array([np.pad(row, (0, degree + 1 - len(row))) for row in polynomials])
-    # The first column has the constants. A `largest` of 0: all costs are constant.
+    # The first column has the constants. A `largest` of 0: all costs are constant. The
+    # powers of other sizes are at most `_LARGEST_POWER`.
     largest = _LARGEST_POWER ** (1 / degree) if coef[:, 1:].any() else 0.0
     return FeatureCosts(
         names, coef, functions=powers, function_params=degree, largest_size=largest

@@ -278,6 +278,7 @@ class GreedyFeatureSelector(BaseFeatureSelector):
         """
         goals = self._goals(budget)
         # Costs rise along a sequence, so that the sets that fit are the first ones.
+        # `last` is the position of the last of them.
         fits = affords(budget[:, None], np.take_along_axis(cost, goals, axis=1))
         last = fits.sum(axis=1)[:, None] - 1
         return np.take_along_axis(goals, last, axis=1)[:, 0]
@@ -329,7 +330,7 @@ def greedy_sequence(evaluate, empty_quality, cost, trade_off):
 def followed_sequences(sequences, cost, quality):
     """Find the greedy sequence of sets to follow at each budget.
 
-    It contains the best set that the budget buys at the reference size.
+    This sequence contains the best set that the budget buys at the reference size.
 
     Parameters
     ----------
@@ -351,7 +352,8 @@ def followed_sequences(sequences, cost, quality):
     sequence = np.empty(len(best_sets), dtype=np.int64)
     for position, best_set in enumerate(best_sets):
         has_set = (sequences == best_set).any(axis=1)
-        sequence[position] = np.argmax(has_set)  # the first that has it
+        # The first sequence that has the set.
+        sequence[position] = np.argmax(has_set)
     if len(best_sets) > 1 and best_sets[0] == sequences[0, 0]:
         # All sequences start with the empty set. A budget that buys nothing at the
         # reference size follows the sequence of the cheapest other set.

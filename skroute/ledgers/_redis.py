@@ -234,6 +234,7 @@ class RedisLedger(RecordLedger):
         if read not in self._view:
             # The expected answer does not matter, since nothing is written.
             self._call({read: None})
+        # The transaction keeps the first answer that it got.
         return self._reads.setdefault(read, self._view[read])
 
     def _get(self, name, field):

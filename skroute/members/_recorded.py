@@ -167,8 +167,9 @@ class _Record:
                 f"ids must not repeat; rows {first} and {self.row_of[keys[first]]} "
                 "have the same."
             )
-        numbers = [abs(key) for key in keys if isinstance(key, Real)]
-        self.largest_id = max(numbers, default=0)
+        absolute_ids = [abs(key) for key in keys if isinstance(key, Real)]
+        # 0 if no id is a number.
+        self.largest_id = max(absolute_ids, default=0)
 
     def find(self, ids):
         """Return the rows of ids, or raise a KeyError for an unknown id.
@@ -351,8 +352,9 @@ def _read_indicators(predictions, scores, names):
     ndarray of shape (n_rows, n_classes)
     """
     columns = names.astype(str)
-    # A frame of predictions gets the column order of a frame of scores, and an array is
-    # taken as it is. A table that is still a frame then gets the order of the labels.
+    # A frame of predictions gets the column order of a frame of scores, whose names may
+    # not be the labels. If its names are the labels, it then gets their order. An array
+    # is taken as it is.
     names_of_scores = column_keys(scores) or columns
     table = in_order(predictions, map(str, names_of_scores))
     table = in_order(table, columns)

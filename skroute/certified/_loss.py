@@ -165,6 +165,7 @@ def _possible_losses(objective):
         not known.
     """
     if objective.name in ("accuracy", "probability"):
+        # These qualities are from 0 to 1.
         return np.array([-1.0, 0.0])
     if objective.name == "brier":
         # The sum over several classes counts a wrong answer twice: in the class that is
@@ -180,6 +181,7 @@ def _possible_losses(objective):
         # Each pair of a true and a predicted class, by position.
         true, predicted = np.indices((n_classes, n_classes))
         return -objective.function(true, predicted)
+    # Other qualities have no known bounds.
     return None
 
 

@@ -199,6 +199,7 @@ class RedisLedger(RecordLedger):
         of earlier calls. `_call` replaces those that have changed, so that the next run
         reads the new ones.
         """
+        # Answers that are kept must not fill the memory.
         if len(self._view) > _MANY:
             self._view.clear()
         while True:

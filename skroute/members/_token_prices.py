@@ -156,6 +156,7 @@ class TokenPrices:
 def _prices_by_name(prices):
     """Return the prices of each model by its name, as the user gave them."""
     if column_keys(prices) is not None:
+        # The prices are a frame. Only pandas has labels of rows.
         if not hasattr(prices, "iloc"):
             raise ValueError(
                 "prices must be a mapping or a pandas frame whose labels are the names "

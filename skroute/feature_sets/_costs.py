@@ -440,6 +440,7 @@ def _warn_where_apart(costs, sizes, seconds, percentile):
             ratios = times[group] / np.maximum(fitted[group], _LEAST_SECONDS)
             ratio = np.quantile(ratios, percentile)
             if not 1 / _FACTOR <= ratio <= _FACTOR:
+                # The ratio is 0 if the clock has not moved.
                 inverse = 1 / max(ratio, _LEAST_SECONDS)
                 warn(
                     f"The cost of {name!r} is {inverse:.2g} times what "

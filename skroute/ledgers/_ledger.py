@@ -330,8 +330,24 @@ class Ledger(Store):
         purses : tuple of str
             Names of the purses. The first counts the request.
 
-        choose, least, keep, held, key, uses
-            As in `reserve`.
+        choose : callable
+            ``choose(books, room, spare)`` returns an offer, or None if nothing fits.
+
+        least : float
+            The smallest amount that a choice takes.
+
+        keep : float
+            Money that is kept for each request that is still expected.
+
+        held : Reservation or None
+            Its amount is released first. None: no amount is held for the request.
+
+        key : str or None
+            Identity of the request. None: it has none.
+
+        uses : mapping from int to tuple of WindowUse, or None
+            Amounts that the call of each choice uses of its windows. None: no choice
+            has windows, and `choose` is called without the keyword `full`.
 
         Returns
         -------
@@ -341,38 +357,39 @@ class Ledger(Store):
         if held is not None:
             held = self._find_reservation(held.number)
             self._give_back(held, now)
-        first = all_purses[0]
-        earlier = self._find_earlier(first, key)
+        first_purse = all_purses[0]
+        earlier = self._find_earlier(first_purse, key)
         if earlier is not None:
             return earlier
+        # The purse with the least room limits the request.
         fullest = min(all_purses, key=Purse.room)
         room = fullest.room()
         if held is not None:
             # The held amount was released. It is free even if rounding makes the room
             # smaller.
             room = max(room, held.amount)
-        first.n_started += 1
+        first_purse.n_started += 1
         # Money that is left if `keep` is kept for each request that is still expected.
         spare = room
-        if first.n_expected is not None:
-            spare -= keep * max(first.n_expected - first.n_started, 0)
+        if first_purse.n_expected is not None:
+            spare -= keep * max(first_purse.n_expected - first_purse.n_started, 0)
         # Choices of which a window has no room.
         full = frozenset()
         try:
             if uses is None:
-                offer = choose(first, room, spare)
+                offer = choose(first_purse, room, spare)
             else:
                 full = self._full_choices(uses, now)
-                offer = choose(first, room, spare, full=full)
+                offer = choose(first_purse, room, spare, full=full)
         except BaseException as error:
             # It is raised after the transaction, so that passed deadlines and the
             # released amount are stored. An interrupt is such an error, too.
-            first.n_started -= 1
+            first_purse.n_started -= 1
             return error
         if offer is None:
             # No choice fits.
-            first.n_started -= 1
-            first.n_rejected += 1
+            first_purse.n_started -= 1
+            first_purse.n_rejected += 1
             if full and least <= room:
                 return _windows_full(len(full))
             return _exhausted(fullest, least)

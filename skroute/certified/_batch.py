@@ -41,8 +41,8 @@ from skroute.utils._tables import Column, Table
 from skroute.utils._tolerances import COUNT_ROUNDING, LIMIT_ROOM
 from skroute.utils._typing import NDArray
 
-# Number of rows on which the budgets of the path are computed, from the cheapest to the
-# largest cost. There are few of them, because models may be called about them.
+# Number of rows whose costs set the scale of the budgets of the path. There are few of
+# them, because models may be called about them.
 _N_SCALE_ROWS = 10
 
 # Route of a row whose answer is that of a reference which is not a choice of the
@@ -225,8 +225,9 @@ class BatchTest:
             Losses of the labelled rows at this point.
         """
         if self.loss.exact:
+            # With `n_tolerated` of -1, no point passes.
             return disagrees.sum() <= self.n_tolerated
-        # A promise at the end of the range is true without a test.
+        # No mean loss exceeds the range. A promise of the range needs no test.
         if self.max_loss >= self.loss.range:
             return True
         p_value = mean_p_value(
@@ -258,7 +259,7 @@ class BatchTest:
         )
 
     def smallest_max_loss(self, n_disagreements):
-        """Return the smallest `max_loss` that is accepted with these disagreements."""
+        """Return the smallest `max_loss` that is certified with these disagreements."""
         n_allowed = smallest_allowed(
             self.n_rows, self.n_labels, n_disagreements, self.level
         )
@@ -268,10 +269,13 @@ class BatchTest:
 def certify_path(labelled_rows, budgets, bought, test, *, from_full):
     """Test falling budgets on the labelled rows, up to the last one that is certified.
 
-    In the exact test a row counts from the first budget on at which it disagrees. So
-    the count never falls along the path, and the proof in the user guide holds: order
-    the rows by that first budget. Neither the budgets nor this order depend on the
-    labels.
+    In the exact test a row counts from the first budget on at which it disagrees, so
+    that the count never falls along the path. One test then serves all budgets. Proof:
+    let it tolerate t labelled disagreements, and the promise u unlabelled ones. Order
+    all rows of the batch by the first budget at which they disagree, and mark the first
+    u + 1 + t. Neither the budgets nor this order depend on which rows are labelled. If
+    a certified budget breaks the promise, at most t of the marked rows are labelled.
+    The test makes sure that this has a probability of at most its level.
 
     Parameters
     ----------
@@ -296,7 +300,7 @@ def certify_path(labelled_rows, budgets, bought, test, *, from_full):
     row_index = np.arange(n_labelled)
     # Labelled rows that disagree at this budget, or at one before it.
     disagrees = np.zeros(n_labelled, dtype=bool)
-    # Cost of the answers that are not paid yet, by row.
+    # Cost of the answers that each row pays in addition to the bought one.
     extra_costs = np.zeros(n_labelled)
     # Choices that are paid for each row: an answer is paid once.
     is_paid = np.zeros((n_labelled, n_choices), dtype=bool)
@@ -304,22 +308,24 @@ def certify_path(labelled_rows, budgets, bought, test, *, from_full):
     is_paid[row_index[has_choice], bought.route[has_choice]] = True
     # Index of the last budget that is certified. None: no budget is.
     last = None
-    for k, budget in enumerate(budgets):
+    for point, budget in enumerate(budgets):
         routed = labelled_rows.respond(budget)
         is_new = ~is_paid[row_index, routed.route]
         extra_costs = extra_costs + np.where(is_new, routed.cost, 0.0)
         is_paid[row_index, routed.route] = True
         losses = test.losses(bought.y_pred, routed.y_pred)
         disagrees = disagrees | (losses > 0)
-        needs_no_test = from_full and k == 0
+        is_first = point == 0
+        needs_no_test = from_full and is_first
         is_certified = needs_no_test or test.passes(disagrees, losses)
-        # Figures are reported of the last certified point, or else of the first one.
-        if is_certified or k == 0:
+        # Losses are reported for the last certified point. If no point is certified,
+        # they are reported for the first one.
+        if is_certified or is_first:
             reported_disagrees = disagrees
             reported_losses = losses
         if not is_certified:
             break
-        last = k
+        last = point
     if from_full and last == 0:
         # The reference answers all rows.
         loss_upper = 0.0
@@ -338,7 +344,8 @@ def certify_batch(certified, router, X, *, n_labels, label_cost, call):
     router : decision estimator
         Fitted.
     X, n_labels, label_cost
-        Parameters of the method. `label_cost` of None takes the reference's costs.
+        Parameters of the method `certify_batch`. A `label_cost` of None takes the
+        reference's costs.
     call : dict
         Keywords of calls of the router about all rows.
 
@@ -371,7 +378,7 @@ def certify_batch(certified, router, X, *, n_labels, label_cost, call):
         scale_set.router, scale_set.X, certified.n_points, scale_set.call
     )
     if "costs" in call:
-        # With costs of their own, rows may cost more than the smallest budgets.
+        # Rows that have costs of their own may cost more than the smallest budgets.
         budgets = _drop_budgets_without_plan(labelled_set, budgets)
         if other_set is not None:
             budgets = _drop_budgets_without_plan(other_set, budgets)
@@ -525,7 +532,7 @@ def _buy_answers(labelled_set, reference, label_cost, objective):
     n_labels = len(routed.cost)
     route = routed.route
     if not isinstance(reference, str):
-        # Choices of an estimator that routes are not those of this router.
+        # The reference is an estimator. Its choices are not those of this router.
         route = np.full(n_labels, _NO_CHOICE)
     cost = routed.cost
     if label_cost is not None:
@@ -606,7 +613,7 @@ def _make_certificate(
         loss=path.mean_loss,
         cost=cost,
         loss_upper=path.loss_upper,
-        # The costs of this batch are known.
+        # The cost of a finished batch is known, and is its own upper bound.
         cost_upper=cost,
         reference_cost=reference_cost,
         groups=[],
@@ -691,6 +698,8 @@ def _check_reference(reference, single_choices, label_cost):
 
 def _check_enough_labels(test):
     """Raise a ValueError if no outcome of the labels can certify the batch."""
+    # `n_tolerated` is -1 if the labels are too few even when all answers agree.
+    # Only the exact test has such a number.
     if not test.loss.exact or test.n_tolerated >= 0:
         return
     needed = labels_needed(test.n_rows, test.n_allowed, test.level)
@@ -763,8 +772,9 @@ def _refuse_loss(path, test):
     elif path.mean_loss >= test.max_loss:
         needed = np.inf
     else:
-        # Labels without replacement have no forecast. Four times as many halve the
-        # distance of a bound from the mean, by the root of their number.
+        # There is no forecast for labels drawn without replacement. The distance of
+        # the bound from the mean falls with the root of the number of labels, so that
+        # four times as many labels halve it.
         needed = min(4 * test.n_labels, test.n_rows)
     advice = advice_on_loss(
         test.max_loss,

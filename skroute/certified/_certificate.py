@@ -80,7 +80,7 @@ class Certificate(NamedTuple):
         together.
 
     assumption : str
-        Assumption of the guarantee.
+        Condition under which the guarantee holds, as text.
 
     unit : str
         Unit of the loss.

@@ -122,7 +122,12 @@ class Evidence(NamedTuple):
         return differences
 
     def smallest_loss(self, k):
-        """Return 0 if point `k` is the reference itself, otherwise minus infinity."""
+        """Return the start value of a maximum of the losses of point `k`.
+
+        It is 0 if the point is itself a reference. The loss against this reference is
+        0, and `differences` leaves it out. Otherwise the start value is minus infinity,
+        which changes no maximum.
+        """
         if k == 0 and self.first_reference is not None:
             return 0.0
         return -np.inf
@@ -244,6 +249,7 @@ def operating_budgets(router, X, n_points, call):
     largest = max(float(unlimited.cost.mean()), smallest)
     rising = np.unique(np.linspace(smallest, largest, n_points))
     budgets = np.r_[np.inf, rising[::-1]]
+    # Keywords of a call may leave no plan for the small budgets.
     if call:
         return feasible_budgets(router, X, call, budgets)
     return budgets
@@ -312,7 +318,8 @@ def collect(router, budgets, rows, *, reference, loss, from_single):
     if from_single:
         single = _safe_choice(router, rows.call, reference)
     if single not in reference_names:
-        # The reference "full" is the estimator itself, also if a choice has this name.
+        # `single` is None, or a choice with the name "full". As a reference, "full" is
+        # the estimator itself.
         single = None
     if single is not None:
         first_reference = reference_names.index(single)
@@ -397,11 +404,11 @@ def _safe_choice(router, call, reference):
     if call.get("exclude") is not None or call.get("allowed") is not None:
         # The choices of the rows are restricted, so that none may answer all of them.
         return None
-    # The choices but the one that abstains.
+    # All choices except the one that abstains.
     models = models_of(router)
     names = router.single_choices_
     if reference == "best" and names == models and hasattr(router, "mean_quality_"):
-        # `mean_quality_` has a last entry more if a choice abstains.
+        # If a choice abstains, `mean_quality_` has one more entry, the last.
         means = np.asarray(router.mean_quality_)[: len(names)]
         # A mean is NaN if the log has no outcome of the choice.
         best = np.argmax(np.where(np.isnan(means), -np.inf, means))
@@ -450,14 +457,15 @@ def _references(router, rows, reference, objective):
             objective=objective,
             bills=rows.bills,
         )
-        decides = router if isinstance(candidate, str) else candidate
         if isinstance(candidate, str) and candidate in names:
             quality = objective.of_single(rows.y, routed, router)
         elif routed.route is None:
-            # An estimator that does not route.
+            # The candidate is an estimator that does not route.
             quality = objective.of(rows.y, routed.y_pred)
         else:
-            quality = objective.of_routed(rows.y, routed, decides)
+            # A text is "full", the router without a budget.
+            routing_model = router if isinstance(candidate, str) else candidate
+            quality = objective.of_routed(rows.y, routed, routing_model)
         references.append(Reference(name, -quality, float(routed.cost.mean())))
     return references
 
@@ -501,10 +509,24 @@ def ask_reference(router, reference, *, X, call, objective, bills=None):
 def _ask_estimator(router, reference, X, objective):
     """Return the name of an estimator as a reference, and its answers to all rows.
 
-    Parameters and results are those of :func:`ask_reference`.
+    Parameters
+    ----------
+    router : decision estimator
+        Its cache counts the rows that the reference is called on.
+    reference : fitted estimator
+    X : {array, sparse matrix, dataframe} of shape (n_rows, n_features)
+    objective : Objective
+        Its `asks` is the method of the reference that is called.
+
+    Returns
+    -------
+    name : str
+    routed : Routed
+        As in :func:`ask_reference`.
     """
     name = type(reference).__name__
     n_rows = num_samples(X)
+    # `predict_routed` returns answers, and no probabilities.
     if hasattr(reference, "predict_routed") and objective.asks == "predict":
         with note_failure(name, n_rows, "predict_routed"):
             return name, reference.predict_routed(X)
@@ -512,7 +534,7 @@ def _ask_estimator(router, reference, X, objective):
     with note_failure(name, n_rows, objective.asks):
         answers = np.asarray(on_host(getattr(reference, objective.asks)(X)))
         if objective.asks == "predict_proba":
-            # Columns in the order of the router's classes.
+            # The columns are put in the order of the router's classes.
             proba = check_probabilities(answers, name)
             check_known_labels(reference.classes_, objective.classes, "classes_")
             answers = align_by_class(proba, reference.classes_, objective.classes)

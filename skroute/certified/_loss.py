@@ -124,7 +124,8 @@ def loss_of(estimator, y, loss, loss_range):
             exact = False
         else:
             unit = _UNIT_OF_LOGGED_QUALITIES
-            # Qualities of whole numbers and booleans in [0, 1] are 0 or 1.
+            # Booleans and whole numbers in [0, 1] are 0 or 1. The letters are the dtype
+            # kinds of booleans, unsigned and signed integers.
             exact = y.dtype.kind in "bui"
             _check_logged_qualities(y, loss_range)
     if loss_range is None:
@@ -164,6 +165,7 @@ def _possible_losses(objective):
         not known.
     """
     if objective.name in ("accuracy", "probability"):
+        # These qualities are from 0 to 1.
         return np.array([-1.0, 0.0])
     if objective.name == "brier":
         # The sum over several classes counts a wrong answer twice: in the class that is
@@ -179,6 +181,7 @@ def _possible_losses(objective):
         # Each pair of a true and a predicted class, by position.
         true, predicted = np.indices((n_classes, n_classes))
         return -objective.function(true, predicted)
+    # Other qualities have no known bounds.
     return None
 
 

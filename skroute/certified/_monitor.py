@@ -49,7 +49,8 @@ class Alarm(NamedTuple):
     promised : float
         The mean that was promised.
     n_rows : int
-        Number of costs or losses since the bettor started whose capital has grown most.
+        Number of costs or losses since the leading bettor started. Its capital has
+        grown most.
     """
 
     kind: str
@@ -133,8 +134,8 @@ class Bettors:
         self.promised = float(promised)
         self.largest = float(largest)
         self.log_threshold = log_threshold
-        # The largest possible bet is one over the largest distance of a value below the
-        # promised mean.
+        # With the largest possible bet, the smallest value loses all capital. This bet
+        # is 1 over the distance of that value from the promised mean.
         self.bets = bets / (promised - smallest)
         n_bets = len(self.bets)
         # Before the first bettor starts, capitals are 0: their log is minus infinity.
@@ -213,8 +214,9 @@ class PromiseMonitor:
 
     The guarantee: the probability that **a false alarm is ever raised** is at most
     `false_alarm`. A change is noticed by the last bettor that started before it. The
-    delay grows with the logarithm of the number of good rows before, as the shares do.
-    The time per row stays the same, even after a million rows.
+    delay grows with the logarithm of the number of good rows before the change, since
+    later bettors start with less money. The time per row stays the same, even after a
+    million rows.
 
     Parameters
     ----------
@@ -478,14 +480,16 @@ class PromiseMonitor:
                 "or leave the NaN out of loss."
             )
         with self._lock:
-            # If losses are fed without costs, each is that of one row, NaN included.
+            # Costs count the rows. Without costs, losses count them, NaN included.
             self._n_losses += len(losses)
             self.n_audited_ += int(is_audited.sum())
             n_before = self.n_rows_
             self.n_rows_ = max(n_before + len(costs), self._n_losses)
+            # Numbers of the new rows, counted from 1.
             rows = np.arange(n_before, self.n_rows_) + 1
             audited_losses = losses[is_audited]
             if len(losses) == len(rows):
+                # Each entry of `losses` is that of one row.
                 audited_rows = rows[is_audited]
             else:
                 # The rows of these losses are not known: the last row stands for all.
@@ -498,7 +502,7 @@ class PromiseMonitor:
                     evidence.append(bettors.feed(audited_losses, audited_rows))
             self._history.append((self.n_rows_, *evidence))
             if len(self._history) > _MAX_HISTORY:
-                # Every second point is dropped, and the last one stays.
+                # Every second point is dropped.
                 self._history = self._history[1::2]
             return _first_or_none(self._alarms_so_far())
 
@@ -513,12 +517,13 @@ class PromiseMonitor:
         Returns
         -------
         matplotlib Axes
-            The display, with its axes.
+            Axes of the plot.
         """
         ax = axes_of(self, ax)
         with self._lock:
             kinds = list(self._bettors)
-            history = np.array(self._history)  # (n_updates, 1 + n_promises)
+            # (n_updates, 1 + n_promises). Column 0 has the number of rows.
+            history = np.array(self._history)
         for column, kind in enumerate(kinds, start=1):
             if len(history):
                 powers_of_ten = history[:, column] / np.log(10)

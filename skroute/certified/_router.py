@@ -67,11 +67,11 @@ from skroute.utils._validation import (
 
 # With a fitted estimator, some rows only set the scale of the budgets. They are not
 # evidence, so that there are few of them. The next three constants limit their number.
-# Share of all rows.
+# Share of all rows that may set the scale.
 _SCALE_SHARE = 0.05
-# Number of rows that is allowed in any case.
+# Number of rows that may set the scale, also if there are few rows.
 _SCALE_ROWS = 5
-# With many rows, one in this many rows is allowed.
+# If there are many rows, one in this many rows may set the scale.
 _ROWS_PER_SCALE_ROW = 100
 
 # Keywords of a call that change which choices a row may have. A certificate is about
@@ -208,7 +208,8 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         All operating points of the path, from the safe end on. Arrays with one entry
         per point: ``budget``, ``loss`` and ``cost`` (means on the evidence rows),
         ``loss_upper`` and ``cost_upper`` (bounds of each point alone), ``certified``.
-        And ``single``, the choice that answers every row at the first point, or None.
+        The field ``single`` is the name of the choice that answers every row at the
+        first point, or None.
 
     abstain_quality_ : float or None
         Quality of a row that abstains. None if the wrapped estimator never abstains.
@@ -438,8 +439,8 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     def _check_max_loss(self, targets):
         """Raise a ValueError if `max_loss` is above the range of the loss.
 
-        It is called before the estimator is fitted. A frozen one is fitted, and may
-        have more classes than the targets.
+        It is called before the estimator is fitted, except for a frozen estimator. The
+        range of the loss then also counts classes that are not in `targets`.
         """
         loss = loss_of(unfrozen(self.estimator), targets, self.loss, self.loss_range)
         if self.max_loss is not None and self.max_loss > loss.range:
@@ -481,7 +482,8 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         """
         model = clone(self.estimator)
         fit_params = check_method_params(rows.X, fit_params, indices=fit_rows)
-        # Classifiers take labels as an array. A frame of qualities keeps its names.
+        # Classifiers take labels as an array. A frame of qualities is passed as it is,
+        # since its columns have names.
         y = rows.targets if is_classifier(model) else rows.y
         model.fit(
             _safe_indexing(rows.X, fit_rows), _safe_indexing(y, fit_rows), **fit_params
@@ -492,8 +494,8 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         """Set `estimator_` to a copy of a model, and the attributes taken from it."""
         self.estimator_ = copy(unfrozen(model))
         if hasattr(self.estimator_, "costs"):
-            # Prices act at once. Later changes by the owner of the estimator are not
-            # certified.
+            # A change of prices acts at once. The copy has prices of its own, since
+            # later changes by the owner of the estimator are not certified.
             self.estimator_.costs = deepcopy(self.estimator_.costs)
         if hasattr(self.estimator_, "classes_"):
             self.classes_ = self.estimator_.classes_
@@ -592,6 +594,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             routed = self._route_metadata(params)["estimator"]
             return dict(routed.get("fit", {})), dict(routed.get("predict", {}))
         if is_frozen(self.estimator):
+            # A frozen estimator is not fitted.
             return {}, params
         model = unfrozen(self.estimator)
         fit_parameters = signature(model.fit).parameters
@@ -714,6 +717,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         # Raises an error if nothing can be promised.
         certificate = selection.certificate(self._effective_budget(None))
         if maybe_fitted_on:
+            # This warns if the estimator was fitted on some of the rows.
             count_seen(self.estimator_, evidence_rows.X, "they are no evidence")
         warn_of_no_saving(certificate)
         self._selection = selection
@@ -727,6 +731,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         y = evidence_rows.y
         if self.loss is None and y.ndim == 1 and isinstance(classes, np.ndarray):
             check_some_known(y, classes)
+        # Without groups, `_group_values` is empty.
         has_rows = np.isin(self._group_values, evidence_rows.groups)
         n_missing = int((~has_rows).sum())
         if n_missing:
@@ -787,7 +792,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         operating point of the path that these labels certify: with probability
         `confidence` over the draw, the mean loss of the finished batch is at most
         `max_loss`. The reference's answers are the truth here. If losses are 0 and 1,
-        the test is exact, by the hypergeometric law (:ref:`guarantees` has the proof).
+        the test is exact, by the hypergeometric law (see :ref:`guarantees`).
         No target is needed, and no `fit` with a
         :class:`~sklearn.frozen.FrozenEstimator`.
 
@@ -917,6 +922,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             max_loss = None
         budget = certificate.budget
         _, largest_cost = self._selection.cost_range()
+        # A cost that exceeds the largest one by rounding alone is not cut off.
         max_cost = largest_cost * (1 + LIMIT_ROOM)
         if budget is not None and budget >= largest_cost:
             # Only costs above all costs of the evidence can break this promise. They
@@ -1057,7 +1063,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         return self.estimator_.single_choices_
 
     def _plan_single(self, X, name, call):
-        """Return the plan of the wrapped estimator by which one model answers."""
+        """Return the plan of the wrapped estimator in which one model answers."""
         model = self.estimator_
         plan = model.plan_single(X, name, model.make_call(**call.keywords()))
         return plan._replace(state=plan)
@@ -1081,7 +1087,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
 
     @property
     def needs_costs_(self):
-        """True if calls need ``costs``, as those of the wrapped estimator."""
+        """True if calls of the wrapped estimator, and so calls here, need ``costs``."""
         check_is_fitted(self)
         return self.estimator_.needs_costs_
 
@@ -1133,7 +1139,8 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             return np.nan
         weight = weight[rows]
         if is_regressor(self.estimator_):
-            # Numbers again: with rows that abstain, the array has objects.
+            # An array of answers with rows that abstain has objects. Here they become
+            # numbers.
             answers = np.array(routed.y_pred[rows].tolist())
             return float(r2_score(targets[rows], answers, sample_weight=weight))
         quality = OF_LABELS["accuracy"].of_routed(targets, routed, self.estimator_)

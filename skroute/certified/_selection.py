@@ -21,8 +21,8 @@ from skroute.utils._typing import NDArray
 # begins with one. If it is not certified, the other points have nine tenths of the
 # level.
 _SINGLE_SHARE = 0.1
-# The exact test has no p-values below 1e-5. If the level is smaller than this number,
-# losses are tested by betting instead.
+# The exact test has no p-values below 1e-5. If the level is below 1e-3, losses are
+# tested by betting instead.
 _SMALLEST_EXACT_LEVEL = 1e-3
 
 
@@ -120,7 +120,7 @@ class Selection:
         """
         evidence = self.evidence
         n_points = len(evidence.budgets)
-        # A promise at the end of the range is true without a test.
+        # No mean loss exceeds the range. A promise of the range needs no test.
         if self.max_loss is None or self.max_loss >= self.loss_range:
             return np.zeros(n_points)
         level = self.level()
@@ -197,6 +197,7 @@ class Selection:
         """
         if self.evidence.single is None:
             return fixed_sequence_test(self.p_values, confidence=1 - level)
+        # Point 0 is the single choice.
         single_certified = self.p_values[0] <= _SINGLE_SHARE * level
         level_of_others = level
         if not single_certified:
@@ -245,7 +246,7 @@ class Selection:
         return np.maximum.accumulate(uppers_from_cheap_end)[::-1]
 
     def smallest_budget(self):
-        """Return the smallest budget that can be promised, or infinity."""
+        """Return the smallest budget that can be promised. Infinity: there is none."""
         if not self.evidence.costs_known:
             return np.inf
         # All finite budgets have the same level.
@@ -365,7 +366,7 @@ class Selection:
             bounds=self._difference_bounds,
             level=best.level,
         )
-        # The fallback is the plan without a budget, so a budget must go.
+        # The fallback is the plan without a budget. It needs a call without a budget.
         alternative = ', or take fallback="safe"'
         if np.isfinite(budget):
             alternative = f', or leave out budget={budget!r} and take fallback="safe"'
@@ -422,6 +423,7 @@ class Selection:
         abstained_share = None
         if evidence.abstained_share.any():
             abstained_share = float(evidence.abstained_share[k])
+        # Without a certified point, `k` is that of the fallback.
         return Certificate(
             promised=is_certified and has_promise,
             max_loss=None if self.max_loss is None else float(self.max_loss),
@@ -450,11 +452,13 @@ class Selection:
         """Return name and mean cost of the reference with the smallest mean loss."""
         evidence = self.evidence
         best = int(np.argmin(evidence.reference_losses.mean(axis=0)))
+        # `reference_costs` has the references in the order of the loss columns.
         name, mean_cost = list(evidence.reference_costs.items())[best]
         if len(evidence.reference_costs) > 1:
             name = "the best single choice"
         if np.isnan(mean_cost):
-            # Not known: the cost without a budget stands for it.
+            # The cost is not known. The cost without a budget, at point 0, is reported
+            # in its place.
             name += UNPRICED
             mean_cost = float(evidence.costs[:, 0].mean())
         return name, mean_cost
@@ -515,6 +519,8 @@ def _more_rows_needed(limit, values, *, upper, bounds, level):
     )
     if not np.isfinite(needed):
         return needed
+    # The distance of the bound from the mean is `upper - mean` now, and must become
+    # `limit - mean`.
     needed_by_bound = np.ceil(n_rows * (upper - mean) / (limit - mean))
     # These rows are too few, so that at least one more is needed.
     return max(needed, needed_by_bound, n_rows + 1.0)

@@ -141,7 +141,7 @@ def content_digest(arrays: Mapping[str, Any]) -> str:
     for name in sorted(arrays):
         array = arrays[name]
         if isinstance(array, list):
-            # With the lengths first, no other texts have the same digest.
+            # The lengths come first, so that no other texts have the same bytes.
             texts = [text.encode() for text in array]
             digest.update(f"{name} text {[len(text) for text in texts]}\n".encode())
             digest.update(b"".join(texts))

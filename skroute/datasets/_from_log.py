@@ -213,6 +213,7 @@ class LogTables(NamedTuple):
         ValueError
             If a request has scores of several choices.
         """
+        # Entry 0 counts the requests with a score for one choice.
         n_several = int(self.record.n_by_answers[1:].sum())
         if n_several:
             raise ValueError(
@@ -221,6 +222,7 @@ class LogTables(NamedTuple):
                 "to fit."
             )
         quality = self.Q.to_numpy()
+        # The only choice with a score.
         column = np.argmax(~np.isnan(quality), axis=1)
         row = np.arange(len(quality))
         names = np.array(self.record.choices, dtype=object)
@@ -380,7 +382,10 @@ def tables_from_log(
         values = _numbers(log, name)[calls.line]
         table = _amount_table(calls, values, shape, repeated)
         amount_tables[name] = _frame_like(log, table, read.choices)
-    first_lines = calls.line[np.unique(calls.row, return_index=True)[1]]
+    # Calls are in the order of the log, so that the first call of a request has its
+    # first line.
+    _, first_calls = np.unique(calls.row, return_index=True)
+    first_lines = calls.line[first_calls]
     n_changed = _n_changed_requests(log, feature_names, calls, first_lines)
     return LogTables(
         X=_features_of_lines(log, features, first_lines),
@@ -420,7 +425,8 @@ class _ReadLog(NamedTuple):
 def _read_calls(log, request, choice, quality, cost, cached):
     """Return the calls of the requests and choices with a score (`_ReadLog`).
 
-    The parameters are those of `tables_from_log`.
+    The parameters after `log` are names of columns, as in `tables_from_log`. `cost` and
+    `cached` may be None.
     """
     row_labels, row_of_line = _codes_of(log[request])
     choice_names, column_of_line = _sorted_codes_of(log[choice])
@@ -463,7 +469,7 @@ def _read_calls(log, request, choice, quality, cost, cached):
         choices=choices,
         dropped_choices=dropped_choices,
         n_labelled=len(labelled.line),
-        # A request without a used line has labelled lines alone, or no choice at all.
+        # Requests whose lines all lack a choice are among them.
         n_dropped_requests=len(row_labels) - len(requests),
     )
 
@@ -483,14 +489,16 @@ def _record_of(read, Q, C, *, n_lines, n_changed_requests):
     """
     calls = read.calls
     n_calls = len(calls.line)
-    n_cells = len(np.unique(calls.row * len(read.choices) + calls.column))
+    # Each pair of a request and a choice has a number of its own.
+    pairs = calls.row * len(read.choices) + calls.column
+    n_pairs = len(np.unique(pairs))
     has_score = ~np.isnan(Q)
     n_scores = has_score.sum(axis=1)
     return LogRecord(
         n_lines=n_lines,
         n_without_label=n_lines - read.n_labelled,
         n_unscored_lines=read.n_labelled - n_calls,
-        n_repeated=n_calls - n_cells,
+        n_repeated=n_calls - n_pairs,
         n_cached=int(calls.is_cached.sum()),
         n_zero_costs=int((calls.cost == 0).sum()),
         n_requests=len(read.requests),
@@ -503,7 +511,8 @@ def _record_of(read, Q, C, *, n_lines, n_changed_requests):
         mean_quality=_mean_of_known(Q),
         mean_cost=_mean_of_known(C),
         overlap=_overlap(Q),
-        # Each request has a score: 0 scores are left out.
+        # Each request has a score, so that the count of requests with 0 scores is left
+        # out.
         n_by_answers=np.bincount(n_scores, minlength=len(read.choices) + 1)[1:],
     )
 
@@ -567,7 +576,10 @@ def _codes_of(column):
 
 
 def _hashable(cell):
-    """Return a cell, or its text if it is a list or a mapping, as messages are."""
+    """Return a cell, or its text if the cell is a list or a mapping.
+
+    A prompt may be a list of messages.
+    """
     try:
         hash(cell)
     except TypeError:
@@ -604,12 +616,16 @@ def _cached_lines(log, cached, costs, column_of_line):
     """
     if cached is not None:
         return np.array([_flag(cell, cached) for cell in cells_of(log[cached])], bool)
-    with_price = np.unique(column_of_line[costs > 0])
-    return (costs == 0) & np.isin(column_of_line, with_price)
+    # Choices that are not always free.
+    priced_choices = np.unique(column_of_line[costs > 0])
+    return (costs == 0) & np.isin(column_of_line, priced_choices)
 
 
 def _flag(cell, name):
-    """Return a flag as a boolean. A missing one is False."""
+    """Return a flag as a boolean. A missing one is False.
+
+    `name` is that of the column, for the message.
+    """
     if is_missing(cell):
         return False
     text = str(cell).strip().lower()
@@ -647,7 +663,10 @@ def _renumbered(codes, is_scored, n_labels):
 
 
 def _quality_table(calls, shape, repeated):
-    """Return the score of each request and choice, NaN without one."""
+    """Return the score of each request and choice, NaN without one.
+
+    `shape` is (n_requests, n_choices). `repeated` is that of `tables_from_log`.
+    """
     is_scored = ~np.isnan(calls.quality)
     scored = calls.take(is_scored)
     if repeated == "draw":
@@ -659,7 +678,11 @@ def _quality_table(calls, shape, repeated):
 
 
 def _amount_table(calls, values, shape, repeated):
-    """Return the amount of each request and choice without cached calls, or NaN."""
+    """Return the amount of each request and choice without cached calls, or NaN.
+
+    `values` has the amount of each call, NaN if it is missing. `shape` is (n_requests,
+    n_choices).
+    """
     is_used = ~np.isnan(values) & ~calls.is_cached
     return _merged(calls.take(is_used), values[is_used], shape, repeated)
 
@@ -682,6 +705,7 @@ def _merged(calls, values, shape, repeated):
         NaN for cells without a value.
     """
     n_rows, n_columns = shape
+    # Number of the cell of each call, row by row.
     cell = calls.row * n_columns + calls.column
     n_values = np.bincount(cell, minlength=n_rows * n_columns)
     sums = np.bincount(cell, weights=values, minlength=n_rows * n_columns)
@@ -704,7 +728,19 @@ def _features_of_lines(log, features, lines):
 
 
 def _n_changed_requests(log, names, calls, first_lines):
-    """Return the number of requests with lines whose features are not the first's."""
+    """Return the number of requests with a line that differs in features.
+
+    A line is compared with the first line of its request.
+
+    Parameters
+    ----------
+    log : dataframe
+    names : list of str
+        Columns of the features.
+    calls : _Calls
+    first_lines : ndarray of shape (n_requests,), dtype=int64
+        First line of each request.
+    """
     is_changed = np.zeros(len(first_lines), dtype=bool)
     for name in names:
         _, codes = _codes_of(log[name])

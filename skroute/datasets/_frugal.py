@@ -185,14 +185,18 @@ def _labels_and_scores(raw, entry, sample_id, with_scores):
 
 
 def _label_entries(content, row_of_item, column_of_label):
-    """Yield the labels of items in a JSON file, except those that are not in the set.
+    """Yield the labels of items in a JSON file that `column_of_label` has.
 
     Parameters
     ----------
     content : bytes
         The file: for each item, a list of records of its labels.
 
-    row_of_item, column_of_label : dict of str to int
+    row_of_item : dict of str to int
+        Row of each item, by its file name without the ending.
+
+    column_of_label : dict of str to int
+        Column of each label of the data set.
 
     Yields
     ------
@@ -201,7 +205,7 @@ def _label_entries(content, row_of_item, column_of_label):
     for file_name, records in json.loads(content).items():
         item = PurePosixPath(file_name).stem
         for record in records:
-            # A service may return labels that are not in the set.
+            # A service may return labels that the data set does not have.
             column = column_of_label.get(record["transcription"])
             if column is not None:
                 yield _LabelEntry(row_of_item[item], column, record)
@@ -236,7 +240,8 @@ def _addresses(source, name, apis, *kinds):
     return addresses
 
 
-# A service has only one of these files if the coding of labels was not changed.
+# The source has one of these files for a service, or both if it recoded the labels. If
+# there are both, the first is used.
 _PREDICTED = ("PredictedLabel", "OriginalPredictedLabel")
 
 
@@ -493,7 +498,7 @@ def fetch_frugalmct(
     """
     arrays, path = load_or_fetch(frugalmct_origin(name), data_home, download_if_missing)
     entry = FRUGALMCT[name]
-    # Column of each service that has scores. None: none has.
+    # Column of each service that has scores. None: no service has scores.
     columns = None
     if "scores_api_ids" in arrays:
         columns = np.array([entry.apis.ids.index(i) for i in arrays["scores_api_ids"]])
@@ -531,8 +536,9 @@ def frugal_split(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Split rows as the authors of the API routers FrugalML and FrugalMCT do.
 
-    ``numpy.random.seed(random_state)``, a permutation of the rows, its first part
-    trains. The authors use 1, 5, 10, 50 and 100 and a share of 0.5.
+    The rows are permuted after ``numpy.random.seed(random_state)``. The first part of
+    the permutation trains. The authors use the seeds 1, 5, 10, 50 and 100, and a share
+    of 0.5.
 
     Parameters
     ----------

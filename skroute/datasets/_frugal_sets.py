@@ -129,7 +129,8 @@ _MIR_TAGS = """
     plant_life portrait river sea sky structures sunset transport tree water
 """.split()
 
-# Makers of sets of one kind. All lack the digest, and some the names of the labels.
+# Each function makes a set of one kind from its digest. `_images` takes the names of
+# the labels before it.
 _faces = partial(LogSet, "facial emotion recognition", _FACE, _EMOTIONS)
 _texts = partial(LogSet, "sentiment analysis", _TEXT, _SENTIMENTS)
 _chinese_texts = partial(LogSet, "sentiment analysis", _CHINESE_TEXT, _SENTIMENTS)

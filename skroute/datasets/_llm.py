@@ -59,7 +59,8 @@ def read_table(content):
     """Return the columns of a compressed CSV file: lists of str by name."""
     text = io.StringIO(gzip.decompress(content).decode("utf-8"), newline="")
     header, *rows = csv.reader(text)
-    return dict(zip(header, map(list, zip(*rows))))
+    columns = [list(column) for column in zip(*rows)]
+    return dict(zip(header, columns))
 
 
 def dump_table(columns):
@@ -71,7 +72,7 @@ def dump_table(columns):
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(zip(*columns.values()))
-    # Without the time of writing, which would be in the content.
+    # The time of writing is left out: equal columns would differ in content otherwise.
     return gzip.compress(text.getvalue().encode("utf-8"), mtime=0)
 
 
@@ -90,7 +91,7 @@ def load_mmlu(content: bytes) -> Arrays:
 def convert_mmlu(raw: dict[str, bytes]) -> bytes:
     """Return the content of ``mmlu.csv.gz``, made from the raw files.
 
-    These are a CSV file for each subject, and a list of contaminated prompts.
+    `raw` has a CSV file for each subject, and a list of contaminated prompts.
     """
     contaminated = {
         json.loads(line)["eval_prompt"]
@@ -101,7 +102,8 @@ def convert_mmlu(raw: dict[str, bytes]) -> bytes:
         for row in csv.DictReader(
             io.StringIO(raw[subject].decode("utf-8"), newline="")
         ):
-            # The columns of the two models begin with "mixtral-" and "gpt-".
+            # The columns of the two models begin with "mixtral-" and "gpt-". Entries of
+            # other columns are not read.
             is_right = {}
             for name, answer in row.items():
                 is_right[name.split("-")[0]] = int(answer == "True")
@@ -137,14 +139,19 @@ def load_llmrouter(content: bytes) -> Arrays:
 
 
 def convert_llmrouter(raw: dict[str, bytes]) -> bytes:
-    """Return the content of ``scores.csv.gz``, made from records and their queries."""
+    """Return the content of ``scores.csv.gz``, made from records and their queries.
+
+    `raw` has the files by the names in ``LLMROUTER.urls``.
+    """
     # Task and metric of each prompt.
-    origin: dict[str, tuple[str, str]] = {}
+    task_and_metric: dict[str, tuple[str, str]] = {}
     for name in ("queries train", "queries test"):
         for line in raw[name].decode("utf-8").splitlines():
             query = json.loads(line)
             # A prompt of two tasks gets the first task.
-            origin.setdefault(query["query"], (query["task_name"], query["metric"]))
+            task_and_metric.setdefault(
+                query["query"], (query["task_name"], query["metric"])
+            )
     train = json.loads(raw["train"])
     test = json.loads(raw["test"])
     records = train + test
@@ -157,8 +164,8 @@ def convert_llmrouter(raw: dict[str, bytes]) -> bytes:
     columns = {
         "id": range(len(records)),
         "split": ["train"] * len(train) + ["test"] * len(test),
-        "task": [origin[prompt][0] for prompt in prompts],
-        "metric": [origin[prompt][1] for prompt in prompts],
+        "task": [task_and_metric[prompt][0] for prompt in prompts],
+        "metric": [task_and_metric[prompt][1] for prompt in prompts],
         # -1: test records have no cluster.
         "cluster_id": [record.get("cluster_id", -1) for record in records],
         "in_train": in_train,
@@ -234,8 +241,8 @@ def fetch_routellm_mmlu(
 ) -> Bunch:
     """Load whether two language models answer each MMLU question correctly.
 
-    14,042 questions, Mixtral-8x7B (68.1 % right) and GPT-4 (80.6 %), the log on which
-    RouteLLM is evaluated [1]_. 2 MB on disk, 8 MB to download.
+    RouteLLM is evaluated on this log of 14,042 questions [1]_. Mixtral-8x7B is right on
+    68.1 % of them, and GPT-4 on 80.6 %. The log has 2 MB on disk, and 8 MB to download.
 
     Parameters
     ----------
@@ -306,9 +313,9 @@ def fetch_llmrouter(
 ) -> Bunch:
     """Load the scores of nine language models on prompts of 14 benchmarks.
 
-    5,608 train and 500 test prompts. On the train prompts the best single model scores
-    0.621 on average, the best model of each prompt 0.802. 0.7 MB on disk, 10 MB to
-    download.
+    The log has 5,608 train and 500 test prompts. On the train prompts the best single
+    model scores 0.621 on average, and the best model of each prompt 0.802. The log has
+    0.7 MB on disk, and 10 MB to download.
 
     Parameters
     ----------

@@ -171,9 +171,9 @@ def make_four_clusters(n_samples=400, *, noise=0.25, random_state=None):
     The paper's Synthetic-2: two features of equal cost and four clusters of two
     classes. Feature 0 alone looks best to a single linear model: it isolates cluster 1.
     But feature 1 separates cluster 3 from cluster 4, and both from the other two.
-    Buying feature 1 for every row and feature 0 for clusters 1 and 2 only costs 1.5 on
-    average and answers every row correctly; starting from feature 0, three clusters
-    need both and it is 1.75.
+    Buying feature 1 for every row, and feature 0 only for clusters 1 and 2, costs 1.5
+    on average and answers every row correctly. Starting from feature 0, three clusters
+    need both features, and the cost is 1.75.
 
     ======= ============= ============= ===== =====
     cluster feature 0     feature 1     class share

@@ -70,7 +70,7 @@ _N_ANSWERED = 30
 
 
 class Skyline(NamedTuple):
-    """The feature sets worth choosing for items of one size.
+    """The feature sets that are the best for some budget, for items of one size.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class Skyline(NamedTuple):
 
 
 class RoutedParams(NamedTuple):
-    """Metadata of a fit, for those who get them.
+    """Metadata of a fit for the models, the scorer and the splitter.
 
     Attributes
     ----------
@@ -321,8 +321,8 @@ class BaseFeatureSelector(
         self.expanded_ = indicator(list(trainer.quality), n_extractors)
         self.expanded_quality_ = np.array(list(trainer.quality.values()))
         self.n_trained_ = len(self.expanded_) - 1  # without the empty set
-        # Cost of each set: coefficients of functions of the size, for its features
-        # (equation 1), and a constant cost of its model.
+        # The cost of a set is that of its features, by coefficients of functions of the
+        # size (equation 1 of Battle et al.), and a constant cost of its model.
         self._coef = self.candidates_ @ self.costs_.coef
         self._model_cost = np.zeros(len(self._masks))
         self.choices_ = [set_name(names, mask) for mask in self._masks]
@@ -369,6 +369,7 @@ class BaseFeatureSelector(
                 )
             # The weights are for models and scorer.
             return RoutedParams(fit=params, score=params, split={})
+        # Without metadata routing, this raises an error.
         routed = self._route_metadata(params)
         return RoutedParams(
             fit=routed["estimator"]["fit"],
@@ -569,6 +570,7 @@ class BaseFeatureSelector(
         """
         largest = self.costs_.largest_size  # 0: costs do not depend on the size
         if sizes is not None:
+            # If costs do not depend on the size, any size is allowed.
             sizes = check_numbers(sizes, "size", low=0, high=largest or np.inf)
         elif largest:
             raise ValueError(
@@ -604,7 +606,7 @@ class BaseFeatureSelector(
                 "array of one for each; or None for unlimited, got "
                 f"{reprlib.repr(budget)}."
             )
-        # A single number instead of an array without dimensions.
+        # [()] makes a number of an array without axes. Other arrays stay as they are.
         return values[()]
 
     def _smallest_budget(self):
@@ -625,7 +627,7 @@ class BaseFeatureSelector(
         ndarray of int of shape (n_queries,)
             Indices of choices.
         """
-        # Number of queries in a block.
+        # Number of queries in a block. More queries are divided into blocks.
         step = max(1, _BLOCK // len(self._masks))
         if len(sizes) <= step:
             # (n_queries, n_sets)
@@ -673,7 +675,8 @@ class BaseFeatureSelector(
             Indices into ``choices_``, in the broadcast shape of `size` and `budget`.
         """
         if not self.__sklearn_is_fitted__():
-            # It collects tags, which takes as long as a query.
+            # `check_is_fitted` raises the error. It is called only here, since it takes
+            # as long as a query.
             check_is_fitted(self)
         sizes = self._known_sizes(size)
         budgets = np.asarray(self._effective_budget(budget))
@@ -857,7 +860,7 @@ class BaseFeatureSelector(
                 _safe_indexing(plan.X, rows), extractors
             )
             return self.extractors_.take(prepared, extractors)
-        # Any-time retrieval has computed the features of each row by themselves.
+        # Any-time retrieval has computed the features one row at a time.
         tables = [self.extractors_.take(plan.state[row], extractors) for row in rows]
         stack = sparse.vstack if sparse.issparse(tables[0]) else np.vstack
         return stack(tables)
@@ -865,7 +868,7 @@ class BaseFeatureSelector(
     def _offers_proba(self):
         if will_have(self.estimator, "predict_proba"):
             return True
-        # Raises the AttributeError of the model, which says why it has no such method.
+        # If the model has no such method, its AttributeError says why.
         return self.estimator.predict_proba is not None
 
     def get_metadata_routing(self):
@@ -877,14 +880,15 @@ class BaseFeatureSelector(
             The routing of this estimator.
         """
         router = MetadataRouter(owner=self).add_self_request(self)
-        members = {
+        # By the method that gets metadata, the name and the object of its owner.
+        owners = {
             "fit": {"estimator": self.estimator},
             "score": {"scorer": check_scoring(self.estimator, scoring=self.scoring)},
             "split": {"splitter": check_cv(self.cv, classifier=True)},
         }
-        for callee, member in members.items():
+        for callee, owner in owners.items():
             router.add(
-                **member,
+                **owner,
                 method_mapping=MethodMapping().add(caller="fit", callee=callee),
             )
         return router

@@ -35,9 +35,10 @@ _FACTOR = 2.0
 _ROWS_OF_GROUP = 30
 # Largest number of such groups: as many as there are knots.
 _MOST_GROUPS = _N_KNOTS
-# Times below this are those of a clock that does not move, in seconds.
+# Smallest number of seconds that is divided by. Measured times below it are those of a
+# clock that has not moved.
 _LEAST_SECONDS = 1e-12
-# Largest power of a size in a polynomial. Its sums with other costs are still floats.
+# Largest power of a size in a polynomial. Sums of such costs are still finite.
 _LARGEST_POWER = 1e200
 
 
@@ -56,9 +57,10 @@ class MeasuredCosts(NamedTuple):
         within the budget in time, and leaves more of the budget unused.
 
     include_model : bool, default=False
-        Whether a budget is for the whole answer. True adds, to each set but the empty
-        one, what an answer to one item takes beside its features: this percentile of
-        the seconds of the slowest model, and of those that skroute itself takes.
+        If True, a budget is for the whole answer. The cost of each set, except the
+        empty one, then includes the time of an answer without its features: this
+        percentile of the seconds of the slowest model, and of those that skroute itself
+        takes.
 
     See Also
     --------
@@ -104,10 +106,12 @@ def hats(knots, sizes):
     # Knot to the left of each size. A size beyond the ends has the first or last piece.
     left = np.searchsorted(knots, sizes, side="right") - 1
     left = np.clip(left, 0, len(knots) - 2)
+    # 0 at the left knot, 1 at the right knot. Sizes beyond the ends are as at the ends.
     share = np.clip((sizes - knots[left]) / (knots[left + 1] - knots[left]), 0, 1)
     values = np.zeros((len(sizes), len(knots)))
     values[rows, left] = 1 - share
     values[rows, left + 1] = share
+    # Above the last knot, costs are proportional to the size.
     return values * np.maximum(1.0, sizes / knots[-1])[:, None]
 
 
@@ -215,7 +219,8 @@ def given_costs(costs, names):
     polynomials = list(functions.values())
     degree = max(map(len, polynomials)) - 1
     coef = np.array([np.pad(row, (0, degree + 1 - len(row))) for row in polynomials])
-    # 0: the costs are constant, and do not depend on the size.
+    # The first column has the constants. A `largest` of 0: all costs are constant. The
+    # powers of other sizes are at most `_LARGEST_POWER`.
     largest = _LARGEST_POWER ** (1 / degree) if coef[:, 1:].any() else 0.0
     return FeatureCosts(
         names, coef, functions=powers, function_params=degree, largest_size=largest
@@ -391,7 +396,9 @@ def _fit_percentile(values, sizes, seconds, percentile):
         percentile + n_functions / (n_measurements + 1), 1 - 0.5 / n_measurements
     )
     # Variables of the linear program: the coefficients, then the distance of each
-    # measurement above the curve, then its distance below the curve.
+    # measurement above the curve, then its distance below the curve. Each row of the
+    # equations: the curve, plus the distance above, less the distance below, is the
+    # measurement. All three are relative to the typical seconds.
     identity = eye_array(n_measurements)
     weight_of_variable = np.concatenate(
         [
@@ -433,6 +440,7 @@ def _warn_where_apart(costs, sizes, seconds, percentile):
             ratios = times[group] / np.maximum(fitted[group], _LEAST_SECONDS)
             ratio = np.quantile(ratios, percentile)
             if not 1 / _FACTOR <= ratio <= _FACTOR:
+                # The ratio is 0 if the clock has not moved.
                 inverse = 1 / max(ratio, _LEAST_SECONDS)
                 warn(
                     f"The cost of {name!r} is {inverse:.2g} times what "

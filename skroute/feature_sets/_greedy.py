@@ -18,7 +18,7 @@ class GreedyFeatureSelector(BaseFeatureSelector):
     features of that set and no others, and asks its model.
 
     At most ``n_extractors ** 2`` sets are trained for each trade-off, and nothing is
-    promised about the sets that are not.
+    promised about the sets that are not trained.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class GreedyFeatureSelector(BaseFeatureSelector):
         **BaseFeatureSelector._parameter_constraints,
         "trade_offs": [None, "array-like"],
     }
-    # Sets are masks in 64 bits with a sign.
+    # A set is a bit mask in a signed integer of 64 bits.
     _max_extractors = 62
 
     def __init__(
@@ -212,6 +212,7 @@ class GreedyFeatureSelector(BaseFeatureSelector):
         self._sequences = positions.reshape(np.shape(sequences))
         quality = np.array(trainer.evaluate(masks.tolist()))
         coef = indicator(masks, len(cost)) @ self.costs_.coef
+        # There is one reference size, and so one row. (n_sets,)
         set_costs = (self.costs_.basis(reference) @ coef.T)[0]
         self._followed = followed_sequences(self._sequences, set_costs, quality)
         return masks
@@ -236,8 +237,8 @@ class GreedyFeatureSelector(BaseFeatureSelector):
                 "trade_offs must be a one-dimensional sequence of at least one number, "
                 f"none negative, got {self.trade_offs!r}."
             )
-        # From quality only to almost cost only: the cost of all extractors must bring
-        # a thousandth to three units of quality, of which an accuracy has one.
+        # The trade-offs go from quality alone (0) to nearly cost alone. The cost of all
+        # extractors must bring 0.001 to 3 units of quality. An accuracy is at most 1.
         total = cost.sum()
         scale = total if total > 0 else 1.0  # free extractors have no scale
         return np.concatenate([[0.0], np.geomspace(1e-3, 3.0, 8) / scale])
@@ -255,8 +256,8 @@ class GreedyFeatureSelector(BaseFeatureSelector):
             Indices of choices, the empty set first.
         """
         first_budgets, sequence = self._followed
-        # Each sequence is followed from its first budget on. This is the last one that
-        # is not above the budget.
+        # Each sequence is followed from its first budget on. `segment` is the position
+        # of the last first budget that is not above the budget.
         segment = np.searchsorted(first_budgets, budget, side="right") - 1
         return self._sequences[sequence[segment]]
 
@@ -277,6 +278,7 @@ class GreedyFeatureSelector(BaseFeatureSelector):
         """
         goals = self._goals(budget)
         # Costs rise along a sequence, so that the sets that fit are the first ones.
+        # `last` is the position of the last of them.
         fits = affords(budget[:, None], np.take_along_axis(cost, goals, axis=1))
         last = fits.sum(axis=1)[:, None] - 1
         return np.take_along_axis(goals, last, axis=1)[:, 0]
@@ -314,7 +316,9 @@ def greedy_sequence(evaluate, empty_quality, cost, trade_off):
     while remaining:
         # If only the cost decides, the other sets are not trained.
         candidates = remaining[:1] if only_cost else remaining
-        qualities = np.asarray(evaluate([mask | 1 << int(j) for j in candidates]))
+        # Each candidate set has one extractor more.
+        larger_sets = [mask | 1 << int(j) for j in candidates]
+        qualities = np.asarray(evaluate(larger_sets))
         # Among ties, the cheaper feature comes first.
         best = int(np.argmax(qualities - quality - weight * cost[candidates]))
         mask |= 1 << int(remaining.pop(best))
@@ -326,7 +330,7 @@ def greedy_sequence(evaluate, empty_quality, cost, trade_off):
 def followed_sequences(sequences, cost, quality):
     """Find the greedy sequence of sets to follow at each budget.
 
-    It contains the best set that the budget buys at the reference size.
+    This sequence contains the best set that the budget buys at the reference size.
 
     Parameters
     ----------
@@ -348,7 +352,8 @@ def followed_sequences(sequences, cost, quality):
     sequence = np.empty(len(best_sets), dtype=np.int64)
     for position, best_set in enumerate(best_sets):
         has_set = (sequences == best_set).any(axis=1)
-        sequence[position] = np.argmax(has_set)  # the first that has it
+        # The first sequence that has the set.
+        sequence[position] = np.argmax(has_set)
     if len(best_sets) > 1 and best_sets[0] == sequences[0, 0]:
         # All sequences start with the empty set. A budget that buys nothing at the
         # reference size follows the sequence of the cheapest other set.

@@ -164,7 +164,7 @@ def certified_alpha(quality, monotonicity_tol):
 
 
 class _TrainingBudgetSpent(Exception):
-    """The training budget is used up. It ends the search, and nobody else sees it."""
+    """The training budget is used up. :meth:`LatticeSearch.run` catches this error."""
 
 
 class LatticeSearch:
@@ -292,8 +292,9 @@ class LatticeSearch:
         if exceeds_budget:
             # The sets with the largest possible gain are trained.
             with np.errstate(divide="ignore"):
-                promise = upper[masks] / offered[masks]
-            masks = masks[np.argsort(-promise, kind="stable")[: int(room)]]
+                possible_gain = upper[masks] / offered[masks]
+            order = np.argsort(-possible_gain, kind="stable")
+            masks = masks[order[: int(room)]]
         if len(masks):
             self.quality[masks] = self.evaluate(masks.tolist())
             self.order.extend(masks.tolist())
@@ -348,4 +349,5 @@ def monotonicity_violations(masks, quality, tol):
         drop = quality[best] - set_quality
         if drop > tol:
             violations.append((int(masks[best]), int(mask), float(drop)))
+    # The entries are sorted by their drop.
     return sorted(violations, key=lambda violation: -violation[2])

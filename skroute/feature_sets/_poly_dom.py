@@ -336,14 +336,16 @@ class PolyDomSelector(BaseFeatureSelector):
         # With alpha=None there is no guarantee, and nothing is assumed.
         if violations and self.alpha is not None:
             worst = self.monotonicity_violations_[0]
+            # Rounded up to four digits after the point.
+            sufficient_tol = np.ceil(worst.drop * 1e4) / 1e4
             warn(
                 "The guarantee assumes that a set of extractors is at most "
                 f"monotonicity_tol={self.monotonicity_tol!r} worse than any of its "
                 f"subsets. {len(violations)} of the {len(expansion.masks)} scored sets "
                 f"are not so, the worst being {worst.superset!r}, which is "
                 f"{worst.drop:.4g} below {worst.subset!r}. "
-                f"monotonicity_tol={np.ceil(worst.drop * 1e4) / 1e4:.4g} would hold on "
-                "these sets; see monotonicity_violations_."
+                f"monotonicity_tol={sufficient_tol:.4g} would hold on these sets; see "
+                "monotonicity_violations_."
             )
 
 
@@ -367,7 +369,9 @@ def undominated(quality, coef):
     ndarray of int64
         Positions of the sets that are not dominated, the worst first.
     """
-    # Among sets of equal quality, a cheaper one comes first.
+    # The best set comes first. Among sets of equal quality, the one with the smaller
+    # coefficients comes first, compared in their order. np.lexsort sorts by its last
+    # key first.
     order = np.lexsort((*coef.T[::-1], -quality))
     # The sets that are not dominated, the best first, and their coefficients in the
     # first rows of an array.

@@ -80,8 +80,8 @@ class SetTrainer:
     y : ndarray of shape (n_rows,)
         Labels.
 
-    splits : list of (train, test)
-        Folds.
+    splits : list of (ndarray of int, ndarray of int)
+        Training and test rows of each fold.
 
     fit_params, score_params : dict
         Metadata of the model and of the scorer.
@@ -99,10 +99,10 @@ class SetTrainer:
         self.estimator = selector.estimator
         self.n_jobs = selector.n_jobs
         self.names = selector.extractors_.names
-        self.table_of = table_of
+        self.table_of = table_of  # from the mask of a set to its features
         self.y = y
         self.fit_params = fit_params
-        self.task = task
+        self.task = task  # reports the training to callbacks
         # The name has no effect on the score, and is not part of the cache's key.
         self.score_set = check_memory(selector.memory).cache(score_set, ignore=["name"])
         scorer = check_scoring(selector.estimator, scoring=selector.scoring)
@@ -180,7 +180,10 @@ class SetTrainer:
         return Parallel(n_jobs=self.n_jobs)(jobs)
 
     def _job(self, function, mask, arguments):
-        """Return the delayed call of a function with model and features of one set."""
+        """Return the delayed call of a function with model and features of one set.
+
+        The parameters are those of `_each`, with one `mask`.
+        """
         if mask != EMPTY_SET:
             model = self.estimator
             table = self.table_of(mask)

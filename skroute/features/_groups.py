@@ -148,7 +148,7 @@ def position_of(column, names, *, where):
         return names.index(column)
     if isinstance(column, Integral) and 0 <= column < len(names):
         return int(column)
-    # Encoders add to the names of columns.
+    # Encoders make longer names of a name: one of them may be meant.
     similar = [name for name in names if isinstance(name, str) and str(column) in name]
     hint = ""
     if similar:

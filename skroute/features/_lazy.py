@@ -388,7 +388,7 @@ def _columns_of_frame(frame, columns):
 
 
 class RawRows(NamedTuple):
-    """Form of the rows that `fit` saw, from which rows of single cells are made.
+    """The form of the rows that `fit` saw. New rows of this form are made from cells.
 
     Attributes
     ----------
@@ -521,7 +521,7 @@ def _check_kind(name, column, dtype):
 
 def _first_present_cell(column):
     """Return the first cell of a column that is not missing, None if all are."""
-    # Nearly always the first cell: then the column is not read as a whole.
+    # The first cell is nearly always present. The column is then not read as a whole.
     first_cell = cells_of(column[:1])[0]
     if first_cell is not None:
         return first_cell
@@ -574,11 +574,11 @@ def _pandas_column(pandas, cells, dtype):
     cells_dtype = getattr(cells, "dtype", None)
     # M is numpy's kind of dates.
     if getattr(cells_dtype, "kind", "") == "M":
-        # An array has no labels, by which a frame would put columns side by side.
+        # The cells lose their labels here: a frame would align its columns by them.
         return pandas.Series(np.asarray(cells)).astype(dtype)
     if isinstance(dtype, pandas.CategoricalDtype):
-        # By value, as `ColumnReader` finds categories. A cell of no category is
-        # missing.
+        # Categories are found by their texts, as `ColumnReader` finds them. A cell of
+        # no category is missing.
         categories = texts_of(dtype.categories)
         codes = {text: code for code, text in enumerate(categories)}
         cell_codes = [codes.get(text, _PANDAS_MISSING_CODE) for text in texts_of(cells)]

@@ -157,7 +157,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         finally:
             if self._raw_groups is not None:
                 # `_fit` has set the raw columns for the fit of the last step only.
-                # None: its own columns again.
+                # With None, its parameters name the columns of its own input again.
                 self._final_estimator._name_groups_by(None)
 
     def _fit(self, X, y=None, *args, **kwargs):
@@ -400,7 +400,10 @@ class TransformedSource:
 
 
 def to_dense(table):
-    """Return a sparse matrix as an array, and any other table as it is."""
+    """Return a sparse matrix as an array, and any other table as it is.
+
+    Estimators that buy features take no sparse matrices.
+    """
     if hasattr(table, "toarray"):
         return table.toarray()
     return table
@@ -435,11 +438,11 @@ class OutputGroups(NamedTuple):
 def find_groups(transform, raw, X, group_of_raw):
     """Find the group that each output of the transformers is made from.
 
-    Each group of training rows is transformed alone, with one cell per column in all
-    others. An output belongs to the group that reproduces it alone. An output that is
-    constant on these rows is reproduced by several groups, and belongs to the group
-    whose cells change it. An output that no group reproduces is made from several: the
-    caller refuses the groups that are then in `mixed`.
+    Each group is transformed alone: in training rows, each column of the other groups
+    has the same cell in all rows. An output belongs to the group that reproduces it
+    alone. An output that is constant on these rows is reproduced by several groups, and
+    belongs to the group whose cells change it. An output that no group reproduces is
+    made from several: the caller refuses the groups that are then in `mixed`.
 
     Parameters
     ----------
@@ -472,6 +475,7 @@ def find_groups(transform, raw, X, group_of_raw):
     # The first group that reproduces the output. 0 for a mixed output, which is not
     # used.
     group_of = reproduces.argmax(axis=0)
+    # An output that several groups reproduce is constant on these rows.
     is_constant = reproduces.sum(axis=0) > 1
     if is_constant.any():
         changed_by = probe.group_that_changes()
@@ -503,7 +507,7 @@ class _GroupProbe:
         self.transform = transform
         self.raw = raw
         self.group_of_raw = group_of_raw
-        self.columns = names_and_columns(X)[1]
+        _, self.columns = names_and_columns(X)
         self.n_rows = num_samples(X)
         # (n_rows, n_outputs)
         self.outputs = to_array(transform(X))
@@ -576,7 +580,7 @@ def _other_cell(cell):
     """
     if cell is None or isinstance(cell, str):
         return cell
-    # Another number for any cell but -1.
+    # This is another number, except for -1, which stays.
     return 2 * cell + 1
 
 

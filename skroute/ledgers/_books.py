@@ -105,7 +105,7 @@ class Books(NamedTuple):
     Attributes
     ----------
     total : float
-        Money that may be spent: the total, and what was added to it.
+        Money that may be spent: that of the terms, and what was added later.
 
     spent : float
         Sum of the settled costs.
@@ -385,7 +385,10 @@ class Purse:
         return Books(*[getattr(self, field) for field in Books._fields])
 
     def room(self):
-        """Return the money that is not spent or reserved, plus room for rounding."""
+        """Return the money that is neither spent nor reserved.
+
+        It is a little more, so that errors of rounding refuse no amount that fits.
+        """
         return self.total * (1 + ROUNDING) - self.spent - self.reserved
 
     def roll(self, now):
@@ -460,7 +463,7 @@ class Purse:
         if self.n_open:
             self.pending = self.pending - offer.deciding - offer.cost
         else:
-            # Without open reservations, no rounding of sums remains.
+            # No reservation is open. The sum is set to 0, without errors of rounding.
             self.pending = 0.0
         self._return(offer.reserved)
 
@@ -469,5 +472,5 @@ class Purse:
         if self.n_open or self.n_held:
             self.reserved = self.reserved - amount
         else:
-            # Nothing is reserved now. No rounding of sums remains.
+            # Nothing is reserved now. The sum is set to 0, without errors of rounding.
             self.reserved = 0.0

@@ -73,7 +73,7 @@ class Ledger(Store):
     def _clock_lag(self):
         """Return the seconds by which ``_clock()`` may be behind the true time.
 
-        It is never ahead. 0 if the processes share one clock.
+        The clock is never ahead. 0 if the processes share one clock.
         """
         return 0.0
 
@@ -95,7 +95,7 @@ class Ledger(Store):
         Parameters
         ----------
         purse : str
-            Its name.
+            Name of the purse.
 
         total : float
             Money that may be spent from it, in each period.
@@ -249,6 +249,7 @@ class Ledger(Store):
         if held is None or held.state != "held":
             return
         all_purses = self._purses_now(held.purses, now)
+        # The first purse counts the request.
         all_purses[0].n_started -= 1
         for purse in all_purses:
             purse.unhold(held.amount)
@@ -326,8 +327,27 @@ class Ledger(Store):
 
         Parameters
         ----------
-        purses, choose, least, keep, held, key, uses
-            As in `reserve`.
+        purses : tuple of str
+            Names of the purses. The first counts the request.
+
+        choose : callable
+            ``choose(books, room, spare)`` returns an offer, or None if nothing fits.
+
+        least : float
+            The smallest amount that a choice takes.
+
+        keep : float
+            Money that is kept for each request that is still expected.
+
+        held : Reservation or None
+            Its amount is released first. None: no amount is held for the request.
+
+        key : str or None
+            Identity of the request. None: it has none.
+
+        uses : mapping from int to tuple of WindowUse, or None
+            Amounts that the call of each choice uses of its windows. None: no choice
+            has windows, and `choose` is called without the keyword `full`.
 
         Returns
         -------
@@ -337,35 +357,39 @@ class Ledger(Store):
         if held is not None:
             held = self._find_reservation(held.number)
             self._give_back(held, now)
-        first = all_purses[0]
-        earlier = self._find_earlier(first, key)
+        first_purse = all_purses[0]
+        earlier = self._find_earlier(first_purse, key)
         if earlier is not None:
             return earlier
+        # The purse with the least room limits the request.
         fullest = min(all_purses, key=Purse.room)
         room = fullest.room()
         if held is not None:
-            # The held amount is free, also if rounding makes the sum smaller.
+            # The held amount was released. It is free even if rounding makes the room
+            # smaller.
             room = max(room, held.amount)
-        first.n_started += 1
+        first_purse.n_started += 1
+        # Money that is left if `keep` is kept for each request that is still expected.
         spare = room
-        if first.n_expected is not None:
-            spare -= keep * max(first.n_expected - first.n_started, 0)
+        if first_purse.n_expected is not None:
+            spare -= keep * max(first_purse.n_expected - first_purse.n_started, 0)
+        # Choices of which a window has no room.
         full = frozenset()
         try:
             if uses is None:
-                offer = choose(first, room, spare)
+                offer = choose(first_purse, room, spare)
             else:
                 full = self._full_choices(uses, now)
-                offer = choose(first, room, spare, full=full)
+                offer = choose(first_purse, room, spare, full=full)
         except BaseException as error:
             # It is raised after the transaction, so that passed deadlines and the
             # released amount are stored. An interrupt is such an error, too.
-            first.n_started -= 1
+            first_purse.n_started -= 1
             return error
         if offer is None:
             # No choice fits.
-            first.n_started -= 1
-            first.n_rejected += 1
+            first_purse.n_started -= 1
+            first_purse.n_rejected += 1
             if full and least <= room:
                 return _windows_full(len(full))
             return _exhausted(fullest, least)
@@ -421,10 +445,10 @@ class Ledger(Store):
         now : float
             Seconds since 1970, by which the purses are read.
         """
-        # Not `now`: a store may have corrected its clock, and its lag, since then.
+        # `now` is not used: a store may have corrected its clock, and its lag, since.
         latest_now = self._clock() + self._clock_lag()
         for use in uses_of_choice:
-            # The window as a purse: `total` is the most that may be used at a time.
+            # A window is stored as a purse. Its `total` is the most that may be used.
             (window,) = self._purses_now((use.window,), now)
             window.n_started += 1
             window.hold(use.amount)
@@ -451,7 +475,7 @@ class Ledger(Store):
             Number of the reservation.
 
         purse : str
-            Its first purse.
+            Name of the first purse of the reservation.
 
         offer : Offer
             The offer that it was made for.
@@ -493,7 +517,7 @@ class Ledger(Store):
             Number of the reservation.
 
         purse : str
-            Its first purse.
+            Name of the first purse of the reservation.
 
         offer : Offer
 
@@ -503,11 +527,13 @@ class Ledger(Store):
         Returns
         -------
         (excess, expired) : (float, bool), or None
+            Money spent beyond the total, and True if the deadline had passed.
         """
         now, all_purses = self._begin((purse,))
         reservation = self._find_unsettled(ledger, number, purse, offer)
         if reservation is None:
             return None
+        # The first purse is read already.
         if len(reservation.purses) > 1:
             all_purses = self._purses_now(reservation.purses, now)
         expired = reservation.state == "expired"
@@ -528,7 +554,11 @@ class Ledger(Store):
         return excess, expired
 
     def _find_unsettled(self, ledger, number, purse, offer):
-        """Return the open or expired reservation with this identity, or None."""
+        """Return the open or expired reservation with this identity, or None.
+
+        The identity is that of the ledger, the number, the name of the first purse, and
+        the offer.
+        """
         reservation = self._find_reservation(number)
         if reservation is None or reservation.state not in ("open", "expired"):
             return None
@@ -558,7 +588,7 @@ class Ledger(Store):
             Number of the reservation.
 
         purse : str
-            Its first purse.
+            Name of the first purse of the reservation.
 
         offer : Offer
             The offer that it was made for.
@@ -580,7 +610,11 @@ class Ledger(Store):
             raise _not_open(number, offer)
 
     def _await_bill(self, ledger, number, purse, offer, seconds):
-        """Change the deadline of `await_bill`. Return True if the call is open."""
+        """Set the deadline of an open reservation, and free its key, for `await_bill`.
+
+        The parameters are those of `await_bill`. The result is True if the reservation
+        is open. Otherwise nothing is changed.
+        """
         now, _ = self._begin((purse,))
         reservation = self._find_unsettled(ledger, number, purse, offer)
         if reservation is None or reservation.state == "expired":
@@ -590,6 +624,7 @@ class Ledger(Store):
             reservation._replace(deadline=_after(seconds, now), key=None)
         )
         if key is not None:
+            # This record shows that the request of the key is counted already.
             self._add_reservation(
                 reservation.purses,
                 "failed",
@@ -606,7 +641,7 @@ class Ledger(Store):
         Parameters
         ----------
         purse : str
-            Its name.
+            Name of the purse.
 
         Returns
         -------
@@ -631,7 +666,7 @@ class Ledger(Store):
         Parameters
         ----------
         purse : str
-            Its name.
+            Name of the purse.
 
         amount : float
             Amount to add, at least 0.
@@ -661,7 +696,7 @@ class Ledger(Store):
         Parameters
         ----------
         purse : str
-            Its name.
+            Name of the purse.
         """
         self._transact(self._reset, purse)
 
@@ -726,8 +761,8 @@ class Ledger(Store):
                     purse.expire(due.offer)
                 self._replace_reservation(due._replace(state="expired", deadline=None))
             else:
-                # The request is committed, or its call failed: only these have a
-                # deadline, too. Its key is forgotten.
+                # The reservation is committed or failed: expired ones have no deadline.
+                # Its key is forgotten.
                 self._delete_reservation(due)
         return now, purses
 

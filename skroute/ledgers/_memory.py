@@ -69,7 +69,7 @@ class MemoryLedger(Ledger):
         """Forget the old values that a transaction has noted to undo its changes."""
         # Purses, each with its amounts before.
         self._purses_before = []
-        # Tables (dicts), keys, and the entries before. The entry None: there was none.
+        # Tables (dicts), keys, and the entries before. None stands for no entry.
         self._entries_before = []
         # Deadlines that were removed from the heap, with numbers of reservations.
         self._deadlines_before = []
@@ -166,9 +166,11 @@ class MemoryLedger(Ledger):
         """Keep a changed reservation in place of the one with the same number."""
         before = self._reservations[reservation.number]
         self._change(self._reservations, reservation.number, reservation)
+        # The table of keys has the first purse and the key.
         if reservation.key is None and before.key is not None:
             self._change(self._keys, (before.purses[0], before.key), None)
-        # A new deadline. An old one stays in the heap, where `_find_due` ignores it.
+        # A new deadline is added. The old one stays in the heap, where `_find_due`
+        # ignores it.
         if reservation.deadline not in (None, before.deadline):
             heapq.heappush(self._deadlines, (reservation.deadline, reservation.number))
 
@@ -186,8 +188,11 @@ class MemoryLedger(Ledger):
     def _find_due(self, now):
         """Return the reservations whose deadline is not after `now`, as a list."""
         due = []
-        while self._deadlines and self._deadlines[0][0] <= now:
+        while self._deadlines:
+            # The earliest deadline comes first in the heap.
             deadline, number = self._deadlines[0]
+            if deadline > now:
+                break
             self._deadlines_before.append((deadline, number))
             heapq.heappop(self._deadlines)
             reservation = self._reservations.get(number)

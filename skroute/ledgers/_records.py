@@ -30,9 +30,9 @@ class RecordLedger(Ledger):
         self._after_fork()
 
     def _after_fork(self):
-        """Create a lock, also in a new ledger.
+        """Create a new lock, and let the next transaction connect to the store.
 
-        The connection is made by the first transaction.
+        The constructor calls this method, too.
         """
         self._lock = threading.Lock()
         self._connected = False
@@ -99,7 +99,7 @@ class RecordLedger(Ledger):
             text = self._read_purse(name)
             purse = None
             if text is not None:
-                # The terms, then the books.
+                # The text has the terms first, then the books.
                 fields = json.loads(text)
                 terms = Terms(*fields[: len(Terms._fields)])
                 purse = Purse(name, terms, Books(*fields[len(terms) :]))
@@ -109,7 +109,7 @@ class RecordLedger(Ledger):
 
     def _add_purse(self, purse):
         """Keep a new purse, which is written at the end of the transaction."""
-        # None: the store has no text of it.
+        # None stands for the text, which the store does not have yet.
         self._used[purse.name] = None, purse
 
     def _reservation(self, number, text):
@@ -120,7 +120,8 @@ class RecordLedger(Ledger):
         number : int or str
 
         text : str
-            From :func:`text_of`: the other fields but the identity of the ledger.
+            From :func:`text_of_reservation`: all fields except the identity of the
+            ledger and the number.
 
         Returns
         -------

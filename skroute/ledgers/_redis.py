@@ -10,8 +10,8 @@ from skroute.utils._optional import import_optional
 # Compare and set, in Lua: the writes are done if all commands that read still have the
 # same answers. The name of the last call is stored for ten minutes (600 seconds), so
 # that a call that is sent again, because its answer was lost, does not write twice.
-# It returns whether the writes are done, the time of Redis (seconds and microseconds),
-# the first deadline or false, and the answers to the reads.
+# The script returns whether the writes are done, the time of Redis (seconds and
+# microseconds), the first deadline or false, and the answers to the reads.
 _SCRIPT = """
 local due, last = unpack(KEYS)
 local new, reads, writes = ARGV[1], cjson.decode(ARGV[2]), cjson.decode(ARGV[3])
@@ -33,11 +33,11 @@ return cjson.encode({done, now[1], now[2], first or false, found})
 # Maximal number of fields that one command reads, and of answers that are kept for the
 # next booking. Bounds the length of a command and the memory.
 _MANY = 1000
-# In place of an answer of Redis that is nothing: Lua has no None.
+# Stands for an answer of Redis that is nothing. In Lua such an answer is false.
 _NOTHING = False
 # Seconds by which the clocks of a process and of Redis may drift apart after a call.
 # NTP changes their rates by up to 0.05 %, which is 0.2 ms between calls of half a
-# second. It is ten times as much, for the clocks of virtual machines.
+# second. The constant is ten times as much, for the clocks of virtual machines.
 _CLOCK_DRIFT = 0.002
 
 
@@ -109,7 +109,7 @@ class RedisLedger(RecordLedger):
     def _after_fork(self):
         """Forget the connection, and choose a new name for the calls of this object."""
         super()._after_fork()
-        # With the number of a call, it is the name of the call.
+        # The name of a call is this name and the number of the call.
         self._name = uuid.uuid4().hex
         self._n_calls = 0
 
@@ -120,7 +120,7 @@ class RedisLedger(RecordLedger):
         ``_view`` (the last answer to each command that reads).
         """
         redis = import_optional("redis", "RedisLedger")
-        # Up to three times: commands are safe to send again.
+        # A failed command is sent again, up to three times. This is safe.
         retry = redis.retry.Retry(redis.backoff.ExponentialBackoff(), 3)
         options = redis.connection.parse_url(self.url)
         # These options of the URL have no effect: answers are bytes, texts are UTF-8.
@@ -138,7 +138,7 @@ class RedisLedger(RecordLedger):
         self._script = client.register_script(_SCRIPT)
         # Last answers of Redis, by the command that reads.
         self._view = {}
-        # Without reads and writes, it only asks for the time and the first deadline.
+        # A call without reads and writes only asks for the time and the first deadline.
         self._call({})
 
     def _clock(self):
@@ -146,7 +146,10 @@ class RedisLedger(RecordLedger):
         return time.monotonic() + self._ahead
 
     def _clock_lag(self):
-        """Return the duration of the last call: Redis read its clock during it."""
+        """Return the duration of the last call, and some room for drifting clocks.
+
+        Redis read its clock during this call.
+        """
         return self._call_seconds + _CLOCK_DRIFT
 
     def _call(self, reads, writes=()):
@@ -180,6 +183,7 @@ class RedisLedger(RecordLedger):
         result = json.loads(self._script(names, arguments))
         self._call_seconds = time.monotonic() - sent
         done, seconds, micros, first, answers = result
+        # Redis read its clock before this line. So `_clock` is never ahead of Redis.
         self._ahead = int(seconds) + int(micros) / 1e6 - time.monotonic()
         self._first = float(first) if first else None
         for read, answer in zip(reads, answers):
@@ -195,6 +199,7 @@ class RedisLedger(RecordLedger):
         of earlier calls. `_call` replaces those that have changed, so that the next run
         reads the new ones.
         """
+        # Answers that are kept must not fill the memory.
         if len(self._view) > _MANY:
             self._view.clear()
         while True:
@@ -215,7 +220,8 @@ class RedisLedger(RecordLedger):
         # Fields are kept for the next booking, as they were written. These writes may
         # have changed other answers, such as counts, which are read again.
         for read in self._reads:
-            if read[0] != "HGET":
+            command_name = read[0]
+            if command_name != "HGET":
                 del self._view[read]
         self._view.update(self._fields)
         return result
@@ -229,6 +235,7 @@ class RedisLedger(RecordLedger):
         if read not in self._view:
             # The expected answer does not matter, since nothing is written.
             self._call({read: None})
+        # The transaction keeps the first answer that it got.
         return self._reads.setdefault(read, self._view[read])
 
     def _get(self, name, field):
@@ -250,13 +257,22 @@ class RedisLedger(RecordLedger):
         """Write a field of a table, or remove it if the text is None.
 
         It is written at the end of the transaction.
+
+        Parameters
+        ----------
+        name : str
+            Name of a table, such as ``"purses"``.
+
+        field : str
+
+        text : str or None
         """
-        name = self._names[name]
-        self._fields["HGET", name, field] = text
+        table = self._names[name]
+        self._fields["HGET", table, field] = text
         if text is None:
-            self._writes.append(("HDEL", name, field))
+            self._writes.append(("HDEL", table, field))
         else:
-            self._writes.append(("HSET", name, field, text))
+            self._writes.append(("HSET", table, field, text))
 
     def _read_purse(self, name):
         """Return the text of a purse, or None."""
@@ -314,7 +330,7 @@ class RedisLedger(RecordLedger):
 
     def _find_due(self, now):
         """Return the reservations whose deadline is not after `now`, as a list."""
-        # The first deadline is known from the last call, without a further one.
+        # The first deadline is known from the last call of Redis, without a new call.
         if self._first is None or self._first > now:
             return []
         numbers = self._read("ZRANGEBYSCORE", self._names["due"], "-inf", repr(now))

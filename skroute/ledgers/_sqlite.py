@@ -89,7 +89,7 @@ class SQLiteLedger(RecordLedger):
         self.path = os.path.abspath(_checked_path(path))
         self._connection = None
         super().__init__(timeout, remember)
-        # At once, so that an invalid file is an error here.
+        # The file is opened at once, so that an invalid file is an error here.
         self._connect()
         self._connected = True
 

@@ -14,21 +14,21 @@ from skroute.utils._scored import CheckedScoreMixin
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import refuse_missing
 
-# Place of a key that no place is known for.
+# Place of a key that the dict of places does not have.
 UNKNOWN = -1
 
 
 class MemberClassifier(
     VersionedPickleMixin, CheckedScoreMixin, ClassifierMixin, BaseEstimator
 ):
-    """A classifier whose answers come from elsewhere. `fit` checks and learns nothing.
+    """A classifier whose answers come from elsewhere. Its `fit` only checks the rows.
 
     The tag ``requires_fit`` is False, and ``classes_`` follows from the parameters. A
     router uses its answers to training rows directly, without cross-validation.
     """
 
-    # True if `predict` is computed from `predict_proba`. None if the rows of `fit` show
-    # it.
+    # True if `predict` is computed from `predict_proba`. None: it is found out by the
+    # rows of `fit`.
     _predicts_best_score: bool | None = None
 
     def __sklearn_tags__(self):
@@ -95,7 +95,7 @@ def places_of(keys, place_of):
         Values that may not be hashable. Such a value is unknown.
 
     place_of : dict from object to int
-        Places.
+        Place of each known key, such as a row or a class position.
 
     Returns
     -------

@@ -241,8 +241,8 @@ class CallableClassifier(MemberClassifier):
         Parameters
         ----------
         **amounts : float
-            Amounts by the names of `CallStatistics`. None at all only returns the
-            counts.
+            Amounts by the names of `CallStatistics`. Without amounts, the counts do not
+            change.
 
         Returns
         -------
@@ -272,8 +272,8 @@ class CallableClassifier(MemberClassifier):
             no_answers = self.classes_[:0]  # empty
         else:
             no_answers = np.empty((0, len(self.classes_)))
-        # An empty array first, so that there are answers to join if the first call
-        # fails.
+        # The list starts with an empty array, so that there are answers to join even if
+        # the first call fails.
         answers = [no_answers]
         for batch in gen_batches(n_rows, self.batch_size or n_rows):
             rows = np.arange(batch.start, batch.stop)

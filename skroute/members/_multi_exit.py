@@ -256,7 +256,7 @@ class MultiExitClassifier(
             torch.manual_seed(seed)
             module = torch_exits.build(
                 self.module,
-                n_features=rows.shape[1],
+                n_features=rows.shape[1],  # of images, the number of channels
                 n_classes=len(classes),
                 device=device,
                 trained=self.max_epochs == 0,

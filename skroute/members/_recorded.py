@@ -20,8 +20,8 @@ from skroute.utils._named import in_order
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers, check_probabilities, refuse_masked
 
-# Relative amount by which an answered label is more probable than any other, at least.
-# Far above the rounding of a float, and too small to matter.
+# An answered label is more probable than any other by at least this relative amount. It
+# is far above the rounding of a float, and too small to matter.
 _TIE_BREAK = 1e-9
 
 # Bits of a whole number that a float64 has exactly: those of its mantissa, and a first
@@ -110,12 +110,14 @@ class _Record:
                 "nothing to answer with. Give the labels, a score matrix, or both."
             )
         if ids is None:
-            ids = _common_index(predictions, scores)  # None: no labels of rows either
+            # None if the rows have no labels. Row numbers are the ids then.
+            ids = _common_index(predictions, scores)
         self.is_multilabel = _is_indicator(predictions)
-        labels = None  # an indicator matrix has the answers, or the best scores are
+        # None: the answers are an indicator matrix, or the classes of largest score.
+        labels = None
         if predictions is not None and not self.is_multilabel:
             labels = column_or_1d(_check_present(predictions, "predictions"))
-        # In the order of the columns of matrices. `order` sorts them.
+        # Labels in the order of the columns of matrices. `order` sorts them.
         names = check_classes(_class_names(predictions, scores, classes, labels))
         order = np.argsort(names)
         self.classes = names[order]
@@ -135,7 +137,10 @@ class _Record:
         self._index_rows(ids, n_rows)
 
     def _index_rows(self, ids, n_rows):
-        """Set the ids of rows, and a dict that finds the row of an id.
+        """Set `ids`, `known_ids`, `row_of` and `largest_id`.
+
+        `largest_id` is an absolute value, since :meth:`_check_precision` compares it
+        with the largest whole number that a float type has exactly.
 
         Parameters
         ----------
@@ -162,8 +167,9 @@ class _Record:
                 f"ids must not repeat; rows {first} and {self.row_of[keys[first]]} "
                 "have the same."
             )
-        numbers = [abs(key) for key in keys if isinstance(key, Real)]
-        self.largest_id = max(numbers, default=0)
+        absolute_ids = [abs(key) for key in keys if isinstance(key, Real)]
+        # 0 if no id is a number.
+        self.largest_id = max(absolute_ids, default=0)
 
     def find(self, ids):
         """Return the rows of ids, or raise a KeyError for an unknown id.
@@ -197,7 +203,10 @@ class _Record:
         return rows
 
     def _check_precision(self, ids, keys):
-        """Raise an error if ids are floats that cannot represent the largest id.
+        """Raise an error if ids are floats, and too small a type for the largest id.
+
+        A float type has all whole numbers up to a power of two. Larger ids may be
+        rounded to the same float.
 
         Parameters
         ----------
@@ -262,6 +271,9 @@ def _common_index(predictions, scores):
 
 def _class_names(predictions, scores, classes, labels):
     """Return the labels of the columns of a matrix of scores or answers, in order.
+
+    They are `classes`, else the names of the columns of a frame, else the sorted labels
+    that occur, else the column numbers.
 
     Parameters
     ----------
@@ -340,9 +352,12 @@ def _read_indicators(predictions, scores, names):
     ndarray of shape (n_rows, n_classes)
     """
     columns = names.astype(str)
-    # The columns of a frame of scores name those of the predictions.
+    # A frame of predictions gets the column order of a frame of scores, whose names may
+    # not be the labels. If its names are the labels, it then gets their order. An array
+    # is taken as it is.
     names_of_scores = column_keys(scores) or columns
-    table = in_order(in_order(predictions, map(str, names_of_scores)), columns)
+    table = in_order(predictions, map(str, names_of_scores))
+    table = in_order(table, columns)
     shape = (num_samples(predictions), len(names))
     table = check_numbers(table, "predictions", shape=shape)
     if not np.isin(table, (0, 1)).all():
@@ -385,8 +400,8 @@ class RecordedClassifier(MemberClassifier):
     classes : array-like of shape (n_classes,), default=None
         The labels, in the order of the columns of a matrix. Columns of a frame are
         found by their names. None takes the columns of a frame, else the labels that
-        occur, else 0, 1,
-        ... Give it if the service has labels that it never answered.
+        occur, else the column numbers from 0. Give `classes` if the service has labels
+        that it never answered.
 
     ids : array-like of shape (n_rows,), default=None
         Id of each row, a number or a string. None takes the index of a pandas object,

@@ -61,6 +61,7 @@ class TokenPrices:
             raise ValueError("prices must have at least one model, got none.")
         self.names = list(by_name)
         table = np.array([_check_prices(name, by_name[name]) for name in by_name])
+        # The columns are in the order of `_KINDS`.
         self.input = table[:, 0]
         self.output = table[:, 1]
         self.cached_input = table[:, 2]
@@ -108,25 +109,27 @@ class TokenPrices:
         """
         arguments = {"input": input, "output": output, "cached_input": cached_input}
         counts = {name: self._counts(name, arguments[name]) for name in arguments}
+        # An array of one row serves all rows.
         lengths = {len(count) for count in counts.values() if len(count) > 1}
         if len(lengths) > 1:
             raise ValueError(
                 f"input, output and cached_input must have one entry for each row, got "
                 f"{sorted(lengths)} rows."
             )
-        fresh = counts["input"] - counts["cached_input"]
-        if (fresh < 0).any():
+        uncached_input = counts["input"] - counts["cached_input"]
+        if (uncached_input < 0).any():
             raise ValueError(
                 "cached_input must be at most input, which has the cached tokens, too: "
-                f"a row has {-fresh.min():g} more."
+                f"a row has {-uncached_input.min():g} more."
             )
         costs = (
-            fresh * self.input
+            uncached_input * self.input
             + counts["cached_input"] * self.cached_input
             + counts["output"] * self.output
         ) / _TOKENS_PER_PRICE
         for table in arguments.values():
-            if hasattr(table, "iloc") and table.ndim == 2:
+            is_pandas_frame = hasattr(table, "iloc") and table.ndim == 2
+            if is_pandas_frame:
                 import pandas as pd
 
                 return pd.DataFrame(costs, columns=self.names, index=table.index)
@@ -153,6 +156,7 @@ class TokenPrices:
 def _prices_by_name(prices):
     """Return the prices of each model by its name, as the user gave them."""
     if column_keys(prices) is not None:
+        # The prices are a frame. Only pandas has labels of rows.
         if not hasattr(prices, "iloc"):
             raise ValueError(
                 "prices must be a mapping or a pandas frame whose labels are the names "
@@ -183,14 +187,15 @@ def _check_prices(name, entry):
             f"prices of {name!r} must have input and output, and may have "
             f"cached_input, got {list(entry)!r}."
         )
-    # Without a price of their own, cached tokens cost as much as other input.
-    numbers = [entry["input"], entry["output"], entry.get("cached_input")]
-    if numbers[2] is None:
-        numbers[2] = numbers[0]
-    for kind, number in zip(_KINDS, numbers):
-        if not is_amount(number):
+    cached_price = entry.get("cached_input")
+    if cached_price is None:
+        # Cached tokens have no price of their own, and cost as much as other input.
+        cached_price = entry["input"]
+    prices = [entry["input"], entry["output"], cached_price]
+    for kind, price in zip(_KINDS, prices):
+        if not is_amount(price):
             raise ValueError(
                 f"prices of {name!r}: {kind} must be a finite number that is not "
-                f"negative, got {number!r}."
+                f"negative, got {price!r}."
             )
-    return numbers
+    return prices

@@ -46,11 +46,12 @@ class AllExits(nn.Module):
         """
         if self.has_embedding and not X.is_floating_point():
             return X.to(torch.int64)
-        # The type of the first parameter of floats.
+        # Rows get the type of the first parameter that has floats.
         for parameter in self.parameters():
             if parameter.is_floating_point():
                 return X.to(parameter.dtype)
-        return X.to(torch.get_default_dtype())  # no such parameter
+        # No parameter has floats.
+        return X.to(torch.get_default_dtype())
 
     def first_state(self, X, rows):
         """Return a copy of rows on the device, which the first stage may change.
@@ -84,7 +85,7 @@ class AllExits(nn.Module):
         scores = self.heads[exit](map_state(torch.clone, state))
         scores = scores.reshape(len(scores), -1)
         if scores.shape[1] == 1:
-            # One column of zeros before the column of scores.
+            # (1, 0) adds one column of zeros before the scores, and none after them.
             return nn.functional.pad(scores, (1, 0))
         return scores
 
@@ -109,7 +110,7 @@ def device_of(module):
     return torch.device("cpu")
 
 
-# Hidden states: tensors, or tensors and None in tuples, lists and mappings of any type.
+# A hidden state is a tensor, or tensors and None in tuples, lists and mappings.
 
 
 def map_state(function, *states):
@@ -435,8 +436,8 @@ def train(exits, X, y, exit_weights, net_params, *, max_epochs, lr, batch_size):
     has_batch_norm = any(isinstance(module, _BatchNorm) for module in exits.modules())
     last_batch_has_one_row = len(y) > 1 and len(y) % batch_size == 1
     if has_batch_norm and last_batch_has_one_row and params["train_split"] is None:
-        # Batch normalisation needs a variance, which one row does not have. Another row
-        # is left out in each epoch.
+        # Batch normalisation needs a variance, which a batch of one row does not have.
+        # So this batch is left out. Rows are shuffled: it is another row in each epoch.
         params.setdefault("iterator_train__drop_last", True)
     net = skorch.NeuralNetClassifier(
         exits,
@@ -523,7 +524,7 @@ class ExitRun:
         self._held: dict[int, list[tuple[np.ndarray, Any]]] = {}
 
     def branch(self):
-        """Return a copy of the run that goes on from here. The run itself stays.
+        """Return a copy of the run at its present depths, which goes on by itself.
 
         The two runs share hidden states, which are copied before a stage gets them.
         """
@@ -554,6 +555,7 @@ class ExitRun:
             rows = np.arange(len(self.depth))
         rows = np.asarray(rows, dtype=np.int64)
         depths = self.depth[rows]
+        # A row at exit `k` has passed `k + 1` stages.
         if depths.max(initial=0) > exit:
             raise ValueError(
                 f"Exit {exit} has been passed already by some of these rows."
@@ -603,17 +605,18 @@ class ExitRun:
             place_of_row[held_rows] = np.arange(len(held_rows))
         for batch in gen_batches(len(rows), self.batch_size):
             batch_rows = rows[batch]
-            # Both states are copies, since a stage may change its input.
+            # In both cases the state is a copy, since a stage may change its input.
             if depth:
                 state = take_rows(held_state, place_of_row[batch_rows])
             else:
                 state = self.exits.first_state(self.X, batch_rows)
             for stage in self.exits.stages[depth : exit + 1]:
                 state = stage(state)
-            # First to the CPU, since some devices do not have float64.
+            # Scores go to the CPU first, since some devices do not have float64.
             scores.append(self.exits.scores(exit, state).cpu().double().numpy())
+            # Rows at this exit have passed `exit + 1` stages.
             self.depth[batch_rows] = exit + 1
-            # Behind the last stage, no state is needed.
+            # After the last stage, no state is needed.
             if exit + 1 < len(self.exits.stages):
                 earlier = self._held.get(exit + 1, [])
                 self._held[exit + 1] = [*earlier, (batch_rows, state)]

@@ -20,6 +20,8 @@ from skroute.utils._tolerances import ROUNDING, SCORE_TIE
 STOP = -1
 # In place of the left child of a leaf, in scikit-learn and in the kernel.
 LEAF = -1
+# In place of a leaf, if the tree was grown on the row.
+_NO_LEAF = -1
 # A smaller lead over stopping is rounding.
 _LEAST_LEAD = 1e-12
 # A price, in units of the mean gain per mean cost, at which no purchase is worth it.
@@ -228,6 +230,10 @@ class LeafState(State):
         self.trees = joined_trees([tree.tree_ for tree in forest.estimators_])
         self.n_leaves = int(np.count_nonzero(self.trees.left == LEAF))
         leaves = self._leaves(shown)
+        # The splits of a tree follow the noise of the rows that it was grown on. These
+        # rows do not count in its leaves.
+        for tree, grown_on in enumerate(forest.estimators_samples_):
+            leaves[grown_on, tree] = _NO_LEAF
         # A pickle has many of these numbers. They are small enough for int16.
         self._leaves_of_rows = leaves.astype(np.int16)
 
@@ -246,29 +252,33 @@ class LeafState(State):
         return leaves
 
     def _cells_of(self, leaves):
-        """Return the leaves of rows as cells, each with the same share.
+        """Return the leaves of rows as cells, each leaf of a row with the same share.
 
         Parameters
         ----------
         leaves : ndarray of shape (n_rows, n_trees), dtype=int
-            Number of the leaf of each row in each tree.
+            Number of the leaf of each row in each tree, or `_NO_LEAF`.
 
         Returns
         -------
         csr matrix of shape (n_rows, n_leaves)
         """
-        n_rows, n_trees = leaves.shape
-        shares = np.full(leaves.size, 1 / n_trees, dtype=np.float32)
+        is_leaf = leaves != _NO_LEAF
+        n_leaves_of_row = is_leaf.sum(axis=1)
+        # A row without a leaf has no entry, so that the divisor 1 is not used.
+        share_of_row = (1 / np.maximum(n_leaves_of_row, 1)).astype(np.float32)
+        shares = np.repeat(share_of_row, n_leaves_of_row)
+        columns = leaves[is_leaf].astype(np.int64)  # row by row
         # Position of the first entry of each row, and the number of all entries.
-        starts = np.arange(0, leaves.size + 1, n_trees)
-        shape = (n_rows, self.n_leaves)
-        columns = leaves.ravel().astype(np.int64)
+        starts = np.concatenate([[0], np.cumsum(n_leaves_of_row)])
+        shape = (len(leaves), self.n_leaves)
         return sparse.csr_matrix((shares, columns, starts), shape=shape)
 
     def means(self, lead, weight):
         """Return mean leads of leaves, and expected leads of rows, as `State.means`.
 
-        `lead` has shape (n_rows, n_leads), `weight` has shape (n_rows,).
+        `lead` has shape (n_rows, n_leads), `weight` has shape (n_rows,). A row counts
+        only in the leaves of trees that were not grown on it.
         """
         cells = self._cells_of(self._leaves_of_rows)
         weight = weight.astype(np.float32)

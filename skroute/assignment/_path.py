@@ -123,17 +123,17 @@ class AssignmentPath(NamedTuple):
         if affords(self.budgets[0], budget):
             # The smallest feasible budget is not exceeded: the cheapest choices.
             return Rule(np.inf, 0.0)
-        k = self._segment(budget)
-        if k == len(self.prices) - 1:
+        segment = self._segment(budget)
+        if segment == len(self.prices) - 1:
             # The budget buys the best choice of every row.
             return Rule(0.0, 0.0)
-        # The part of the way from one break to the next that the budget covers.
-        width = self.budgets[k + 1] - self.budgets[k]
-        share = (budget - self.budgets[k]) / width
-        if self.counts[k] == 1:
+        # Part of the way from this break to the next one that the budget covers.
+        width = self.budgets[segment + 1] - self.budgets[segment]
+        share = (budget - self.budgets[segment]) / width
+        if self.counts[segment] == 1:
             # A share of 1 is the same as the next lower price without ties.
-            return Rule(float(self.prices[k + round(share)]), 0.0)
-        return Rule(float(self.prices[k]), float(min(max(share, 0.0), 1.0)))
+            return Rule(float(self.prices[segment + round(share)]), 0.0)
+        return Rule(float(self.prices[segment]), float(min(max(share, 0.0), 1.0)))
 
     def planned_at(self, budget: float | None) -> float:
         """Return the mean planned cost that corresponds to a mean realised cost.
@@ -285,13 +285,15 @@ def assignment_path(
     budgets = planned
     if realised is not None:
         budgets = _realised_budgets(hulls, realised, by_efficiency, last)
+    # -1 is the position before the first increment.
+    sizes_of_groups = np.diff(np.r_[-1, last])
     # The first break is before any increment. No increment has the last price, 0.
     return AssignmentPath(
         budgets=budgets,
         objectives=(cheapest_value + np.r_[0.0, gained[last]]) / n_rows,
         prices=np.r_[prices[last], 0.0],
         planned=planned,
-        counts=np.r_[np.diff(np.r_[-1, last]), 0],
+        counts=np.r_[sizes_of_groups, 0],
     )
 
 

@@ -281,12 +281,12 @@ def solve_within_limits(values, costs, problem_limits, *, solver, tol, options):
             error, problem_limits.names, first_floor=problem_limits.first_floor
         )
         raise ValueError(message) from None
-    states = []
+    plan_limits = []
     for position, name in enumerate(problem_limits.names):
         is_floor = position >= problem_limits.first_floor
         # A floor was a limit on minus the value.
         sign = -1.0 if is_floor else 1.0
-        states.append(
+        plan_limits.append(
             PlanLimit(
                 name=name,
                 most=sign * float(most[position]),
@@ -296,7 +296,7 @@ def solve_within_limits(values, costs, problem_limits, *, solver, tol, options):
             )
         )
     limits = RecordList(
-        states,
+        plan_limits,
         "Limits of a plan (means per row)",
         labels={"most": "limit"},
         hidden=["is_floor"],

@@ -101,9 +101,18 @@ class ForestEngine(Engine):
         column_of_output = np.arange(self.n_outputs)
         for start in range(0, len(X), _BLOCK):
             stop = min(start + _BLOCK, len(X))
-            for t in range(self.n_members):
-                # The scores of member `t` are added to a view of `scores`.
-                add_leaves(X, start, stop, trees, t, t + 1, column_of_output, scores[t])
+            for member in range(self.n_members):
+                # The scores of member `member` are added to a view of `scores`.
+                add_leaves(
+                    X,
+                    start,
+                    stop,
+                    trees,
+                    member,
+                    member + 1,
+                    column_of_output,
+                    scores[member],
+                )
         return scores
 
     def walk(self, X, thresholds, n_jobs=None, cache=NO_CACHE):
@@ -192,8 +201,8 @@ class ForestEngine(Engine):
 
     def timed_calls(self):
         calls = {}
-        for t in range(self.n_members):
-            calls[t] = ForestEngine(self.forest.taken([t])).member_scores
+        for member in range(self.n_members):
+            calls[member] = ForestEngine(self.forest.taken([member])).member_scores
         return calls
 
     def labels(self, classes, answers):

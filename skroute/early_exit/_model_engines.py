@@ -225,6 +225,7 @@ class MemberEngine(Engine):
         """
         hits = labels[:, None] == self.classes[None, :]
         if self.n_outputs == 1:
+            # The last column is True for votes for the second class.
             return hits[:, -1] - HALF_VOTE
         return np.where(hits, 1.0, self.missed_vote)
 

@@ -533,6 +533,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         self._engine = engine.reordered(self.order_)
         # Raises an error if no set of thresholds fits the budget.
         affordable(tradeoff, self._effective_budget(None))
+        # The choice for a row is the number of members that are evaluated.
         self.choices_ = [str(k) for k in range(engine.n_members + 1)]
         warn_of_rare_answers(alpha, calibrated, labels, self.confidence)
 
@@ -546,6 +547,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             True if its bounds are those of each answer. Otherwise the bounds of the
             classes are NaN.
         """
+        # 0 / 0 is NaN: no row has this answer.
         with np.errstate(invalid="ignore"):
             disagreement = calibrated.wrong / calibrated.n_rows
         # A bound for all rows at once is none for a class: NaN.

@@ -578,7 +578,7 @@ class DualFunction:
         n_plans = limit_prices.n_plans
         for _ in range(_MAX_CORRECTIONS):
             missing = most - self.realised_means(limit_prices)
-            # A slack limit stays where it is. It may not be exceeded either.
+            # A limit without a price is only moved if it is exceeded.
             matters = (limit_prices.prices > 0) | (missing < 0)
             missing = np.where(matters, missing, 0.0)
             if (np.abs(missing) <= _CORRECTED * np.abs(most)).all():

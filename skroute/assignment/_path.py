@@ -276,6 +276,7 @@ def assignment_path(
     prices = hulls.efficiency[by_efficiency]
     extra_costs = hulls.extra_cost[by_efficiency]
     spent = np.cumsum(extra_costs)
+    # The price of an increment is its gain per cost.
     gained = np.cumsum(extra_costs * prices)
     # Each group of tied increments has one break, behind its last increment.
     last = _last_of_ties(prices)

@@ -134,11 +134,11 @@ def read_limits(
     check_sums_are_finite(costs, "costs", n_rows)
     limit_names = []
     most = []
-    tables = []
+    amount_tables = []
     if np.isfinite(budget):
         limit_names.append(BUDGET_NAME)
         most.append(float(budget))
-        tables.append(np.broadcast_to(costs, values.shape))
+        amount_tables.append(np.broadcast_to(costs, values.shape))
     limits = _as_mapping("limits", limits)
     amounts = _as_mapping("amounts", amounts)
     for name, largest_mean in limits.items():
@@ -158,7 +158,7 @@ def read_limits(
         check_sums_are_finite(table, f"amounts of {name!r}", n_rows)
         limit_names.append(name)
         most.append(float(largest_mean))
-        tables.append(np.broadcast_to(table, values.shape))
+        amount_tables.append(np.broadcast_to(table, values.shape))
     capacity_choice = []
     for name, share in _as_mapping("capacities", capacities).items():
         if not (is_amount(share) and share <= 1):
@@ -181,8 +181,8 @@ def read_limits(
         limit_names.append(f"value of {name}")
         most.append(-float(least))
     stacked = np.empty((n_rows, 0, n_choices))
-    if tables:
-        stacked = np.stack(tables, axis=1)
+    if amount_tables:
+        stacked = np.stack(amount_tables, axis=1)
     return LimitsOfProblem(
         names=limit_names,
         most=np.array(most, dtype=np.float64),

@@ -13,8 +13,8 @@ from scipy.special import ndtr
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import read_only
 
-# Share of the wrong answers that are still allowed which the order search may use at
-# each position. The paper leaves it open. It was chosen on Adult with 500 trees: with
+# At each position, the order search may use this share of the wrong answers that are
+# still allowed. The paper leaves the share open. It was chosen on Adult with 500 trees: with
 # this share, 25 trees were evaluated at 0.85 % disagreement on held-out rows. If the
 # first position could use all of them, 37 trees were evaluated at 1.0 %.
 SHARE = 0.02

@@ -119,6 +119,7 @@ def hold_out(n, share, rng, y):
     if n_held_out >= len(rest):
         # Not every answer can keep a row to fit on.
         order = np.concatenate([always_train, rest])
+        # Rows that are always kept come first.
         n_train = n - n_held_out
         return np.sort(order[:n_train]), np.sort(order[n_train:])
     # A systematic sample of the rows in order of their answers: all rows are equally

@@ -992,13 +992,13 @@ def _most_decided(upper, lower, n_rows, fewest_errors, most_errors):
     n_decided = np.int64(0)
     for n_errors in range(fewest_errors, most_errors + 1):
         most = np.int64(0)
-        for n_above in range(n_errors + 1):
-            n_below = n_errors - n_above
-            if upper.limits[n_above] < lower.limits[n_below]:
+        for errors_above in range(n_errors + 1):
+            errors_below = n_errors - errors_above
+            if upper.limits[errors_above] < lower.limits[errors_below]:
                 # The tails meet: a threshold between the limits decides every row.
                 n_beyond = n_rows
             else:
-                n_beyond = upper.n_beyond[n_above] + lower.n_beyond[n_below]
+                n_beyond = upper.n_beyond[errors_above] + lower.n_beyond[errors_below]
             most = max(most, n_beyond)
         n_decided += most
     return n_decided

@@ -269,7 +269,7 @@ def order_of(order, engine, rng):
     Raises
     ------
     ValueError
-        If it is no permutation, or an order that the engine does not allow.
+        If `order` is no permutation, or the engine does not allow it.
     """
     n_members = engine.n_members
     natural = np.arange(n_members)
@@ -316,7 +316,7 @@ def shares_of(alpha, classes):
     Raises
     ------
     ValueError
-        If a class has no share, a share no class, or a share is not from 0 to 1.
+        If a class has no share, a share has no class, or a share is not from 0 to 1.
     """
     if not isinstance(alpha, Mapping):
         return float(alpha)
@@ -346,7 +346,7 @@ def shares_of(alpha, classes):
 
 
 def stopping_of(engine, mode, stopping, order):
-    """Return the parameter `stopping`, "auto" only if votes are possible.
+    """Return the parameter `stopping`. It stays "auto" only if votes are possible.
 
     Parameters
     ----------
@@ -369,7 +369,7 @@ def stopping_of(engine, mode, stopping, order):
             "mode='negative' needs two classes: there is no negative class among "
             f"{engine.n_outputs}. Use mode='both'."
         )
-    # Members that are averaged with equal weights.
+    # Members count alike if they are averaged with equal weights.
     members_count_alike = engine.averages_members and np.ptp(engine.weights) == 0
     if stopping == "votes" and not members_count_alike:
         raise ValueError(
@@ -871,7 +871,8 @@ def _warn_of_no_exit(alpha, n_rows, guarantee, confidence, labels):
     ----------
     alpha : float or ndarray of shape (n_answers,)
     n_rows : ndarray of shape (1,) or (n_answers,)
-        Calibration rows, of all answers or of each, as `alpha` is.
+        Number of calibration rows: of all answers if `alpha` is a number, else of each
+        answer.
 
     guarantee, confidence
         As in :class:`Promise`, for each answer.

@@ -92,7 +92,7 @@ def optimal_stopping(law, negative, costs, prices, use_lo=True, use_hi=True):
     below, above : ndarray of shape (n_prices, n_members), dtype=int64
         After member `r`, a row with at most ``below[:, r]`` votes stops with the
         negative answer, and with at least ``above[:, r]`` votes with the positive one.
-        No row does where ``below`` is -1, or ``above`` more than ``r + 1``.
+        No row stops where ``below`` is -1, or ``above`` is more than ``r + 1``.
     """
     n_members = len(law) - 1
     prices = np.asarray(prices, dtype=np.float64)[:, None]
@@ -132,6 +132,7 @@ def optimal_stopping(law, negative, costs, prices, use_lo=True, use_hi=True):
             # Not read if neither side stops early.
             cost_of_stopping = cost_of_positive
         k = np.arange(t + 1)
+        # The slices keep the axis of the prices.
         stops_below = k <= below[:, t - 1 : t]
         stops_above = k >= above[:, t - 1 : t]
         to_go = np.where(stops_below | stops_above, cost_of_stopping, to_go)

@@ -215,8 +215,13 @@ def _core(problem, greedy, gap):
     loss = np.maximum(loss[row, choice], 0.0)
     extra_cost = costs[row, choice] - break_costs[row]
     turn = _turn_of_rows(row, loss, extra_cost, n_rows=len(values))
-    order = np.lexsort((loss, row, turn[row]))
-    return Core(row[order], choice[order], loss[order], extra_cost[order])
+    search_order = np.lexsort((loss, row, turn[row]))
+    return Core(
+        row[search_order],
+        choice[search_order],
+        loss[search_order],
+        extra_cost[search_order],
+    )
 
 
 def _turn_of_rows(row, loss, extra_cost, *, n_rows):
@@ -346,7 +351,8 @@ class _CoreSearch:
         if not len(core.row):
             return True
         is_first = np.r_[True, core.row[1:] != core.row[:-1]]
-        # The alternatives of the i-th row of the core are ``starts[i]:ends[i]``.
+        # The alternatives of row `core_row` of the core are those from position
+        # ``starts[core_row]`` to before ``ends[core_row]``.
         starts = np.flatnonzero(is_first)
         ends = np.append(starts[1:], len(core.row))
         # Smallest loss in a row and all rows after it. The first alternative of a row
@@ -363,14 +369,14 @@ class _CoreSearch:
             alternative=np.full(1, _NO_ALTERNATIVE),
         )
         n_states = 0
-        for i in range(len(starts)):
+        for core_row in range(len(starts)):
             if self.gap <= self.tolerance:
                 break
-            if smallest_loss_left[i] >= self.gap - self.margin:
+            if smallest_loss_left[core_row] >= self.gap - self.margin:
                 # No alternative that is left leads to a better plan.
                 break
-            start = starts[i]
-            end = ends[i]
+            start = starts[core_row]
+            end = ends[core_row]
             if core.loss[start] >= self.gap - self.margin:
                 # No alternative of this row does.
                 continue
@@ -380,7 +386,9 @@ class _CoreSearch:
                 return False
             extension = self._extend(states, start, end)
             self._update_best(extension)
-            states = self._promising_states(extension, spendable[i], freeable[i])
+            states = self._promising_states(
+                extension, spendable[core_row], freeable[core_row]
+            )
             self._levels.append(states)
             if not len(states.loss):
                 # No state can lead to a better plan.

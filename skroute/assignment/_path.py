@@ -279,20 +279,20 @@ def assignment_path(
     # The price of an increment is its gain per cost.
     gained = np.cumsum(extra_costs * prices)
     # Each group of tied increments has one break, behind its last increment.
-    last = _last_of_ties(prices)
+    last_of_group = _last_of_ties(prices)
     cheapest_cost = total_cost(problem, hulls.cheapest)
     cheapest_value = total_value(problem, hulls.cheapest)
-    planned = (cheapest_cost + np.r_[0.0, spent[last]]) / n_rows
+    planned = (cheapest_cost + np.r_[0.0, spent[last_of_group]]) / n_rows
     budgets = planned
     if realised is not None:
-        budgets = _realised_budgets(hulls, realised, by_efficiency, last)
+        budgets = _realised_budgets(hulls, realised, by_efficiency, last_of_group)
     # -1 is the position before the first increment.
-    sizes_of_groups = np.diff(np.r_[-1, last])
+    sizes_of_groups = np.diff(np.r_[-1, last_of_group])
     # The first break is before any increment. No increment has the last price, 0.
     return AssignmentPath(
         budgets=budgets,
-        objectives=(cheapest_value + np.r_[0.0, gained[last]]) / n_rows,
-        prices=np.r_[prices[last], 0.0],
+        objectives=(cheapest_value + np.r_[0.0, gained[last_of_group]]) / n_rows,
+        prices=np.r_[prices[last_of_group], 0.0],
         planned=planned,
         counts=np.r_[sizes_of_groups, 0],
     )
@@ -309,7 +309,7 @@ def _last_of_ties(prices):
     return np.flatnonzero(is_last)
 
 
-def _realised_budgets(hulls, realised, by_efficiency, last):
+def _realised_budgets(hulls, realised, by_efficiency, last_of_group):
     """Return the mean realised cost at each break, made monotone.
 
     Parameters
@@ -318,7 +318,7 @@ def _realised_budgets(hulls, realised, by_efficiency, last):
     realised : ndarray of shape (n_rows, n_choices) or (1, n_choices)
     by_efficiency : ndarray of shape (n_increments,)
         Increments by falling efficiency.
-    last : ndarray of shape (n_breaks - 1,)
+    last_of_group : ndarray of shape (n_breaks - 1,)
         Position of the last increment of each break in this order.
 
     Returns
@@ -333,12 +333,12 @@ def _realised_budgets(hulls, realised, by_efficiency, last):
     # cheapest choice of the row.
     choice_before = np.r_[0, hulls.choice[:-1]]
     has_increments = np.diff(hulls.starts) > 0
-    first = hulls.starts[:-1][has_increments]
-    choice_before[first] = hulls.cheapest[increment_row[first]]
+    first_increments = hulls.starts[:-1][has_increments]
+    choice_before[first_increments] = hulls.cheapest[increment_row[first_increments]]
     cost_after = realised[increment_row, hulls.choice]
     extra_costs = cost_after - realised[increment_row, choice_before]
     cheapest_cost = realised[np.arange(n_rows), hulls.cheapest].sum()
     spent = np.cumsum(extra_costs[by_efficiency])
-    budgets = (cheapest_cost + np.r_[0.0, spent[last]]) / n_rows
+    budgets = (cheapest_cost + np.r_[0.0, spent[last_of_group]]) / n_rows
     # A mean below 0 can only come from the rounding of sums.
     return np.maximum(isotonic_regression(budgets), 0.0)

@@ -122,7 +122,8 @@ def _run_delayed(function, blocks, merge):
     results = [dask.delayed(function)(values, costs) for values, costs in blocks]
     while len(results) > 1:
         groups = [
-            results[i : i + _GROUP_SIZE] for i in range(0, len(results), _GROUP_SIZE)
+            results[start : start + _GROUP_SIZE]
+            for start in range(0, len(results), _GROUP_SIZE)
         ]
         results = [dask.delayed(merge)(group) for group in groups]
     (computed,) = dask.compute(results[0])

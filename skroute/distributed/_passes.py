@@ -471,13 +471,13 @@ def _bins_around(counts, price_bin):
     n_below = np.cumsum([0, *counts])
     # Candidate ranges: `reach` bins on each side of the bin of the price.
     reach = np.arange(n_bins)
-    first = np.maximum(price_bin - reach, 0)
-    end = np.minimum(price_bin + reach + 1, n_bins)
-    n_around = n_below[end] - n_below[first]
+    first_bins = np.maximum(price_bin - reach, 0)
+    end_bins = np.minimum(price_bin + reach + 1, n_bins)
+    n_around = n_below[end_bins] - n_below[first_bins]
     n_allowed = int(np.searchsorted(n_around, _MAX_CORE, side="right"))
     # If no range is allowed, the bin of the price alone is taken.
     widest = max(n_allowed - 1, 0)
-    return int(first[widest]), int(end[widest])
+    return int(first_bins[widest]), int(end_bins[widest])
 
 
 def _solve_core(cores, *, starts, total, low, high, n_passes):

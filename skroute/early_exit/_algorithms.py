@@ -14,9 +14,9 @@ from skroute.utils._typing import NDArray
 from skroute.utils._validation import read_only
 
 # At each position, the order search may use this share of the wrong answers that are
-# still allowed. The paper leaves the share open. It was chosen on Adult with 500 trees: with
-# this share, 25 trees were evaluated at 0.85 % disagreement on held-out rows. If the
-# first position could use all of them, 37 trees were evaluated at 1.0 %.
+# still allowed. The paper leaves the share open. It was chosen on Adult with 500 trees:
+# with this share, 25 trees were evaluated at 0.85 % disagreement on held-out rows. If
+# the first position could use all of them, 37 trees were evaluated at 1.0 %.
 SHARE = 0.02
 
 
@@ -121,8 +121,8 @@ def doubtful(values, bad, beta, softness):
         A row that leaves below gets a wrong answer with 1 minus this chance. Read-only.
     """
     # The value after the last member is the full score.
-    full = values[-1].astype(np.float64)
-    deviation = softness * full.std()
+    full_scores = values[-1].astype(np.float64)
+    deviation = softness * full_scores.std()
     if deviation == 0:
         # There is no doubt if `softness` is 0 or all full scores are equal.
         return bad
@@ -130,7 +130,7 @@ def doubtful(values, bad, beta, softness):
     # answers negative. Chances too small for single precision are 0: the answers to
     # these rows are certain.
     with np.errstate(under="ignore"):
-        chance = ndtr((beta - full) / deviation).astype(np.float32)
+        chance = ndtr((beta - full_scores) / deviation).astype(np.float32)
     return np.broadcast_to(chance, values.shape)
 
 
@@ -437,11 +437,11 @@ def _all_rows(scores, offset, beta):
     Parameters are those of :func:`qwyc_order`.
     """
     _, n_samples, n_outputs = scores.shape
-    full = _full_totals(scores, offset)
+    full_totals = _full_totals(scores, offset)
     if n_outputs == 1:
-        target = full[:, 0] <= beta
+        target = full_totals[:, 0] <= beta
     else:
-        target = np.argmax(full, axis=1)
+        target = np.argmax(full_totals, axis=1)
     totals = np.empty((n_samples, n_outputs), dtype=scores.dtype)
     totals[:] = offset
     return Undecided(np.arange(n_samples), totals, target)
@@ -650,9 +650,11 @@ def widened(values, lo, hi, factors):
         For each factor.
     """
     # The value after the last member is the full score.
-    full = values[-1]
+    full_scores = values[-1]
     # Standard deviation of what the remaining members add, by position.
-    deviations = np.array([np.std(full - running) for running in values], np.float64)
+    deviations = np.array(
+        [np.std(full_scores - running) for running in values], np.float64
+    )
     return [(lo - factor * deviations, hi + factor * deviations) for factor in factors]
 
 

@@ -110,8 +110,8 @@ def ties_of(engine, walk):
     if most_evaluated != engine.n_members:
         # Each row left early, so that no score is a full one.
         return _NO_ROWS
-    full = np.flatnonzero(n_evaluated == engine.n_members)
-    return full[_is_tie(engine, walk.scores[full])]
+    fully_evaluated = np.flatnonzero(n_evaluated == engine.n_members)
+    return fully_evaluated[_is_tie(engine, walk.scores[fully_evaluated])]
 
 
 def _is_tie(engine, scores):

@@ -110,29 +110,29 @@ def hold_out(n, share, rng, y):
     """
     if not share or n < 2:
         return np.arange(n), None
-    order = rng.permutation(n)
-    # Positions in `order` of the first row with each answer. It is kept to fit on.
-    first_of_answer = np.unique(y[order], return_index=True)[1]
-    always_train = order[first_of_answer]
-    rest = np.delete(order, first_of_answer)
+    shuffled = rng.permutation(n)
+    # Positions in `shuffled` of the first row with each answer. It is kept to fit on.
+    first_of_answer = np.unique(y[shuffled], return_index=True)[1]
+    always_train = shuffled[first_of_answer]
+    other_rows = np.delete(shuffled, first_of_answer)
     n_held_out = min(max(1, round(share * n)), n - 1)
-    if n_held_out >= len(rest):
+    if n_held_out >= len(other_rows):
         # Not every answer can keep a row to fit on.
-        order = np.concatenate([always_train, rest])
+        shuffled = np.concatenate([always_train, other_rows])
         # Rows that are always kept come first.
         n_train = n - n_held_out
-        return np.sort(order[:n_train]), np.sort(order[n_train:])
+        return np.sort(shuffled[:n_train]), np.sort(shuffled[n_train:])
     # A systematic sample of the rows in order of their answers: all rows are equally
     # likely.
-    rest = rest[np.argsort(y[rest], kind="stable")]
-    distance = len(rest) / n_held_out
+    other_rows = other_rows[np.argsort(y[other_rows], kind="stable")]
+    distance = len(other_rows) / n_held_out
     drawn = (np.arange(n_held_out) + rng.uniform()) * distance
     # Rounding must not lead beyond the last row.
-    drawn = np.minimum(drawn.astype(np.intp), len(rest) - 1)
-    is_held_out = np.zeros(len(rest), dtype=bool)
+    drawn = np.minimum(drawn.astype(np.intp), len(other_rows) - 1)
+    is_held_out = np.zeros(len(other_rows), dtype=bool)
     is_held_out[drawn] = True
-    train = np.concatenate([always_train, rest[~is_held_out]])
-    return np.sort(train), np.sort(rest[is_held_out])
+    train = np.concatenate([always_train, other_rows[~is_held_out]])
+    return np.sort(train), np.sort(other_rows[is_held_out])
 
 
 # Added before rounding to whole rows, so that a product such as 0.1 * 30 is not just

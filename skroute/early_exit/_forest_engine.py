@@ -183,14 +183,14 @@ class ForestEngine(Engine):
         ends = [end for end in _STAGE_ENDS if end < self.n_members]
         ends.append(self.n_members)
         layouts = []
-        first = 0
+        first_member = 0
         for end in ends:
-            stage = self.forest.taken(range(first, end))
+            stage = self.forest.taken(range(first_member, end))
             bits = bit_trees(stage.trees, self.forest.read_rule.dtype)
             if bits is None:
                 return None
             layouts.append(bits)
-            first = end
+            first_member = end
         return layouts
 
     def __getstate__(self):

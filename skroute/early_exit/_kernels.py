@@ -149,12 +149,12 @@ def _walk_row_block(X, block, n_rows, trees, thresholds, beta, results):
     first_tree = 0
     next_tree = 0
     for position in range(n_members):
-        for t in range(member_start[position], member_start[position + 1]):
-            if t >= next_tree:
+        for tree in range(member_start[position], member_start[position + 1]):
+            if tree >= next_tree:
                 # A row that is alone also goes down trees that it may not need.
                 n_together = 1 if n_rows > 1 else _TREES_TOGETHER
-                first_tree = t
-                next_tree = min(t + n_together, n_trees)
+                first_tree = tree
+                next_tree = min(tree + n_together, n_trees)
                 leaves(
                     X,
                     block.rows,
@@ -165,8 +165,8 @@ def _walk_row_block(X, block, n_rows, trees, thresholds, beta, results):
                     block.scratch,
                     block.leaves,
                 )
-            first_leaf = (t - first_tree) * n_rows
-            _add_leaf_values(block, n_rows, first_leaf, outputs[t], values)
+            first_leaf = (tree - first_tree) * n_rows
+            _add_leaf_values(block, n_rows, first_leaf, outputs[tree], values)
         n_rows = _drop_stopped(block, n_rows, position, thresholds, beta, results)
         if n_rows == 0:
             break
@@ -869,9 +869,9 @@ def count_decided(
         n_beyond=np.zeros(n_limits, dtype=np.int64),
     )
     n_decided = np.empty(len(candidates), dtype=np.int64)
-    for c in range(len(candidates)):
+    for index in range(len(candidates)):
         # Writes into `values` and `bad`.
-        _try_candidate(scores[candidates[c]], undecided, values, bad)
+        _try_candidate(scores[candidates[index]], undecided, values, bad)
         if use_hi:
             _fill_tail(values, bad, upper)
         if use_lo:
@@ -879,7 +879,9 @@ def count_decided(
             # the largest negated ones.
             _fill_tail(-values, ~bad, lower)
             lower.limits[:] = -lower.limits
-        n_decided[c] = _most_decided(upper, lower, n_rows, fewest_errors, most_errors)
+        n_decided[index] = _most_decided(
+            upper, lower, n_rows, fewest_errors, most_errors
+        )
     return n_decided
 
 
@@ -902,14 +904,14 @@ def _try_candidate(added, undecided, values, bad):
     """
     totals = undecided.totals
     n_outputs = totals.shape[1]
-    for i in range(len(values)):
-        row = undecided.rows[i]
-        largest = totals[i, 0] + added[row, 0]
+    for index in range(len(values)):
+        row = undecided.rows[index]
+        largest = totals[index, 0] + added[row, 0]
         # With one output, there is no second largest sum.
         second = added.dtype.type(-np.inf)
         leader = 0
         for output in range(1, n_outputs):
-            total = totals[i, output] + added[row, output]
+            total = totals[index, output] + added[row, output]
             if total > largest:
                 second = largest
                 largest = total
@@ -917,13 +919,13 @@ def _try_candidate(added, undecided, values, bad):
             elif total > second:
                 second = total
         if n_outputs == 1:
-            values[i] = largest
+            values[index] = largest
             # For one output, the target is True if leaving above is wrong.
-            bad[i] = undecided.target[i] != 0
+            bad[index] = undecided.target[index] != 0
         else:
-            values[i] = largest - second
+            values[index] = largest - second
             # For several, the target is the answer of the full ensemble.
-            bad[i] = leader != undecided.target[i]
+            bad[index] = leader != undecided.target[index]
 
 
 @njit(cache=True, nogil=True)

@@ -376,9 +376,9 @@ class ExitEngine(Engine):
 
     def _blocks(self, X):
         """Yield the slice of each block of rows, and a run of the net on them."""
-        size = self.net.eval_batch_size
-        for start in range(0, num_samples(X), size):
-            block = slice(start, start + size)
+        block_size = self.net.eval_batch_size
+        for start in range(0, num_samples(X), block_size):
+            block = slice(start, start + block_size)
             yield block, self.net.start(_safe_indexing(X, block))
 
     def member_scores(self, X):

@@ -190,8 +190,8 @@ def _last_before_going_on(goes_on):
         -1 if the first entry is True.
     """
     n_states = goes_on.shape[1]
-    first = np.where(goes_on.any(axis=1), np.argmax(goes_on, axis=1), n_states)
-    return first - 1
+    first_true = np.where(goes_on.any(axis=1), np.argmax(goes_on, axis=1), n_states)
+    return first_true - 1
 
 
 # Thresholds of partial sums -----------------------------------------------------------

@@ -27,8 +27,8 @@ import numpy as np
 from skroute.utils._tolerances import ROUNDING, TIE
 
 # In this file, "inside" means: in the units of a `DualFunction`. Prices inside are in
-# units of the mean spread of a row's values per mean spread of its
-# amounts, so that usual prices are about 1. The first search is below this price.
+# units of the mean spread of a row's values per mean spread of its amounts, so that
+# usual prices are about 1. The first search is below this price.
 _FIRST_CAP = 10.0
 
 # Factor by which the cap grows if the minimum is at the cap.
@@ -343,7 +343,9 @@ class DualFunction:
     units : ndarray of shape (n_limits,)
         Size of each amount inside: its mean spread within a row.
     value_unit : float
-        Size of a value inside.
+        Size of a value inside: the mean spread of the values within a row.
+    offsets : ndarray of shape (n_limits,)
+        A limit on gains is a limit on values plus its offset. 0 except for floors.
     """
 
     def __init__(

@@ -248,8 +248,8 @@ def vote_path(scores, offset, beta, costs, prices, use_lo=True, use_hi=True):
     below, above = optimal_stopping(law, negative, costs, prices, use_lo, use_hi)
     t = np.arange(1, n_members + 1)
     # Of `t` votes, `k` are positive and `t - k` negative: the sum is `2 * k - t` vote
-    # sizes above that of a tie. Two neighbouring sums are two vote sizes apart.
-    # Thresholds lie halfway between the sums of two neighbouring numbers of votes.
+    # sizes above that of a tie. Two neighbouring sums are two vote sizes apart, and
+    # thresholds lie halfway between them.
     lower_sums = tied_sums + vote_size * (2 * below + 1 - t)
     upper_sums = tied_sums + vote_size * (2 * above - 1 - t)
     lo = np.where(below >= 0, lower_sums, -np.inf)

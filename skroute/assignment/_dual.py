@@ -547,7 +547,7 @@ class DualFunction:
         return self._outside(minimum, minimum.prices)
 
     def _prices_of_planned(self, most):
-        """Return the `LimitPrices` of limits on the deciding amounts."""
+        """Return the `LimitPrices` of limits `most` on the deciding amounts."""
         inside = self._inside(most)
         cap = _FIRST_CAP
         minimum, model_prices = self._minimise(self._search(inside, cap))
@@ -598,7 +598,8 @@ class DualFunction:
     def realised_means(self, limit_prices):
         """Return the means of all limits under a mixture of plans, shape (n_limits,).
 
-        They are those of the realised amounts, if there are any.
+        They are those of the realised amounts, if there are any. The mixture is that of
+        `limit_prices`.
         """
         n_rows = len(self.tables.weight)
         rows = np.arange(n_rows)
@@ -629,7 +630,8 @@ class DualFunction:
     def conflict(self, most):
         """Return the indices of limits that exclude each other, an empty list if none.
 
-        They are minimal: without any one of them, the others can be met.
+        `most` (n_limits,) are the limits. The result is minimal: without any one of
+        them, the others can be met.
         """
         proof = self._conflict_prices(most, None)
         # Limits without a price are not needed for the proof.
@@ -767,7 +769,10 @@ class DualFunction:
         return minimum, model.prices
 
     def _outside(self, minimum, model_prices):
-        """Return a minimum in the units of values and amounts (`LimitPrices`)."""
+        """Return a minimum in the units of values and amounts (`LimitPrices`).
+
+        The parameters are as `_minimise` returns them.
+        """
         # Plans that are best at their prices and tied at the minimum of the cuts are
         # best between the two.
         centre = np.append(1.0, model_prices)

@@ -199,7 +199,10 @@ class Core(NamedTuple):
 
 
 def _core(problem, greedy, gap):
-    """Return the alternatives that lose less than `gap` at the dual price (`Core`)."""
+    """Return the alternatives that lose less than `gap` at the dual price (`Core`).
+
+    They are alternatives to `break_choices` of the plan `greedy`, which has the price.
+    """
     values = problem.values
     break_choices = greedy.break_choices
     all_rows = np.arange(len(values))
@@ -229,6 +232,8 @@ def _turn_of_rows(row, loss, extra_cost, *, n_rows):
 
     Rows are sorted by their smallest loss. Rows that can spend more and rows that
     cannot take turns, so that the search finds combinations that free and spend money.
+    `row`, `loss` and `extra_cost` have one entry for each alternative, as in `Core`.
+    The result has shape (n_rows,).
     """
     smallest_loss = np.full(n_rows, np.inf)
     np.minimum.at(smallest_loss, row, loss)

@@ -291,7 +291,8 @@ def lacking_after(room, extra, first, second):
     """Return how far a plan is above its limits after one change or two.
 
     `room` (n_limits,) is what the limits leave, and `extra` (n_options, n_limits) what
-    each option uses in addition. `second` is `_NO_OPTION` for a single change.
+    each option uses in addition. `first` and `second` are the options that are taken.
+    `second` is `_NO_OPTION` for a single change.
     """
     lacking = 0.0
     for limit in range(room.shape[0]):

@@ -206,7 +206,10 @@ def _as_mapping(name, values):
 
 
 def _position_of(name, names, n_choices):
-    """Return the position of a choice, which is given by its name or its number."""
+    """Return the position of a choice, which is given by its name or its number.
+
+    `names` are the names of all choices. If it is None, choices have numbers as text.
+    """
     known_names = names
     if names is None:
         known_names = [str(position) for position in range(n_choices)]
@@ -219,7 +222,11 @@ def _position_of(name, names, n_choices):
 
 
 def _segment_of_rows(segments, floor_names, n_rows):
-    """Return the index of the floor of each row, -1 for rows without a floor."""
+    """Return the index of the floor of each row, -1 for rows without a floor.
+
+    `segments` are the labels of the rows, as the user gave them. `floor_names` are the
+    labels, as text, that have a floor.
+    """
     if segments is None:
         raise ValueError(
             "segments must have the segment of each row for floors, got None."

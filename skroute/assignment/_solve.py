@@ -318,7 +318,7 @@ def _solve_several(values, costs, problem_limits, *, solver, tol, options):
 def _solve_mean(problem, *, solver, tol, solver_options):
     """Return the plan of the largest mean value (`Assignment`).
 
-    The parameters are those of `solve_assignment`.
+    `problem` is a `Problem`. The other parameters are those of `solve_assignment`.
     """
     greedy_tolerance = max(tol, _GREEDY_TOLERANCE) if solver == "greedy" else tol
     greedy = solve_greedy(problem, greedy_tolerance)

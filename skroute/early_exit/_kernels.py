@@ -265,7 +265,11 @@ def _drop_stopped(block, n_rows, position, thresholds, beta, results):
 
 @njit(cache=True, nogil=True, inline="always")
 def _leader_and_margin(totals, j):
-    """Return the leading class of row `j` and its margin; the first class wins ties."""
+    """Return the leading class of row `j` and its margin; the first class wins ties.
+
+    `totals` (n_rows, n_outputs) are partial sums. The margin is the distance from the
+    largest to the second largest one.
+    """
     leader = 0
     best = totals[j, 0]
     second = -np.inf
@@ -407,7 +411,7 @@ def walk_stage(
 
 @njit(cache=True, nogil=True)
 def _last_trees(bits):
-    """Return the number of the last tree of some `BitTrees` that reads each column.
+    """Return, for each column, the number of the last tree in `bits` that reads it.
 
     Returns
     -------
@@ -742,7 +746,8 @@ def _compute_margins(block, n_places):
 def _answer_at(totals, place, cut):
     """Return the answer to the row at a place of a block, as the number of its class.
 
-    For one output, the answer is 1 if the row's sum is above `cut`, and 0 otherwise.
+    `totals` (n_outputs, n_places) are the sums of the rows of the block. For one
+    output, the answer is 1 if the row's sum is above `cut`, and 0 otherwise.
     For several, it is the class with the largest sum. The first class wins ties.
     """
     if len(totals) == 1:

@@ -26,8 +26,9 @@ import numpy as np
 
 from skroute.utils._tolerances import ROUNDING, TIE
 
-# Prices inside are in units of the mean spread of a row's values per mean spread of its
-# amounts, so that usual prices are about 1. The first search is below this price.
+# In this file, "inside" means: in the units of a `DualFunction`. Prices inside are in
+# units of the mean spread of a row's values per mean spread of its amounts, so that
+# usual prices are about 1. The first search is below this price.
 _FIRST_CAP = 10.0
 
 # Factor by which the cap grows if the minimum is at the cap.
@@ -59,8 +60,7 @@ _CONFLICT_TOLERANCE = 1e-10
 # row. Ten times `_CONFLICT_TOLERANCE`.
 _CONFLICT = -1e-9
 
-# Largest number of plans of a search. Usual are 10 to 90, so that the search ended long
-# before.
+# Largest number of plans of a search. Most searches end after 10 to 90 plans.
 _MAX_PLANS = 2000
 
 # Plans with a smaller share in the minimum do not count: the tolerance of HiGHS.
@@ -343,7 +343,9 @@ class DualFunction:
     units : ndarray of shape (n_limits,)
         Size of each amount inside: its mean spread within a row.
     value_unit : float
-        Size of a value inside.
+        Size of a value inside: the mean spread of the values within a row.
+    offsets : ndarray of shape (n_limits,)
+        A limit on gains is a limit on values plus its offset. 0 except for floors.
     """
 
     def __init__(
@@ -370,10 +372,12 @@ class DualFunction:
         self.tables = tables
         self.realised = realised
         n_rows = len(values)
+        # Mean of the rows' best values. The weights have mean 1.
         self._mean_top = float(tables.weight @ tops) / n_rows
         # Gains are below the best value of a row. A limit on minus the gains of a
         # segment is therefore higher by the segment's mean best value.
         weighted_top = tables.weight * tops
+        # -1 is a row without a segment (`NO_SEGMENT`).
         in_segment = tables.segment >= 0
         top_of_segment = np.bincount(
             tables.segment[in_segment],
@@ -401,6 +405,7 @@ class DualFunction:
 
     def plan_at(self, prices):
         """Return the best choice of each row at prices, an array (n_rows,)."""
+        # The value price is 1.
         choices, _ = self._decide(1.0, np.asarray(prices, dtype=np.float64))
         return choices
 
@@ -414,6 +419,7 @@ class DualFunction:
         from skroute.assignment import _limit_kernels
 
         losses = np.empty(self.tables.gains.T.shape)
+        # The value price is 1. The kernel writes into `losses`.
         _limit_kernels.losses_at_prices(
             self.tables, self._prices(1.0, np.asarray(prices, np.float64)), losses
         )
@@ -482,8 +488,8 @@ class DualFunction:
         if (self.tables.weight != 1.0).any():
             return most
         is_whole = np.zeros(self.n_limits, dtype=bool)
-        for mean, amounts in enumerate(self.tables.amounts):
-            is_whole[mean] = (amounts == np.round(amounts)).all()
+        for limit, amounts in enumerate(self.tables.amounts):
+            is_whole[limit] = (amounts == np.round(amounts)).all()
         # A capacity counts rows.
         is_whole[self.n_means : self.n_means + self.n_capacities] = True
         n_rows = len(self.tables.weight)
@@ -541,7 +547,7 @@ class DualFunction:
         return self._outside(minimum, minimum.prices)
 
     def _prices_of_planned(self, most):
-        """Return the `LimitPrices` of limits on the deciding amounts."""
+        """Return the `LimitPrices` of limits `most` on the deciding amounts."""
         inside = self._inside(most)
         cap = _FIRST_CAP
         minimum, model_prices = self._minimise(self._search(inside, cap))
@@ -574,7 +580,7 @@ class DualFunction:
         n_plans = limit_prices.n_plans
         for _ in range(_MAX_CORRECTIONS):
             missing = most - self.realised_means(limit_prices)
-            # A slack limit stays where it is. It may not be exceeded either.
+            # A limit without a price is only moved if it is exceeded.
             matters = (limit_prices.prices > 0) | (missing < 0)
             missing = np.where(matters, missing, 0.0)
             if (np.abs(missing) <= _CORRECTED * np.abs(most)).all():
@@ -592,7 +598,8 @@ class DualFunction:
     def realised_means(self, limit_prices):
         """Return the means of all limits under a mixture of plans, shape (n_limits,).
 
-        They are those of the realised amounts, if there are any.
+        They are those of the realised amounts, if there are any. The mixture is that of
+        `limit_prices`.
         """
         n_rows = len(self.tables.weight)
         rows = np.arange(n_rows)
@@ -623,7 +630,8 @@ class DualFunction:
     def conflict(self, most):
         """Return the indices of limits that exclude each other, an empty list if none.
 
-        They are minimal: the limits that are left without any of them can be met.
+        `most` (n_limits,) are the limits. The result is minimal: without any one of
+        them, the others can be met.
         """
         proof = self._conflict_prices(most, None)
         # Limits without a price are not needed for the proof.
@@ -668,6 +676,7 @@ class DualFunction:
             if (minimum.prices[others] <= _NEAR_CAP * cap).all():
                 break
             cap *= _CAP_GROWTH
+        # The height is minus the least amount, in the units inside and of gains.
         return float(-minimum.height * self.units[limit] - self.offsets[limit])
 
     def _conflict_prices(self, most, limits):
@@ -676,7 +685,7 @@ class DualFunction:
         The result is empty if the limits can be met. `limits` is as in
         `are_in_conflict`.
         """
-        # Prices up to 1 are enough: twice the prices are twice the proof.
+        # Prices up to 1 are enough: larger prices only scale the minimum.
         upper = np.ones(self.n_limits)
         if limits is not None:
             # A price of 0 leaves a limit out.
@@ -760,7 +769,10 @@ class DualFunction:
         return minimum, model.prices
 
     def _outside(self, minimum, model_prices):
-        """Return a minimum in the units of values and amounts (`LimitPrices`)."""
+        """Return a minimum in the units of values and amounts (`LimitPrices`).
+
+        The parameters are as `_minimise` returns them.
+        """
         # Plans that are best at their prices and tied at the minimum of the cuts are
         # best between the two.
         centre = np.append(1.0, model_prices)
@@ -786,6 +798,7 @@ class ConflictError(ValueError):
     ----------
     dual : DualFunction
     most : ndarray of shape (n_limits,)
+        The limits.
     in_whole_rows : bool, default=False
         True if mixtures of plans meet the limits, but no plan of whole rows.
     """
@@ -894,8 +907,8 @@ def _mean_spread(table, tables):
     spread = float(tables.weight @ (highest - lowest)) / n_rows
     if spread > 0:
         return spread
-    size = float(tables.weight @ np.abs(highest)) / n_rows
-    return size if size > 0 else 1.0
+    mean_size = float(tables.weight @ np.abs(highest)) / n_rows
+    return mean_size if mean_size > 0 else 1.0
 
 
 def choose_by_mixture(
@@ -933,10 +946,11 @@ def choose_by_mixture(
         weight=None,
     )
     n_choices, n_rows = tables.gains.shape
-    # The last edge is 1, up to rounding. No draw may be beyond it.
-    edges = np.cumsum(limit_prices.shares)[:-1]
-    plan_of_row = np.searchsorted(edges, draws, side="right")
-    route = np.empty(n_rows, np.int64)
+    # A plan has the draws up to the sum of its share and the shares before it. The last
+    # sum is 1, up to rounding, and is left out: no draw may be beyond it.
+    last_draws = np.cumsum(limit_prices.shares)[:-1]
+    plan_of_row = np.searchsorted(last_draws, draws, side="right")
+    mixed_choices = np.empty(n_rows, np.int64)
     choices = np.empty(n_rows, np.int64)
     for plan in np.unique(plan_of_row):
         prices = kernel_prices(
@@ -949,5 +963,5 @@ def choose_by_mixture(
         # The kernel writes into `choices`, for all rows.
         _limit_kernels.plan_at_prices(tables, prices, TIE, choices)
         is_of_plan = plan_of_row == plan
-        route[is_of_plan] = choices[is_of_plan]
-    return route
+        mixed_choices[is_of_plan] = choices[is_of_plan]
+    return mixed_choices

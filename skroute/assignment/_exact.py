@@ -104,6 +104,7 @@ def value_grid(values):
     # Largest distance of a value from the grid, plus the rounding of its position.
     deviation = float(positions.max()) * step
     deviation += 4 * np.finfo(np.float64).eps * spread
+    # Each of two plans sums one value per row.
     return Grid(step=step, error=2 * len(values) * deviation)
 
 
@@ -160,7 +161,8 @@ def solve_exact(problem, greedy, tolerance, *, finish):
     )
     is_complete = search.run()
     choices = greedy.choices
-    # Positions in the core. None of them: the greedy plan stays the best.
+    # Positions in the core of the alternatives that the best plan takes. Empty if the
+    # greedy plan stays the best.
     taken = search.best
     if len(taken):
         choices = greedy.break_choices.copy()
@@ -197,7 +199,10 @@ class Core(NamedTuple):
 
 
 def _core(problem, greedy, gap):
-    """Return the alternatives that lose less than `gap` at the dual price (`Core`)."""
+    """Return the alternatives that lose less than `gap` at the dual price (`Core`).
+
+    They are alternatives to `break_choices` of the plan `greedy`, which has the price.
+    """
     values = problem.values
     break_choices = greedy.break_choices
     all_rows = np.arange(len(values))
@@ -213,8 +218,13 @@ def _core(problem, greedy, gap):
     loss = np.maximum(loss[row, choice], 0.0)
     extra_cost = costs[row, choice] - break_costs[row]
     turn = _turn_of_rows(row, loss, extra_cost, n_rows=len(values))
-    order = np.lexsort((loss, row, turn[row]))
-    return Core(row[order], choice[order], loss[order], extra_cost[order])
+    search_order = np.lexsort((loss, row, turn[row]))
+    return Core(
+        row[search_order],
+        choice[search_order],
+        loss[search_order],
+        extra_cost[search_order],
+    )
 
 
 def _turn_of_rows(row, loss, extra_cost, *, n_rows):
@@ -222,6 +232,8 @@ def _turn_of_rows(row, loss, extra_cost, *, n_rows):
 
     Rows are sorted by their smallest loss. Rows that can spend more and rows that
     cannot take turns, so that the search finds combinations that free and spend money.
+    `row`, `loss` and `extra_cost` have one entry for each alternative, as in `Core`.
+    The result has shape (n_rows,).
     """
     smallest_loss = np.full(n_rows, np.inf)
     np.minimum.at(smallest_loss, row, loss)
@@ -285,7 +297,9 @@ class _Extension(NamedTuple):
 
     def select(self, index):
         """Return the states at an array of positions (`_States`)."""
-        alternative = self.start + index // self.n_before - 1
+        # States of group 0 have no alternative. Those of group 1 have the first one.
+        group = index // self.n_before
+        alternative = self.start + group - 1
         return _States(
             extra_cost=self.extra_cost[index],
             loss=self.loss[index],
@@ -342,12 +356,14 @@ class _CoreSearch:
         if not len(core.row):
             return True
         is_first = np.r_[True, core.row[1:] != core.row[:-1]]
-        # The alternatives of the i-th row of the core are ``starts[i]:ends[i]``.
+        # The alternatives of row `core_row` of the core are those from position
+        # ``starts[core_row]`` to before ``ends[core_row]``.
         starts = np.flatnonzero(is_first)
         ends = np.append(starts[1:], len(core.row))
         # Smallest loss in a row and all rows after it. The first alternative of a row
         # loses least, because they are sorted by loss.
         smallest_loss_left = np.minimum.accumulate(core.loss[starts][::-1])[::-1]
+        # Largest amounts that all later rows together can spend, and can free.
         spendable = _sum_over_later_rows(core.extra_cost, starts)
         freeable = _sum_over_later_rows(-core.extra_cost, starts)
         # The only state before the first row is the break plan. `previous` is not read.
@@ -358,14 +374,14 @@ class _CoreSearch:
             alternative=np.full(1, _NO_ALTERNATIVE),
         )
         n_states = 0
-        for i in range(len(starts)):
+        for core_row in range(len(starts)):
             if self.gap <= self.tolerance:
                 break
-            if smallest_loss_left[i] >= self.gap - self.margin:
+            if smallest_loss_left[core_row] >= self.gap - self.margin:
                 # No alternative that is left leads to a better plan.
                 break
-            start = starts[i]
-            end = ends[i]
+            start = starts[core_row]
+            end = ends[core_row]
             if core.loss[start] >= self.gap - self.margin:
                 # No alternative of this row does.
                 continue
@@ -375,7 +391,9 @@ class _CoreSearch:
                 return False
             extension = self._extend(states, start, end)
             self._update_best(extension)
-            states = self._promising_states(extension, spendable[i], freeable[i])
+            states = self._promising_states(
+                extension, spendable[core_row], freeable[core_row]
+            )
             self._levels.append(states)
             if not len(states.loss):
                 # No state can lead to a better plan.
@@ -448,6 +466,7 @@ class _CoreSearch:
         _States
         """
         spent = extension.extra_cost
+        # Least amount that is left after all later rows.
         unspent = np.maximum(self.slack - spent - spendable, 0.0)
         smallest_gap = extension.loss + self.price * unspent
         may_improve = smallest_gap < self.gap - self.margin
@@ -456,10 +475,12 @@ class _CoreSearch:
         by_cost = promising[np.argsort(spent[promising], kind="stable")]
         # A state is dominated if another one costs no more and is worth no less.
         worth = self.price * spent[by_cost] - extension.loss[by_cost]
-        highest = np.maximum.accumulate(worth)[:-1]
-        rises = worth[1:] > highest + _SAME_WORTH * (self.gap + np.abs(highest))
+        highest_worth_before = np.maximum.accumulate(worth)[:-1]
+        is_worth_more = worth[1:] > highest_worth_before + _SAME_WORTH * (
+            self.gap + np.abs(highest_worth_before)
+        )
         # No state dominates the cheapest one. The slice is for the case without states.
-        is_undominated = np.append(True, rises)[: len(by_cost)]
+        is_undominated = np.append(True, is_worth_more)[: len(by_cost)]
         return extension.select(by_cost[is_undominated])
 
 
@@ -505,18 +526,18 @@ def _finish_core(problem, greedy, choices, *, gap, tolerance):
     values = problem.values
     break_choices = greedy.break_choices
     core = _core(problem, greedy, gap)
-    # The row of each alternative is ``rows[position]``.
-    rows, position = np.unique(core.row, return_inverse=True)
+    # The row of each alternative is ``rows[position_of_row]``.
+    rows, position_of_row = np.unique(core.row, return_inverse=True)
     core_rows = np.arange(len(rows))
     # Rows of the core may have their alternatives or the choice of the break plan. All
     # other rows have the choice of the break plan.
     allowed = np.zeros((len(rows), values.shape[1]), dtype=bool)
-    allowed[position, core.choice] = True
+    allowed[position_of_row, core.choice] = True
     allowed[core_rows, break_choices[rows]] = True
     costs = np.ascontiguousarray(np.broadcast_to(problem.costs, values.shape)[rows])
     # The part of the total that the rows outside of the core leave to the core.
-    cost_inside = costs[core_rows, break_choices[rows]].sum()
-    room = problem.total - total_cost(problem, break_choices) + cost_inside
+    break_cost_inside = costs[core_rows, break_choices[rows]].sum()
+    room = problem.total - total_cost(problem, break_choices) + break_cost_inside
     core_problem = Problem(values[rows], costs, float(room), problem.order)
     core_plan = solve_highs(core_problem, tolerance, allowed=allowed)
     plan = break_choices.copy()
@@ -737,6 +758,7 @@ def _highs_program(program):
     budget_constraint = np.full_like(row_constraint, n_rows)
     constraints = np.column_stack([row_constraint, budget_constraint])
     coefficients = np.column_stack([np.ones(n_variables), program.extra_costs.ravel()])
+    # Two entries for each variable. Its entries start at twice its number.
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     lp.a_matrix_.start_ = np.arange(0, 2 * n_variables + 1, 2, dtype=np.int32)
     lp.a_matrix_.index_ = constraints.ravel()

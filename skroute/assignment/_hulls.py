@@ -194,7 +194,8 @@ def _buy(hulls, room):
         price = np.partition(efficiency, middle)[middle]
         is_above = efficiency > price
         room_before_ties = room - (cost * is_above).sum()
-        room_after_ties = room_before_ties - (cost * (efficiency == price)).sum()
+        is_tied = efficiency == price
+        room_after_ties = room_before_ties - (cost * is_tied).sum()
         if room_before_ties >= 0 > room_after_ties:
             # The more efficient increments fit, but not all with this efficiency: it is
             # the price. Tied increments are taken in their order.

@@ -36,19 +36,21 @@ def sort_row(costs, cost_row, order):
     order : ndarray of shape (n_choices,), dtype=int64
         A permutation of the choices. Changed.
     """
-    for t in range(1, order.shape[0]):
-        choice = order[t]
-        s = t - 1
-        while s >= 0 and (
-            costs[cost_row, order[s]] > costs[cost_row, choice]
+    # The choices before `unsorted` are sorted. Those that come after `choice` move by
+    # one position.
+    for unsorted in range(1, order.shape[0]):
+        choice = order[unsorted]
+        position = unsorted - 1
+        while position >= 0 and (
+            costs[cost_row, order[position]] > costs[cost_row, choice]
             or (
-                costs[cost_row, order[s]] == costs[cost_row, choice]
-                and order[s] > choice
+                costs[cost_row, order[position]] == costs[cost_row, choice]
+                and order[position] > choice
             )
         ):
-            order[s + 1] = order[s]
-            s -= 1
-        order[s + 1] = choice
+            order[position + 1] = order[position]
+            position -= 1
+        order[position + 1] = choice
 
 
 @njit(cache=True, nogil=True)
@@ -77,41 +79,42 @@ def row_hull(values, costs, row, cost_row, order, hull, efficiency):
     """
     hull[0] = order[0]
     efficiency[0] = np.inf
-    size = 1
+    hull_size = 1
     # Value and cost of the last choice on the hull.
     top_value = values[row, order[0]]
     top_cost = costs[cost_row, order[0]]
-    for t in range(1, order.shape[0]):
-        choice = order[t]
-        value = values[row, choice]
-        if value <= top_value:
+    for position in range(1, order.shape[0]):
+        choice = order[position]
+        new_value = values[row, choice]
+        if new_value <= top_value:
             # The choice costs at least as much as the last one, and adds no value.
             continue
-        cost = costs[cost_row, choice]
-        if cost == top_cost:
+        new_cost = costs[cost_row, choice]
+        if new_cost == top_cost:
             # The choice replaces the last one, which has the same cost and less value.
-            size -= 1
-            if size == 0:
+            hull_size -= 1
+            if hull_size == 0:
+                # It was the only choice on the hull.
                 hull[0] = choice
-                size = 1
-                top_value = value
+                hull_size = 1
+                top_value = new_value
                 continue
-            top_value = values[row, hull[size - 1]]
-            top_cost = costs[cost_row, hull[size - 1]]
-        gain = (value - top_value) / (cost - top_cost)
+            top_value = values[row, hull[hull_size - 1]]
+            top_cost = costs[cost_row, hull[hull_size - 1]]
+        new_efficiency = (new_value - top_value) / (new_cost - top_cost)
         # Choices below the line to the new one leave the hull. The cheapest choice
-        # stays, also if the gain is infinite because of a tiny difference of costs.
-        while size > 1 and gain >= efficiency[size - 1]:
-            size -= 1
-            gain = (value - values[row, hull[size - 1]]) / (
-                cost - costs[cost_row, hull[size - 1]]
+        # stays, also if the efficiency is infinite because the costs hardly differ.
+        while hull_size > 1 and new_efficiency >= efficiency[hull_size - 1]:
+            hull_size -= 1
+            new_efficiency = (new_value - values[row, hull[hull_size - 1]]) / (
+                new_cost - costs[cost_row, hull[hull_size - 1]]
             )
-        hull[size] = choice
-        efficiency[size] = gain
-        size += 1
-        top_value = value
-        top_cost = cost
-    return size
+        hull[hull_size] = choice
+        efficiency[hull_size] = new_efficiency
+        hull_size += 1
+        top_value = new_value
+        top_cost = new_cost
+    return hull_size
 
 
 @njit(cache=True, nogil=True)
@@ -140,22 +143,24 @@ def build_hulls(values, costs, order, starts, choice, efficiency, extra_cost, ch
     has_shared_costs = costs.shape[0] == 1
     order = order.copy()
     hull = np.empty(n_choices, np.int64)
-    gains = np.empty(n_choices)
-    count = 0
+    row_efficiency = np.empty(n_choices)
+    n_increments = 0
     for row in range(n_rows):
         cost_row = 0 if has_shared_costs else row
         if not has_shared_costs:
             sort_row(costs, row, order)
-        size = row_hull(values, costs, row, cost_row, order, hull, gains)
+        hull_size = row_hull(values, costs, row, cost_row, order, hull, row_efficiency)
         cheapest[row] = hull[0]
-        starts[row] = count
-        for t in range(1, size):
-            choice[count] = hull[t]
-            efficiency[count] = gains[t]
-            extra_cost[count] = costs[cost_row, hull[t]] - costs[cost_row, hull[t - 1]]
-            count += 1
-    starts[n_rows] = count
-    return count
+        starts[row] = n_increments
+        for position in range(1, hull_size):
+            choice[n_increments] = hull[position]
+            efficiency[n_increments] = row_efficiency[position]
+            extra_cost[n_increments] = (
+                costs[cost_row, hull[position]] - costs[cost_row, hull[position - 1]]
+            )
+            n_increments += 1
+    starts[n_rows] = n_increments
+    return n_increments
 
 
 @njit(cache=True, nogil=True)
@@ -177,18 +182,20 @@ def choose_at_price(values, costs, order, price, tolerance, choices):
     has_shared_costs = costs.shape[0] == 1
     order = order.copy()
     hull = np.empty(n_choices, np.int64)
-    gains = np.empty(n_choices)
-    bar = price * (1.0 + tolerance)
+    row_efficiency = np.empty(n_choices)
+    least_efficiency = price * (1.0 + tolerance)
     for row in range(n_rows):
         cost_row = 0 if has_shared_costs else row
         if not has_shared_costs:
             sort_row(costs, row, order)
-        size = row_hull(values, costs, row, cost_row, order, hull, gains)
-        # Efficiency falls along the hull: `t` is the last increment above the bar.
-        t = 0
-        while t + 1 < size and gains[t + 1] > bar:
-            t += 1
-        choices[row] = hull[t]
+        hull_size = row_hull(values, costs, row, cost_row, order, hull, row_efficiency)
+        # Efficiency falls along the hull: `position` is the last increment taken.
+        position = 0
+        while (
+            position + 1 < hull_size and row_efficiency[position + 1] > least_efficiency
+        ):
+            position += 1
+        choices[row] = hull[position]
 
 
 @njit(cache=True, nogil=True)
@@ -215,6 +222,7 @@ def best_upgrade(values, costs, choices, room):
     n_rows, n_choices = values.shape
     has_shared_costs = costs.shape[0] == 1
     best_row = NO_ROW
+    # Not read if there is no best row.
     best_choice = -1
     best_gain = 0.0
     best_cost = 0.0

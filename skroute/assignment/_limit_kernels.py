@@ -143,11 +143,11 @@ def largest_priced(tables, prices):
     total = prices.choices.max()
     for mean in range(prices.means.shape[0]):
         total += prices.means[mean] * tables.largest_amount[mean]
-    largest_floor = 0.0
+    largest_floor_factor = 0.0
     for floor in range(prices.floors.shape[0]):
-        factor = prices.floors[floor] / tables.segment_share[floor]
-        largest_floor = max(largest_floor, factor)
-    return total + largest_floor * tables.largest_gain
+        floor_factor_of_rows = prices.floors[floor] / tables.segment_share[floor]
+        largest_floor_factor = max(largest_floor_factor, floor_factor_of_rows)
+    return total + largest_floor_factor * tables.largest_gain
 
 
 @njit(cache=True, nogil=True)
@@ -196,7 +196,7 @@ def plan_at_prices(tables, prices, tolerance, choices):
     net = np.empty((n_choices, _BLOCK))
     top_net = np.empty(_BLOCK)
     n_near = np.empty(_BLOCK, np.int64)
-    # No two choices are tied that differ by more.
+    # Choices are not tied if their net values differ by more.
     widest_tie = 2.0 * tolerance * largest_priced(tables, prices)
     total = 0.0
     for start in range(0, n_rows, _BLOCK):
@@ -291,7 +291,8 @@ def lacking_after(room, extra, first, second):
     """Return how far a plan is above its limits after one change or two.
 
     `room` (n_limits,) is what the limits leave, and `extra` (n_options, n_limits) what
-    each option uses in addition. `second` is `_NO_OPTION` for a single change.
+    each option uses in addition. `first` and `second` are the options that are taken.
+    `second` is `_NO_OPTION` for a single change.
     """
     lacking = 0.0
     for limit in range(room.shape[0]):
@@ -304,48 +305,52 @@ def lacking_after(room, extra, first, second):
 
 
 @njit(cache=True, nogil=True)
-def find_repair(row, gain, extra, room, locked):
+def find_repair(row_of_option, gain, extra, room, locked):
     """Find the one or two changes after which a plan is least far above its limits.
 
     The parameters are those of `find_improvement`. Ties go to the larger gain. Returns
     the two options and how far the plan is then above its limits.
     """
-    n_options = row.shape[0]
+    n_options = row_of_option.shape[0]
     best_first, best_second = _NO_OPTION, _NO_OPTION
     best_lacking = np.inf
     best_gain = -np.inf
     for first in range(n_options):
-        if row[first] == locked:
+        if row_of_option[first] == locked:
             continue
         # The first option as its own partner stands for the change alone.
         for partner in range(first, n_options):
             second = partner
             if partner == first:
                 second = _NO_OPTION
-            elif row[first] == row[partner] or row[partner] == locked:
+            elif (
+                row_of_option[first] == row_of_option[partner]
+                or row_of_option[partner] == locked
+            ):
                 continue
-            total = gain[first]
+            total_gain = gain[first]
             if second != _NO_OPTION:
-                total += gain[second]
+                total_gain += gain[second]
             lacking = lacking_after(room, extra, first, second)
             if lacking < best_lacking or (
-                lacking == best_lacking and total > best_gain
+                lacking == best_lacking and total_gain > best_gain
             ):
                 best_first, best_second = first, second
-                best_lacking, best_gain = lacking, total
+                best_lacking, best_gain = lacking, total_gain
     return best_first, best_second, best_lacking
 
 
 @njit(cache=True, nogil=True)
-def find_improvement(row, gain, extra, room, locked):
+def find_improvement(row_of_option, gain, extra, room, locked):
     """Find the one or two changes of rows that gain most within the limits.
 
-    Takes options of rows: `row` (n_options,) int64, `gain` (n_options,) and `extra`
-    (n_options, n_limits) over the present plan, and `room` (n_limits,). The row
-    `locked` does not change, unless it is `_NO_ROW`. Returns the two options. The first
-    is `_NO_OPTION` if nothing gains, the second for a single change.
+    Takes options of rows: `row_of_option` (n_options,) int64, `gain` (n_options,) and
+    `extra` (n_options, n_limits) over the present plan, and `room` (n_limits,), what
+    the limits leave. The row `locked` does not change, unless it is `_NO_ROW`. Returns
+    the two options. The first is `_NO_OPTION` if nothing gains, the second for a single
+    change.
     """
-    n_options = row.shape[0]
+    n_options = row_of_option.shape[0]
     best_first, best_second = _NO_OPTION, _NO_OPTION
     best_gain = _LEAST_GAIN
     # By falling gain: pairs without enough gain end both loops.
@@ -354,7 +359,7 @@ def find_improvement(row, gain, extra, room, locked):
         first = order[first_position]
         if 2.0 * gain[first] <= best_gain:
             break
-        if row[first] == locked:
+        if row_of_option[first] == locked:
             continue
         if gain[first] > best_gain:
             if lacking_after(room, extra, first, _NO_OPTION) == 0.0:
@@ -362,24 +367,28 @@ def find_improvement(row, gain, extra, room, locked):
                 best_gain = gain[first]
         for second_position in range(first_position + 1, n_options):
             second = order[second_position]
-            total = gain[first] + gain[second]
-            if total <= best_gain:
+            total_gain = gain[first] + gain[second]
+            if total_gain <= best_gain:
                 break
-            if row[first] == row[second] or row[second] == locked:
+            if (
+                row_of_option[first] == row_of_option[second]
+                or row_of_option[second] == locked
+            ):
                 continue
             if lacking_after(room, extra, first, second) == 0.0:
                 best_first, best_second = first, second
-                best_gain = total
+                best_gain = total_gain
     return best_first, best_second
 
 
 @njit(cache=True, nogil=True)
-def take_option(option, starts, row, gain, extra, room, current):
+def take_option(option, starts, row_of_option, gain, extra, room, current):
     """Make an option the choice of its row.
 
-    Writes into `gain` and `extra` (of the row's options), `room` and `current`.
+    Parameters are those of `improve_plan`, and the position of the option. Writes into
+    `gain` and `extra` (of the row's options), `room` and `current`.
     """
-    changed_row = row[option]
+    changed_row = row_of_option[option]
     option_gain = gain[option]
     option_extra = extra[option].copy()
     for other in range(starts[changed_row], starts[changed_row + 1]):
@@ -392,44 +401,52 @@ def take_option(option, starts, row, gain, extra, room, current):
 
 
 @njit(cache=True, nogil=True)
-def improve_plan(starts, row, gain, extra, room, current, locked):
+def improve_plan(starts, row_of_option, gain, extra, room, current, locked):
     """Change one row or two at a time: until the plan fits, then while it gains.
 
     The options of row ``j`` are ``starts[j]:starts[j + 1]``, and ``current[j]`` is the
-    one that it has. `gain` and `extra` are over the present plan. The row `locked` does
-    not change, unless it is `_NO_ROW`. Writes into `gain`, `extra`, `room` and
-    `current`. Returns True if the plan fits.
+    one that it has. `row_of_option` (n_options,) has the row of each option. `gain`
+    (n_options,) and `extra` (n_options, n_limits) are over the present plan, and `room`
+    (n_limits,) is what the limits leave. The row `locked` does not change, unless it is
+    `_NO_ROW`. Writes into `gain`, `extra`, `room` and `current`. Returns True if the
+    plan fits.
     """
+    # Sum of what the plan is above its limits.
     lacking = 0.0
     for limit in range(room.shape[0]):
         lacking += max(-room[limit], 0.0)
     for _ in range(_MAX_CHANGES):
         if lacking > 0.0:
-            first, second, lacking_then = find_repair(row, gain, extra, room, locked)
+            first, second, lacking_then = find_repair(
+                row_of_option, gain, extra, room, locked
+            )
             # No change brings the plan nearer to its limits.
             if first == _NO_OPTION or lacking_then >= lacking:
                 return False
             lacking = lacking_then
         else:
-            first, second = find_improvement(row, gain, extra, room, locked)
+            first, second = find_improvement(row_of_option, gain, extra, room, locked)
             if first == _NO_OPTION:
                 return True
-        take_option(first, starts, row, gain, extra, room, current)
+        take_option(first, starts, row_of_option, gain, extra, room, current)
         if second != _NO_OPTION:
-            take_option(second, starts, row, gain, extra, room, current)
+            take_option(second, starts, row_of_option, gain, extra, room, current)
     return lacking == 0.0
 
 
 @njit(cache=True, nogil=True)
-def search_around(starts, row, value, gain, extra, room, current, order, enough):
+def search_around(
+    starts, row_of_option, value, gain, extra, room, current, order, enough
+):
     """Improve a plan, then force one option after the other and improve again.
 
-    It leaves the optimum of changes of two rows. The plan after an option was forced
-    is taken if it fits, and the best plan so far does not fit or has less value.
+    Forcing an option leads out of a plan that no change of two rows improves. The plan
+    after an option was forced is taken if it fits, and the best plan so far does not
+    fit or has less value.
 
     Parameters
     ----------
-    starts, row, gain, extra, room, current : ndarray
+    starts, row_of_option, gain, extra, room, current : ndarray
         As in `improve_plan`. All but the first two are written to, and are those of the
         returned plan.
     value : ndarray of shape (n_options,)
@@ -444,23 +461,31 @@ def search_around(starts, row, value, gain, extra, room, current, order, enough)
     -------
     fits : bool
     """
-    fits = improve_plan(starts, row, gain, extra, room, current, _NO_ROW)
+    fits = improve_plan(starts, row_of_option, gain, extra, room, current, _NO_ROW)
     best_value = value[current].sum()
     for option in order:
         if fits and best_value >= enough:
             break
-        if current[row[option]] == option:
+        if current[row_of_option[option]] == option:
             continue
         trial_gain = gain.copy()
         trial_extra = extra.copy()
         trial_room = room.copy()
         trial = current.copy()
-        take_option(option, starts, row, trial_gain, trial_extra, trial_room, trial)
+        take_option(
+            option, starts, row_of_option, trial_gain, trial_extra, trial_room, trial
+        )
         trial_fits = False
         # First with the forced option, then without the lock.
-        for locked in (row[option], _NO_ROW):
+        for locked in (row_of_option[option], _NO_ROW):
             trial_fits = improve_plan(
-                starts, row, trial_gain, trial_extra, trial_room, trial, locked
+                starts,
+                row_of_option,
+                trial_gain,
+                trial_extra,
+                trial_room,
+                trial,
+                locked,
             )
         trial_value = value[trial].sum()
         if not trial_fits:

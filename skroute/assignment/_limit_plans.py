@@ -19,7 +19,7 @@ _MAX_FORCED = 60
 # spread of a row's values.
 _SMALL_GAP = 1e-5
 
-# A second try with this number, if no plan fits after the first.
+# Number of alternatives of a second search, if the first one finds no plan.
 _LARGE_CORE_SIZE = 800
 
 # With at most this number of alternatives that can improve a plan, HiGHS proves the
@@ -168,10 +168,12 @@ def _find_plan(dual, most, limit_prices, *, solver, tol, options):
     # None until a plan within the limits is found.
     best = None
     if solver != "highs":
-        best = _search_near(dual, most, bases, losses, bound=bound, size=_CORE_SIZE)
+        best = _search_near(
+            dual, most, bases, losses, bound=bound, n_alternatives=_CORE_SIZE
+        )
         if best is None:
             best = _search_near(
-                dual, most, bases, losses, bound=bound, size=_LARGE_CORE_SIZE
+                dual, most, bases, losses, bound=bound, n_alternatives=_LARGE_CORE_SIZE
             )
     # Infinity: all alternatives can improve a plan that does not exist.
     open_gap = np.inf
@@ -244,16 +246,17 @@ def _base_plans(dual, limit_prices):
         _, group = np.unique(mixed[:, tied_rows], axis=1, return_inverse=True)
         group = group.ravel()
         by_group = np.argsort(group, kind="stable")
-        size = np.bincount(group)
-        first = np.cumsum(size) - size
+        group_size = np.bincount(group)
+        first_of_group = np.cumsum(group_size) - group_size
         sorted_group = group[by_group]
         # The position of a row in its group, as a share between 0 and 1.
-        rank = np.arange(len(group)) - first[sorted_group]
+        rank = np.arange(len(group)) - first_of_group[sorted_group]
         # The 0.5 makes it the middle of the row's part of its group.
-        position = (rank + 0.5) / size[sorted_group]
-        # Without the last edge, 1, up to rounding.
-        edges = np.cumsum(limit_prices.shares)[:-1]
-        plan = np.searchsorted(edges, position, side="right")
+        position = (rank + 0.5) / group_size[sorted_group]
+        # A plan has the positions up to the sum of its share and the shares before it.
+        # The last sum is 1, up to rounding, and is left out.
+        last_positions = np.cumsum(limit_prices.shares)[:-1]
+        plan = np.searchsorted(last_positions, position, side="right")
         rows = tied_rows[by_group]
         mixture[rows] = mixed[plan, rows]
     plans = [best, mixture]
@@ -264,7 +267,7 @@ def _base_plans(dual, limit_prices):
     return np.array(plans)
 
 
-def _search_near(dual, most, bases, losses, *, bound, size):
+def _search_near(dual, most, bases, losses, *, bound, n_alternatives):
     """Return the best plan of the local searches from all bases, or None.
 
     Parameters
@@ -278,15 +281,17 @@ def _search_near(dual, most, bases, losses, *, bound, size):
         What each choice loses at the prices.
     bound : float
         Upper bound on the mean value.
-    size : int
+    n_alternatives : int
         Number of alternatives, those of the smallest losses.
     """
     n_rows = len(losses)
     loss_of_alternative = losses.copy()
     # Infinity: a choice of the plan at the prices is no alternative.
     loss_of_alternative[np.arange(n_rows), bases[0]] = np.inf
-    size = min(size, loss_of_alternative.size)
-    nearest = np.argpartition(loss_of_alternative, size - 1, axis=None)[:size]
+    n_alternatives = min(n_alternatives, loss_of_alternative.size)
+    nearest = np.argpartition(loss_of_alternative, n_alternatives - 1, axis=None)[
+        :n_alternatives
+    ]
     is_option = np.zeros(losses.shape, dtype=bool)
     is_option.ravel()[nearest] = True
     # Choices that are not allowed have infinite losses, too.
@@ -529,7 +534,7 @@ def _solve_core(dual, most, base, is_option, *, bound, closed_gap, options):
         # because the next plan may exceed its room by as much.
         is_above = excess > 0
         room = np.where(is_above, room - np.maximum(2 * excess, reduction), room)
-        # Four times: from 1e-9 to 3e-4 in all calls.
+        # Four times: in 10 calls it grows from 1e-9 to 3e-4.
         reduction *= 4
     raise RuntimeError(
         f"The plans of HiGHS exceed the limits after {_MAX_CALLS} calls: its tolerance "
@@ -583,11 +588,14 @@ def _core_program(core, gain, extra):
         (core.core_row, np.tile(n_core_rows + np.arange(n_limits), (n_options, 1)))
     )
     coefficients = np.column_stack((np.ones(n_options), extra))
-    # Zeros are left out. A constraint of each variable is that of its row.
+    # Each variable is in the constraint of its row, and in the limits on amounts that
+    # it uses. Zeros are left out.
     is_nonzero = coefficients != 0
-    n_of_column = is_nonzero.sum(axis=1)
+    n_entries_of_variable = is_nonzero.sum(axis=1)
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    lp.a_matrix_.start_ = np.append(0, np.cumsum(n_of_column)).astype(np.int32)
+    lp.a_matrix_.start_ = np.append(0, np.cumsum(n_entries_of_variable)).astype(
+        np.int32
+    )
     lp.a_matrix_.index_ = constraints[is_nonzero].astype(np.int32)
     lp.a_matrix_.value_ = coefficients[is_nonzero]
     lp.integrality_ = [highspy.HighsVarType.kInteger] * n_options

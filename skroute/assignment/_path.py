@@ -123,17 +123,17 @@ class AssignmentPath(NamedTuple):
         if affords(self.budgets[0], budget):
             # The smallest feasible budget is not exceeded: the cheapest choices.
             return Rule(np.inf, 0.0)
-        k = self._segment(budget)
-        if k == len(self.prices) - 1:
+        segment = self._segment(budget)
+        if segment == len(self.prices) - 1:
             # The budget buys the best choice of every row.
             return Rule(0.0, 0.0)
-        # The part of the way from one break to the next that the budget covers.
-        width = self.budgets[k + 1] - self.budgets[k]
-        share = (budget - self.budgets[k]) / width
-        if self.counts[k] == 1:
+        # Part of the way from this break to the next one that the budget covers.
+        width = self.budgets[segment + 1] - self.budgets[segment]
+        share = (budget - self.budgets[segment]) / width
+        if self.counts[segment] == 1:
             # A share of 1 is the same as the next lower price without ties.
-            return Rule(float(self.prices[k + round(share)]), 0.0)
-        return Rule(float(self.prices[k]), float(min(max(share, 0.0), 1.0)))
+            return Rule(float(self.prices[segment + round(share)]), 0.0)
+        return Rule(float(self.prices[segment]), float(min(max(share, 0.0), 1.0)))
 
     def planned_at(self, budget: float | None) -> float:
         """Return the mean planned cost that corresponds to a mean realised cost.
@@ -276,22 +276,25 @@ def assignment_path(
     prices = hulls.efficiency[by_efficiency]
     extra_costs = hulls.extra_cost[by_efficiency]
     spent = np.cumsum(extra_costs)
+    # The price of an increment is its gain per cost.
     gained = np.cumsum(extra_costs * prices)
     # Each group of tied increments has one break, behind its last increment.
-    last = _last_of_ties(prices)
+    last_of_group = _last_of_ties(prices)
     cheapest_cost = total_cost(problem, hulls.cheapest)
     cheapest_value = total_value(problem, hulls.cheapest)
-    planned = (cheapest_cost + np.r_[0.0, spent[last]]) / n_rows
+    planned = (cheapest_cost + np.r_[0.0, spent[last_of_group]]) / n_rows
     budgets = planned
     if realised is not None:
-        budgets = _realised_budgets(hulls, realised, by_efficiency, last)
+        budgets = _realised_budgets(hulls, realised, by_efficiency, last_of_group)
+    # -1 is the position before the first increment.
+    sizes_of_groups = np.diff(np.r_[-1, last_of_group])
     # The first break is before any increment. No increment has the last price, 0.
     return AssignmentPath(
         budgets=budgets,
-        objectives=(cheapest_value + np.r_[0.0, gained[last]]) / n_rows,
-        prices=np.r_[prices[last], 0.0],
+        objectives=(cheapest_value + np.r_[0.0, gained[last_of_group]]) / n_rows,
+        prices=np.r_[prices[last_of_group], 0.0],
         planned=planned,
-        counts=np.r_[np.diff(np.r_[-1, last]), 0],
+        counts=np.r_[sizes_of_groups, 0],
     )
 
 
@@ -306,7 +309,7 @@ def _last_of_ties(prices):
     return np.flatnonzero(is_last)
 
 
-def _realised_budgets(hulls, realised, by_efficiency, last):
+def _realised_budgets(hulls, realised, by_efficiency, last_of_group):
     """Return the mean realised cost at each break, made monotone.
 
     Parameters
@@ -315,7 +318,7 @@ def _realised_budgets(hulls, realised, by_efficiency, last):
     realised : ndarray of shape (n_rows, n_choices) or (1, n_choices)
     by_efficiency : ndarray of shape (n_increments,)
         Increments by falling efficiency.
-    last : ndarray of shape (n_breaks - 1,)
+    last_of_group : ndarray of shape (n_breaks - 1,)
         Position of the last increment of each break in this order.
 
     Returns
@@ -330,12 +333,12 @@ def _realised_budgets(hulls, realised, by_efficiency, last):
     # cheapest choice of the row.
     choice_before = np.r_[0, hulls.choice[:-1]]
     has_increments = np.diff(hulls.starts) > 0
-    first = hulls.starts[:-1][has_increments]
-    choice_before[first] = hulls.cheapest[increment_row[first]]
+    first_increments = hulls.starts[:-1][has_increments]
+    choice_before[first_increments] = hulls.cheapest[increment_row[first_increments]]
     cost_after = realised[increment_row, hulls.choice]
     extra_costs = cost_after - realised[increment_row, choice_before]
     cheapest_cost = realised[np.arange(n_rows), hulls.cheapest].sum()
     spent = np.cumsum(extra_costs[by_efficiency])
-    budgets = (cheapest_cost + np.r_[0.0, spent[last]]) / n_rows
+    budgets = (cheapest_cost + np.r_[0.0, spent[last_of_group]]) / n_rows
     # A mean below 0 can only come from the rounding of sums.
     return np.maximum(isotonic_regression(budgets), 0.0)

@@ -143,6 +143,7 @@ def check_sums_are_finite(numbers, name, n_rows):
     """Raise a ValueError if twice the sum of numbers over all rows may overflow."""
     lowest = numbers.min()
     highest = numbers.max()
+    # Twice, because solvers sum differences of two numbers.
     if max(-lowest, highest) > np.finfo(np.float64).max / (2 * n_rows):
         raise ValueError(
             f"{name} must be numbers whose sum over the {n_rows} rows is finite, got "

@@ -134,11 +134,11 @@ def read_limits(
     check_sums_are_finite(costs, "costs", n_rows)
     limit_names = []
     most = []
-    tables = []
+    amount_tables = []
     if np.isfinite(budget):
         limit_names.append(BUDGET_NAME)
         most.append(float(budget))
-        tables.append(np.broadcast_to(costs, values.shape))
+        amount_tables.append(np.broadcast_to(costs, values.shape))
     limits = _as_mapping("limits", limits)
     amounts = _as_mapping("amounts", amounts)
     for name, largest_mean in limits.items():
@@ -158,7 +158,7 @@ def read_limits(
         check_sums_are_finite(table, f"amounts of {name!r}", n_rows)
         limit_names.append(name)
         most.append(float(largest_mean))
-        tables.append(np.broadcast_to(table, values.shape))
+        amount_tables.append(np.broadcast_to(table, values.shape))
     capacity_choice = []
     for name, share in _as_mapping("capacities", capacities).items():
         if not (is_amount(share) and share <= 1):
@@ -181,8 +181,8 @@ def read_limits(
         limit_names.append(f"value of {name}")
         most.append(-float(least))
     stacked = np.empty((n_rows, 0, n_choices))
-    if tables:
-        stacked = np.stack(tables, axis=1)
+    if amount_tables:
+        stacked = np.stack(amount_tables, axis=1)
     return LimitsOfProblem(
         names=limit_names,
         most=np.array(most, dtype=np.float64),
@@ -206,7 +206,10 @@ def _as_mapping(name, values):
 
 
 def _position_of(name, names, n_choices):
-    """Return the position of a choice, which is given by its name or its number."""
+    """Return the position of a choice, which is given by its name or its number.
+
+    `names` are the names of all choices. If it is None, choices have numbers as text.
+    """
     known_names = names
     if names is None:
         known_names = [str(position) for position in range(n_choices)]
@@ -219,7 +222,11 @@ def _position_of(name, names, n_choices):
 
 
 def _segment_of_rows(segments, floor_names, n_rows):
-    """Return the index of the floor of each row, -1 for rows without a floor."""
+    """Return the index of the floor of each row, -1 for rows without a floor.
+
+    `segments` are the labels of the rows, as the user gave them. `floor_names` are the
+    labels, as text, that have a floor.
+    """
     if segments is None:
         raise ValueError(
             "segments must have the segment of each row for floors, got None."
@@ -281,12 +288,12 @@ def solve_within_limits(values, costs, problem_limits, *, solver, tol, options):
             error, problem_limits.names, first_floor=problem_limits.first_floor
         )
         raise ValueError(message) from None
-    states = []
+    plan_limits = []
     for position, name in enumerate(problem_limits.names):
         is_floor = position >= problem_limits.first_floor
         # A floor was a limit on minus the value.
         sign = -1.0 if is_floor else 1.0
-        states.append(
+        plan_limits.append(
             PlanLimit(
                 name=name,
                 most=sign * float(most[position]),
@@ -296,7 +303,7 @@ def solve_within_limits(values, costs, problem_limits, *, solver, tol, options):
             )
         )
     limits = RecordList(
-        states,
+        plan_limits,
         "Limits of a plan (means per row)",
         labels={"most": "limit"},
         hidden=["is_floor"],

@@ -299,7 +299,7 @@ def _solve_several(values, costs, problem_limits, *, solver, tol, options):
     spent = all_costs[np.arange(n_rows), plan.choices].sum() / n_rows
     open_value = gap_to_bound(plan.value, plan.bound)
     gap = open_value / max(abs(plan.bound), TINY)
-    # Without a budget it has no price.
+    # Without a budget, the price is 0.
     price = 0.0
     if plan.limits[0].name == BUDGET_NAME:
         price = plan.limits[0].price
@@ -318,14 +318,17 @@ def _solve_several(values, costs, problem_limits, *, solver, tol, options):
 def _solve_mean(problem, *, solver, tol, solver_options):
     """Return the plan of the largest mean value (`Assignment`).
 
-    The parameters are those of `solve_assignment`.
+    `problem` is a `Problem`. The other parameters are those of `solve_assignment`.
     """
     greedy_tolerance = max(tol, _GREEDY_TOLERANCE) if solver == "greedy" else tol
     greedy = solve_greedy(problem, greedy_tolerance)
     cheapest_value = total_value(problem, greedy.cheapest)
     # Gains are relative to the value of the cheapest choices.
     bound_gain = greedy.bound
+    # A smaller gap is the rounding of sums.
     rounding = ROUNDING * bound_gain
+    # An offset of the values changes the bound and not the gain. The smaller of the two
+    # counts.
     scale = min(bound_gain, abs(cheapest_value + bound_gain))
     tolerance = max(tol * scale, rounding)
     choices = greedy.choices
@@ -376,6 +379,8 @@ def _solve_max_min(problem):
     # cheapest plan, which is within the budget.
     largest_threshold = values.max(axis=1).min()
     thresholds = np.unique(values[values <= largest_threshold])
+    # The first threshold is possible. If `i` of the others are, the last of these is at
+    # position `i` of all.
     highest = bisect_left(thresholds[1:], True, key=is_too_expensive)
     choices = cheapest_above(thresholds[highest])
     smallest_value = float(values[np.arange(len(values)), choices].min())

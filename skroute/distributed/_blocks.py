@@ -30,7 +30,7 @@ def is_collection(X):
 
 
 def row_blocks(X: Any, **companions: Any) -> RowBlocks:
-    """Return the blocks of rows of a Dask collection, and of others with the same rows.
+    """Return the row blocks of a Dask collection and of its companions.
 
     Parameters
     ----------
@@ -90,7 +90,8 @@ def _split_rows(collection, sizes=None):
     ----------
     collection : dask array or data frame
     sizes : tuple of int or float, default=None
-        Sizes that an array with as many rows is divided into. None keeps its chunks.
+        Sizes of the returned blocks, for an array with as many rows in total. None
+        keeps the chunks of the array.
 
     Returns
     -------

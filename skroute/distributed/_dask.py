@@ -101,7 +101,7 @@ def solve_assignment(
 def _run_delayed(function, blocks, merge):
     """Run a pass over delayed blocks, and merge the results in a tree of tasks.
 
-    It is a `run` of :func:`solve_in_passes`.
+    This function is passed to :func:`solve_in_passes` as its parameter `run`.
 
     Parameters
     ----------
@@ -122,7 +122,8 @@ def _run_delayed(function, blocks, merge):
     results = [dask.delayed(function)(values, costs) for values, costs in blocks]
     while len(results) > 1:
         groups = [
-            results[i : i + _GROUP_SIZE] for i in range(0, len(results), _GROUP_SIZE)
+            results[start : start + _GROUP_SIZE]
+            for start in range(0, len(results), _GROUP_SIZE)
         ]
         results = [dask.delayed(merge)(group) for group in groups]
     (computed,) = dask.compute(results[0])
@@ -151,15 +152,15 @@ def _checked_costs(array, costs, values):
     if not isinstance(costs, array.Array):
         costs = check_numbers(costs, "costs")
     n_rows, n_choices = values.shape
-    # The number of rows is NaN if Dask does not know it. The passes check it then.
+    # A number of rows is NaN if Dask does not know it. Then the passes check it.
     has_right_shape = costs.ndim in (1, 2) and costs.shape[-1] == n_choices
     if has_right_shape and costs.ndim == 2:
         is_unknown = np.isnan(n_rows) or np.isnan(costs.shape[0])
         has_right_shape = is_unknown or costs.shape[0] == n_rows
     if not has_right_shape:
-        rows = "n_rows" if np.isnan(n_rows) else n_rows
+        rows_text = "n_rows" if np.isnan(n_rows) else n_rows
         raise ValueError(
-            f"costs must have shape ({n_choices},) or ({rows}, {n_choices}), got "
+            f"costs must have shape ({n_choices},) or ({rows_text}, {n_choices}), got "
             f"{costs.shape}."
         )
     if isinstance(costs, array.Array):

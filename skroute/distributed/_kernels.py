@@ -47,27 +47,29 @@ def sketch_block(values, costs, order, low, shift, bins):
     # A view: the bits of the efficiencies that `row_hull` writes.
     bits = efficiency.view(np.int64)
     n_bins = bins.shape[0]
+    # The entries are in the order of "Returns".
     sums = np.zeros(4)
     for row in range(n_rows):
         cost_row = 0 if has_shared_costs else row
         if not has_shared_costs:
             # Sorts `order` in place.
             sort_row(costs, row, order)
-        size = row_hull(values, costs, row, cost_row, order, hull, efficiency)
+        hull_size = row_hull(values, costs, row, cost_row, order, hull, efficiency)
         sums[0] += costs[cost_row, hull[0]]
         sums[1] += values[row, hull[0]]
-        for t in range(1, size):
-            bin_index = (bits[t] - low) >> shift
+        for position in range(1, hull_size):
+            bin_index = (bits[position] - low) >> shift
             if bin_index < 0:
                 # Efficiency falls, so later increments are below the bins as well.
                 break
-            cost = costs[cost_row, hull[t]] - costs[cost_row, hull[t - 1]]
-            value = values[row, hull[t]] - values[row, hull[t - 1]]
+            cost = costs[cost_row, hull[position]] - costs[cost_row, hull[position - 1]]
+            value = values[row, hull[position]] - values[row, hull[position - 1]]
             if bin_index >= n_bins:
                 # The increment is above all bins.
                 sums[2] += cost
                 sums[3] += value
             else:
+                # The columns are number, cost and value.
                 bins[bin_index, 0] += 1.0
                 bins[bin_index, 1] += cost
                 bins[bin_index, 2] += value
@@ -75,7 +77,7 @@ def sketch_block(values, costs, order, low, shift, bins):
 
 
 @njit(cache=True, nogil=True)
-def walk_block(values, costs, order, low, high, choices, core):
+def walk_block(values, costs, order, low, high, choices, is_core):
     """Take all increments above an interval, and mark rows with an increment in it.
 
     Parameters
@@ -87,7 +89,7 @@ def walk_block(values, costs, order, low, high, choices, core):
         `high`.
     choices : ndarray of shape (n,), dtype=int64
         The choice of each row after these increments. Written.
-    core : ndarray of shape (n,), dtype=bool
+    is_core : ndarray of shape (n,), dtype=bool
         True for rows with an increment in the interval. Written.
     """
     n_rows, n_choices = values.shape
@@ -101,10 +103,11 @@ def walk_block(values, costs, order, low, high, choices, core):
         cost_row = 0 if has_shared_costs else row
         if not has_shared_costs:
             sort_row(costs, row, order)
-        size = row_hull(values, costs, row, cost_row, order, hull, efficiency)
-        # Efficiency falls along the hull: `t` is the first increment below `high`.
-        t = 1
-        while t < size and bits[t] >= high:
-            t += 1
-        choices[row] = hull[t - 1]
-        core[row] = t < size and bits[t] >= low
+        hull_size = row_hull(values, costs, row, cost_row, order, hull, efficiency)
+        # Efficiency falls along the hull: the loop ends at the first increment below
+        # `high`.
+        position = 1
+        while position < hull_size and bits[position] >= high:
+            position += 1
+        choices[row] = hull[position - 1]
+        is_core[row] = position < hull_size and bits[position] >= low

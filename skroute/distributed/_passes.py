@@ -390,15 +390,16 @@ def solve_in_passes(
                 budget = check_budget(budget(sketch.n_rows) if sketch.n_rows else None)
             if sketch.n_rows:
                 check_affordable(budget, sketch.cheapest_cost / sketch.n_rows)
-        n_bought = sketch.n_bins_within(budget)
+        n_bought_bins = sketch.n_bins_within(budget)
         n_bins = len(sketch.bins)
-        if n_bought == n_bins and low == 0:
+        # Bins that start at 0 contain all efficiencies.
+        if n_bought_bins == n_bins and low == 0:
             # The budget buys all increments.
             return _plan_of_best_choices(sketch, n_passes)
         # Sums of a narrower interval are rounded otherwise: all bins may seem to fit.
-        n_bought = min(n_bought, n_bins - 1)
+        n_bought_bins = min(n_bought_bins, n_bins - 1)
         # The first bin from the top that does not fit contains the dual price.
-        price_bin = n_bins - 1 - n_bought
+        price_bin = n_bins - 1 - n_bought_bins
         if sketch.bins[price_bin, _COUNT] <= _MAX_CORE or shift == 0:
             break
         low += price_bin << shift
@@ -470,12 +471,13 @@ def _bins_around(counts, price_bin):
     n_below = np.cumsum([0, *counts])
     # Candidate ranges: `reach` bins on each side of the bin of the price.
     reach = np.arange(n_bins)
-    first = np.maximum(price_bin - reach, 0)
-    end = np.minimum(price_bin + reach + 1, n_bins)
-    n_around = n_below[end] - n_below[first]
+    first_bins = np.maximum(price_bin - reach, 0)
+    end_bins = np.minimum(price_bin + reach + 1, n_bins)
+    n_around = n_below[end_bins] - n_below[first_bins]
     n_allowed = int(np.searchsorted(n_around, _MAX_CORE, side="right"))
+    # If no range is allowed, the bin of the price alone is taken.
     widest = max(n_allowed - 1, 0)
-    return int(first[widest]), int(end[widest])
+    return int(first_bins[widest]), int(end_bins[widest])
 
 
 def _solve_core(cores, *, starts, total, low, high, n_passes):
@@ -579,7 +581,7 @@ def _make_plan(*, value, cost, bound, price, n_passes, starts, rules):
 def one_by_one(function, blocks, merge):
     """Run a pass over blocks one by one, with one of them in memory at a time.
 
-    It is the default `run` of :func:`solve_in_passes`.
+    This function is the default of the parameter `run` of :func:`solve_in_passes`.
 
     Parameters
     ----------

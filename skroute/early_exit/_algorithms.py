@@ -13,10 +13,10 @@ from scipy.special import ndtr
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import read_only
 
-# Share of the wrong answers that are still allowed which the order search may use at
-# each position. The paper leaves it open. It was chosen on Adult with 500 trees: with
-# this share, 25 trees were evaluated at 0.85 % disagreement on held-out rows. If the
-# first position could use all of them, 37 trees were evaluated at 1.0 %.
+# At each position, the order search may use this share of the wrong answers that are
+# still allowed. The paper leaves the share open. It was chosen on Adult with 500 trees:
+# with this share, 25 trees were evaluated at 0.85 % disagreement on held-out rows. If
+# the first position could use all of them, 37 trees were evaluated at 1.0 %.
 SHARE = 0.02
 
 
@@ -121,15 +121,16 @@ def doubtful(values, bad, beta, softness):
         A row that leaves below gets a wrong answer with 1 minus this chance. Read-only.
     """
     # The value after the last member is the full score.
-    full = values[-1].astype(np.float64)
-    deviation = softness * full.std()
+    full_scores = values[-1].astype(np.float64)
+    deviation = softness * full_scores.std()
     if deviation == 0:
         # There is no doubt if `softness` is 0 or all full scores are equal.
         return bad
-    # Chances too small for single precision are 0: the answers to these rows are
-    # certain.
+    # The chance that the full score is at most `beta`, so that the full ensemble
+    # answers negative. Chances too small for single precision are 0: the answers to
+    # these rows are certain.
     with np.errstate(under="ignore"):
-        chance = ndtr((beta - full) / deviation).astype(np.float32)
+        chance = ndtr((beta - full_scores) / deviation).astype(np.float32)
     return np.broadcast_to(chance, values.shape)
 
 
@@ -385,14 +386,14 @@ def qwyc_order(
     n_threads = effective_n_jobs(n_jobs)
     with ThreadPoolExecutor(n_threads) as pool:
         # After the last member no row is undecided: it needs no search.
-        for r in range(n_members - 1):
+        for position in range(n_members - 1):
             # Number of wrong answers that this position may add.
-            k = int(allowance(alpha * n_samples, r) - n_wrong)
+            n_allowed = int(allowance(alpha * n_samples, position) - n_wrong)
             n_decided = _count_decided(
                 scores,
                 remaining,
                 undecided,
-                errors=(max(0, k - spread), k + spread),
+                errors=(max(0, n_allowed - spread), n_allowed + spread),
                 sides=(use_lo, use_hi),
                 pool=pool,
                 n_threads=n_threads,
@@ -406,9 +407,11 @@ def qwyc_order(
 
             undecided = undecided.after(scores[member])
             values, bad = undecided.values_and_bad()
-            lo[r], hi[r] = optimal_thresholds(values, bad, k, use_lo, use_hi)
-            above = values > hi[r]
-            below = values < lo[r]
+            lo[position], hi[position] = optimal_thresholds(
+                values, bad, n_allowed, use_lo, use_hi
+            )
+            above = values > hi[position]
+            below = values < lo[position]
             n_wrong += int(np.sum(above & bad) + np.sum(below & ~bad))
             undecided = undecided.taken(~(above | below))
 
@@ -434,11 +437,11 @@ def _all_rows(scores, offset, beta):
     Parameters are those of :func:`qwyc_order`.
     """
     _, n_samples, n_outputs = scores.shape
-    full = _full_totals(scores, offset)
+    full_totals = _full_totals(scores, offset)
     if n_outputs == 1:
-        target = full[:, 0] <= beta
+        target = full_totals[:, 0] <= beta
     else:
-        target = np.argmax(full, axis=1)
+        target = np.argmax(full_totals, axis=1)
     totals = np.empty((n_samples, n_outputs), dtype=scores.dtype)
     totals[:] = offset
     return Undecided(np.arange(n_samples), totals, target)
@@ -512,6 +515,8 @@ def allowance(total, position):
     -------
     float
     """
+    # After this position, `position + 1` positions have used their share of what was
+    # left.
     return total * (1.0 - (1.0 - SHARE) ** (position + 1))
 
 
@@ -602,6 +607,7 @@ def sweep_back(
     prices = price * weights
     # Cost of each row after position `r`, errors included, if it does not leave there.
     to_go = np.zeros(n_samples)
+    # `r` is a position. No row leaves early at the last one.
     for r in range(n_members - 2, -1, -1):
         # Chance that leaving above is wrong, 0 or 1 if `bad` is Boolean.
         wrong_above = np.array(bad[r], dtype=np.float64)
@@ -644,9 +650,11 @@ def widened(values, lo, hi, factors):
         For each factor.
     """
     # The value after the last member is the full score.
-    full = values[-1]
+    full_scores = values[-1]
     # Standard deviation of what the remaining members add, by position.
-    deviations = np.array([np.std(full - running) for running in values], np.float64)
+    deviations = np.array(
+        [np.std(full_scores - running) for running in values], np.float64
+    )
     return [(lo - factor * deviations, hi + factor * deviations) for factor in factors]
 
 

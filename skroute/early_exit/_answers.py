@@ -57,7 +57,7 @@ class ReadEnsemble(NamedTuple):
             The rows of a call, before the steps of the pipeline.
 
         rows : ndarray of int
-            Which of them are asked.
+            Positions of the rows to answer.
 
         cache : CallCache, default=NO_CACHE
             Keeps answers to the rows `X`. The default keeps nothing.
@@ -110,8 +110,8 @@ def ties_of(engine, walk):
     if most_evaluated != engine.n_members:
         # Each row left early, so that no score is a full one.
         return _NO_ROWS
-    full = np.flatnonzero(n_evaluated == engine.n_members)
-    return full[_is_tie(engine, walk.scores[full])]
+    fully_evaluated = np.flatnonzero(n_evaluated == engine.n_members)
+    return fully_evaluated[_is_tie(engine, walk.scores[fully_evaluated])]
 
 
 def _is_tie(engine, scores):
@@ -143,7 +143,7 @@ def _is_tie(engine, scores):
 
 
 def sided(engine, scores, answers):
-    """Return scores that are moved to the side of the answers, where they are not.
+    """Return scores, of which each is on the side of its row's answer.
 
     A partial score, or that of a tie, may lie on the other side of the decision than
     the answer of its row. Such a score is moved just to the side of the answer.
@@ -169,12 +169,12 @@ def sided(engine, scores, answers):
         # The distance of a score that is moved.
         nearest = np.where(is_second_class, TINY, -TINY)
         return np.where((distances > 0) == is_second_class, distances, nearest)
-    other = np.flatnonzero(np.argmax(scores, axis=1) != answers)
-    if len(other):
+    rows_to_move = np.flatnonzero(np.argmax(scores, axis=1) != answers)
+    if len(rows_to_move):
         scores = scores.copy()
-        largest = scores[other].max(axis=1)
+        largest = scores[rows_to_move].max(axis=1)
         # The score of the answer becomes the next number above the largest score.
-        scores[other, answers[other]] = np.nextafter(largest, np.inf)
+        scores[rows_to_move, answers[rows_to_move]] = np.nextafter(largest, np.inf)
     return scores
 
 

@@ -110,27 +110,29 @@ def hold_out(n, share, rng, y):
     """
     if not share or n < 2:
         return np.arange(n), None
-    order = rng.permutation(n)
-    # Positions in `order` of the first row with each answer. It is kept to fit on.
-    first_of_answer = np.unique(y[order], return_index=True)[1]
-    always_train = order[first_of_answer]
-    rest = np.delete(order, first_of_answer)
+    shuffled = rng.permutation(n)
+    # Positions in `shuffled` of the first row with each answer. It is kept to fit on.
+    first_of_answer = np.unique(y[shuffled], return_index=True)[1]
+    always_train = shuffled[first_of_answer]
+    other_rows = np.delete(shuffled, first_of_answer)
     n_held_out = min(max(1, round(share * n)), n - 1)
-    if n_held_out >= len(rest):
+    if n_held_out >= len(other_rows):
         # Not every answer can keep a row to fit on.
-        order = np.concatenate([always_train, rest])
+        shuffled = np.concatenate([always_train, other_rows])
+        # Rows that are always kept come first.
         n_train = n - n_held_out
-        return np.sort(order[:n_train]), np.sort(order[n_train:])
+        return np.sort(shuffled[:n_train]), np.sort(shuffled[n_train:])
     # A systematic sample of the rows in order of their answers: all rows are equally
     # likely.
-    rest = rest[np.argsort(y[rest], kind="stable")]
-    distance = len(rest) / n_held_out
+    other_rows = other_rows[np.argsort(y[other_rows], kind="stable")]
+    distance = len(other_rows) / n_held_out
     drawn = (np.arange(n_held_out) + rng.uniform()) * distance
-    drawn = np.minimum(drawn.astype(np.intp), len(rest) - 1)
-    is_held_out = np.zeros(len(rest), dtype=bool)
+    # Rounding must not lead beyond the last row.
+    drawn = np.minimum(drawn.astype(np.intp), len(other_rows) - 1)
+    is_held_out = np.zeros(len(other_rows), dtype=bool)
     is_held_out[drawn] = True
-    train = np.concatenate([always_train, rest[~is_held_out]])
-    return np.sort(train), np.sort(rest[is_held_out])
+    train = np.concatenate([always_train, other_rows[~is_held_out]])
+    return np.sort(train), np.sort(other_rows[is_held_out])
 
 
 # Added before rounding to whole rows, so that a product such as 0.1 * 30 is not just
@@ -165,6 +167,7 @@ def allowed_wrong(n_samples, alpha, confidence, guarantee):
         -1 if there are too few rows: `alpha` does not hold with any number.
     """
     if not guarantee:
+        # The largest `k` with (k + 1) / (n + 1) <= alpha.
         return int(np.floor(alpha * (n_samples + 1) + _ROUNDING)) - 1
 
     def bound(n_wrong):
@@ -184,9 +187,10 @@ def fewest_rows(alpha, confidence, guarantee):
     if alpha <= 0:
         return np.inf
     if not guarantee:
-        # 1 / (n + 1) <= alpha
+        # The least `n` with 1 / (n + 1) <= alpha.
         return int(np.ceil(1 / alpha - _ROUNDING)) - 1
-    # (1 - alpha) ** n <= 1 - confidence
+    # The least `n` with (1 - alpha) ** n <= 1 - confidence: the chance that none of `n`
+    # rows is wrong if the share of wrong rows is `alpha`.
     n_rows = np.log1p(-confidence) / np.log1p(-min(alpha, _LARGEST_SHARE))
     return int(np.ceil(n_rows - _ROUNDING))
 
@@ -196,10 +200,10 @@ def last_accepted(n_wrong, allowed):
 
     Policies are tested in an order that was fixed beforehand, from the most cautious
     on. A test counts errors: its p-value is at most its level exactly if the count is
-    at most `allowed`. If the true share of the policy returned is above the limit that
-    belongs to `allowed`, then so is that of the first such policy in the sequence, and
-    that one passed by chance. The limit of a single test thus holds for the whole
-    search.
+    at most `allowed`, which belongs to a limit of the true share of errors. If the
+    returned policy is above this limit, then the first policy in the sequence that is
+    above it has passed its test by chance. This is one fixed policy, so that the level
+    of a single test holds for the whole search.
 
     Parameters
     ----------
@@ -222,7 +226,10 @@ def last_accepted(n_wrong, allowed):
 
 
 def affordable(tradeoff, budget):
-    """Return the index of the thresholds in use, or of the most faithful in the budget.
+    """Return the index of the thresholds in use, or of others within the budget.
+
+    If the thresholds in use cost more than the budget, the index is that of the policy
+    within the budget that disagrees least with the full ensemble.
 
     Parameters
     ----------

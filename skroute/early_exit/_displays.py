@@ -51,6 +51,7 @@ class ExitDisplay:
     @property
     def survival(self):
         """Share of rows still undecided after 1, ..., n_members members."""
+        # No row stops after 0 members.
         counts = np.bincount(self.members, minlength=self.n_members + 1)[1:]
         return 1.0 - np.cumsum(counts) / len(self.members)
 
@@ -163,6 +164,7 @@ class ExitDisplay:
         # Bars have whole numbers of members. Small ensembles have a bar for each.
         edges = np.round(np.linspace(0, self.n_members, _N_BARS + 1))
         edges = np.unique(edges.astype(int))
+        # 0.5 puts the edges between two numbers of members.
         counts, _ = np.histogram(self.members, bins=edges + 0.5)
         bar_style = validate_style_kwargs(
             {"color": "C0", "alpha": 0.4, "align": "edge", "label": "leave here"},
@@ -268,6 +270,7 @@ class TradeoffDisplay:
         shares, costs = self.curves[name]
         order = np.lexsort([costs, shares])
         shares = shares[order]
+        # The least cost of a policy with at most this disagreement.
         costs = np.minimum.accumulate(costs[order])
         return float(np.interp(disagreement, shares, costs, left=np.nan, right=np.nan))
 

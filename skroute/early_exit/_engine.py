@@ -315,10 +315,10 @@ def walk_in_turn(evaluate, *, thresholds, beta, walk, release=None):
         last. They will not be evaluated again.
     """
     lower, upper = thresholds
-    last = len(lower) - 1
+    last_position = len(lower) - 1
     # Positions of the rows that have not stopped.
     rows = np.arange(len(walk.scores))
-    for position in range(last + 1):
+    for position in range(last_position + 1):
         scores = evaluate(position, rows, walk.scores[rows])
         walk.scores[rows] = scores
         walk.n_evaluated[rows] = position + 1
@@ -328,10 +328,10 @@ def walk_in_turn(evaluate, *, thresholds, beta, walk, release=None):
             values = scores[:, 0]
             # A row that stops above is answered with class 1, below with class 0.
             cut = upper[position]
-            if position == last:
+            if position == last_position:
                 cut = beta
             walk.answers[rows] = values > cut
-        if position == last:
+        if position == last_position:
             return
         stops = (values > upper[position]) | (values < lower[position])
         if release is not None:

@@ -112,6 +112,7 @@ def takes_nan(model):
         A pipeline, or an ensemble behind a moved threshold. For all other models the
         result is False: the tags of the model itself are used.
     """
+    # `cut` is None without a moved threshold.
     ensemble, before, cut = take_apart(model)
     if before:
         # The steps of the pipeline refuse NaN by themselves if they do not read it.
@@ -135,6 +136,7 @@ def check_ensemble(estimator):
     ------
     TypeError
     """
+    # `cut` is None without a moved threshold.
     ensemble, _, cut = take_apart(estimator)
     # A raw booster has neither `predict_proba` nor `fit`. Its reader checks that it
     # classifies.
@@ -264,6 +266,7 @@ def ensemble_engine(estimator):
     classes : ndarray of shape (n_classes,) or None
         None if the ensemble has no labels, as a raw booster.
     """
+    # `cut` is None without a moved threshold.
     ensemble, _, cut = take_apart(estimator)
     # `fit` of a net sets the number of its exits.
     is_net = isinstance(unfrozen(ensemble), ExitNet) and hasattr(ensemble, "n_exits_")

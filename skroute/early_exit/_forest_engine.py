@@ -101,9 +101,18 @@ class ForestEngine(Engine):
         column_of_output = np.arange(self.n_outputs)
         for start in range(0, len(X), _BLOCK):
             stop = min(start + _BLOCK, len(X))
-            for t in range(self.n_members):
-                # The scores of member `t` are added to a view of `scores`.
-                add_leaves(X, start, stop, trees, t, t + 1, column_of_output, scores[t])
+            for member in range(self.n_members):
+                # The scores of member `member` are added to a view of `scores`.
+                add_leaves(
+                    X,
+                    start,
+                    stop,
+                    trees,
+                    member,
+                    member + 1,
+                    column_of_output,
+                    scores[member],
+                )
         return scores
 
     def walk(self, X, thresholds, n_jobs=None, cache=NO_CACHE):
@@ -174,14 +183,14 @@ class ForestEngine(Engine):
         ends = [end for end in _STAGE_ENDS if end < self.n_members]
         ends.append(self.n_members)
         layouts = []
-        first = 0
+        first_member = 0
         for end in ends:
-            stage = self.forest.taken(range(first, end))
+            stage = self.forest.taken(range(first_member, end))
             bits = bit_trees(stage.trees, self.forest.read_rule.dtype)
             if bits is None:
                 return None
             layouts.append(bits)
-            first = end
+            first_member = end
         return layouts
 
     def __getstate__(self):
@@ -192,8 +201,8 @@ class ForestEngine(Engine):
 
     def timed_calls(self):
         calls = {}
-        for t in range(self.n_members):
-            calls[t] = ForestEngine(self.forest.taken([t])).member_scores
+        for member in range(self.n_members):
+            calls[member] = ForestEngine(self.forest.taken([member])).member_scores
         return calls
 
     def labels(self, classes, answers):

@@ -113,16 +113,16 @@ def walk_rows(
         rows are written into them.
     """
     results = _Results(scores, n_evaluated, answers)
-    size = min(BLOCK, stop - start)
-    n_leaves = max(size, _TREES_TOGETHER)
+    block_size = min(BLOCK, stop - start)
+    n_leaves = max(block_size, _TREES_TOGETHER)
     block = _RowBlock(
-        rows=np.empty(size, dtype=np.int64),
-        totals=np.empty((size, len(offset)), dtype=np.float64),
+        rows=np.empty(block_size, dtype=np.int64),
+        totals=np.empty((block_size, len(offset)), dtype=np.float64),
         leaves=np.empty(n_leaves, dtype=np.uint64),
         scratch=np.empty((2, n_leaves), dtype=np.uint64),
     )
-    for begin in range(start, stop, size):
-        n_rows = min(size, stop - begin)
+    for begin in range(start, stop, block_size):
+        n_rows = min(block_size, stop - begin)
         rows = block.rows
         totals = block.totals
         for j in range(n_rows):
@@ -149,12 +149,12 @@ def _walk_row_block(X, block, n_rows, trees, thresholds, beta, results):
     first_tree = 0
     next_tree = 0
     for position in range(n_members):
-        for t in range(member_start[position], member_start[position + 1]):
-            if t >= next_tree:
+        for tree in range(member_start[position], member_start[position + 1]):
+            if tree >= next_tree:
                 # A row that is alone also goes down trees that it may not need.
                 n_together = 1 if n_rows > 1 else _TREES_TOGETHER
-                first_tree = t
-                next_tree = min(t + n_together, n_trees)
+                first_tree = tree
+                next_tree = min(tree + n_together, n_trees)
                 leaves(
                     X,
                     block.rows,
@@ -165,8 +165,8 @@ def _walk_row_block(X, block, n_rows, trees, thresholds, beta, results):
                     block.scratch,
                     block.leaves,
                 )
-            first_leaf = (t - first_tree) * n_rows
-            _add_leaf_values(block, n_rows, first_leaf, outputs[t], values)
+            first_leaf = (tree - first_tree) * n_rows
+            _add_leaf_values(block, n_rows, first_leaf, outputs[tree], values)
         n_rows = _drop_stopped(block, n_rows, position, thresholds, beta, results)
         if n_rows == 0:
             break
@@ -201,8 +201,8 @@ def _add_leaf_values(block, n_rows, first_leaf, output, values):
     totals = block.totals
     for j in range(n_rows):
         leaf = tree_leaves[first_leaf + j]
-        for k in range(n_values):
-            totals[j, first_output + k] += values[leaf, k]
+        for value_index in range(n_values):
+            totals[j, first_output + value_index] += values[leaf, value_index]
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -233,6 +233,7 @@ def _drop_stopped(block, n_rows, position, thresholds, beta, results):
     answers = results.answers
     n_outputs = totals.shape[1]
     is_last = position == thresholds.shape[1] - 1
+    # The first row of `thresholds` has the lower ones, the second the upper ones.
     low = thresholds[0, position]
     high = thresholds[1, position]
     if n_outputs > 1:
@@ -244,12 +245,12 @@ def _drop_stopped(block, n_rows, position, thresholds, beta, results):
     n_staying = 0
     for j in range(n_rows):
         if n_outputs == 1:
-            value = totals[j, 0]
-            answer = np.int64(value > high)
+            sum_or_margin = totals[j, 0]
+            answer = np.int64(sum_or_margin > high)
         else:
-            answer, value = _leader_and_margin(totals, j)
+            answer, sum_or_margin = _leader_and_margin(totals, j)
         row = rows[j]
-        if is_last or value > high or value < low:
+        if is_last or sum_or_margin > high or sum_or_margin < low:
             n_evaluated[row] = position + 1
             answers[row] = answer
             for output in range(n_outputs):
@@ -264,7 +265,11 @@ def _drop_stopped(block, n_rows, position, thresholds, beta, results):
 
 @njit(cache=True, nogil=True, inline="always")
 def _leader_and_margin(totals, j):
-    """Return the leading class of row `j` and its margin; the first class wins ties."""
+    """Return the leading class of row `j` and its margin; the first class wins ties.
+
+    `totals` (n_rows, n_outputs) are partial sums. The margin is the distance from the
+    largest to the second largest one.
+    """
     leader = 0
     best = totals[j, 0]
     second = -np.inf
@@ -369,27 +374,27 @@ def walk_stage(
         Number of rows that have not left.
     """
     results = _Results(scores, n_evaluated, answers)
-    size = min(BLOCK, n_rows)
+    block_size = min(BLOCK, n_rows)
     n_columns = len(bits.columns.limit)
     n_outputs = scores.shape[1]
     last_tree_of_column = _last_trees(bits)
     # All columns are binned.
-    every_column = np.ones(n_columns, dtype=np.bool_)
+    is_binned = np.ones(n_columns, dtype=np.bool_)
     block = _StageBlock(
-        rows=np.empty(size, dtype=np.int64),
-        codes=np.empty((n_columns, size + GAP), dtype=np.uint16),
-        leaves=np.empty(size, dtype=bits.clear.dtype),
-        totals=np.empty((n_outputs, size), dtype=np.float64),
-        largest=np.empty(size, dtype=np.float64),
-        margins=np.empty(size, dtype=np.float64),
-        places=np.empty(size, dtype=np.int32),
+        rows=np.empty(block_size, dtype=np.int64),
+        codes=np.empty((n_columns, block_size + GAP), dtype=np.uint16),
+        leaves=np.empty(block_size, dtype=bits.clear.dtype),
+        totals=np.empty((n_outputs, block_size), dtype=np.float64),
+        largest=np.empty(block_size, dtype=np.float64),
+        margins=np.empty(block_size, dtype=np.float64),
+        places=np.empty(block_size, dtype=np.int32),
     )
     n_staying = 0
-    for begin in range(0, n_rows, size):
-        n_places = min(size, n_rows - begin)
+    for begin in range(0, n_rows, block_size):
+        n_places = min(block_size, n_rows - begin)
         # The rows, their partial sums and their codes are written into the block.
         _read_block(rows, begin, n_places, scores, block)
-        bin_rows(X, block.rows, n_places, bits.columns, every_column, block.codes)
+        bin_rows(X, block.rows, n_places, bits.columns, is_binned, block.codes)
         n_places = _walk_stage_block(
             block,
             n_places,
@@ -406,7 +411,7 @@ def walk_stage(
 
 @njit(cache=True, nogil=True)
 def _last_trees(bits):
-    """Return the number of the last tree of some `BitTrees` that reads each column.
+    """Return, for each column, the number of the last tree in `bits` that reads it.
 
     Returns
     -------
@@ -414,9 +419,9 @@ def _last_trees(bits):
         0 also if no tree reads the column: its codes are never needed after tree 0.
     """
     last_tree_of_column = np.zeros(len(bits.columns.limit), dtype=np.int64)
-    for t in range(len(bits.outputs)):
-        for k in range(bits.test_start[t], bits.test_start[t + 1]):
-            last_tree_of_column[bits.column[k]] = t
+    for tree in range(len(bits.outputs)):
+        for test in range(bits.test_start[tree], bits.test_start[tree + 1]):
+            last_tree_of_column[bits.column[test]] = tree
     return last_tree_of_column
 
 
@@ -558,8 +563,8 @@ def _add_member(block, n_places, bits, member):
     member : int
         Number of a member among those of `bits`.
     """
-    for t in range(bits.member_start[member], bits.member_start[member + 1]):
-        tests_of_tree = (bits.test_start[t], bits.test_start[t + 1])
+    for tree in range(bits.member_start[member], bits.member_start[member + 1]):
+        tests_of_tree = (bits.test_start[tree], bits.test_start[tree + 1])
         find_leaves(
             block.codes,
             n_places,
@@ -571,18 +576,25 @@ def _add_member(block, n_places, bits, member):
             bits.words,
             block.leaves,
         )
-        first_leaf = bits.leaf_start[t]
+        first_leaf = bits.leaf_start[tree]
         # The output that the tree adds to, -1 if its leaves have a value for each.
-        output = bits.outputs[t]
+        output = bits.outputs[tree]
         if output >= 0:
             totals = block.totals[output]
             # 0: the leaves have one value.
             add_values(bits.values, first_leaf, 0, block.leaves, n_places, totals)
         else:
             # -1: the leaves have a value for each output.
-            for k in range(len(block.totals)):
-                totals = block.totals[k]
-                add_values(bits.values, first_leaf, k, block.leaves, n_places, totals)
+            for output_index in range(len(block.totals)):
+                totals = block.totals[output_index]
+                add_values(
+                    bits.values,
+                    first_leaf,
+                    output_index,
+                    block.leaves,
+                    n_places,
+                    totals,
+                )
 
 
 @njit(cache=True, nogil=True)
@@ -608,15 +620,15 @@ def _let_leave(block, n_places, position, thresholds, beta, results):
         Number of rows that leave.
     """
     is_last = position == thresholds.shape[1] - 1
-    n_written = _find_leaving(
-        block, n_places, thresholds[0, position], thresholds[1, position], is_last
-    )
+    low = thresholds[0, position]
+    high = thresholds[1, position]
+    n_written = _find_leaving(block, n_places, low, high, is_last)
     if n_written == 0:
         return 0
     n_outputs = len(block.totals)
     # For one output, a row that leaves is answered with the second class if its score
     # is above `cut`.
-    cut = thresholds[1, position]
+    cut = high
     if is_last and n_outputs == 1:
         cut = beta
     rows = block.rows
@@ -734,7 +746,8 @@ def _compute_margins(block, n_places):
 def _answer_at(totals, place, cut):
     """Return the answer to the row at a place of a block, as the number of its class.
 
-    For one output, the answer is 1 if the row's sum is above `cut`, and 0 otherwise.
+    `totals` (n_outputs, n_places) are the sums of the rows of the block. For one
+    output, the answer is 1 if the row's sum is above `cut`, and 0 otherwise.
     For several, it is the class with the largest sum. The first class wins ties.
     """
     if len(totals) == 1:
@@ -861,9 +874,9 @@ def count_decided(
         n_beyond=np.zeros(n_limits, dtype=np.int64),
     )
     n_decided = np.empty(len(candidates), dtype=np.int64)
-    for c in range(len(candidates)):
+    for index in range(len(candidates)):
         # Writes into `values` and `bad`.
-        _try_candidate(scores[candidates[c]], undecided, values, bad)
+        _try_candidate(scores[candidates[index]], undecided, values, bad)
         if use_hi:
             _fill_tail(values, bad, upper)
         if use_lo:
@@ -871,7 +884,9 @@ def count_decided(
             # the largest negated ones.
             _fill_tail(-values, ~bad, lower)
             lower.limits[:] = -lower.limits
-        n_decided[c] = _most_decided(upper, lower, n_rows, fewest_errors, most_errors)
+        n_decided[index] = _most_decided(
+            upper, lower, n_rows, fewest_errors, most_errors
+        )
     return n_decided
 
 
@@ -894,13 +909,14 @@ def _try_candidate(added, undecided, values, bad):
     """
     totals = undecided.totals
     n_outputs = totals.shape[1]
-    for i in range(len(values)):
-        row = undecided.rows[i]
-        largest = totals[i, 0] + added[row, 0]
+    for index in range(len(values)):
+        row = undecided.rows[index]
+        largest = totals[index, 0] + added[row, 0]
+        # With one output, there is no second largest sum.
         second = added.dtype.type(-np.inf)
         leader = 0
         for output in range(1, n_outputs):
-            total = totals[i, output] + added[row, output]
+            total = totals[index, output] + added[row, output]
             if total > largest:
                 second = largest
                 largest = total
@@ -908,13 +924,13 @@ def _try_candidate(added, undecided, values, bad):
             elif total > second:
                 second = total
         if n_outputs == 1:
-            values[i] = largest
+            values[index] = largest
             # For one output, the target is True if leaving above is wrong.
-            bad[i] = undecided.target[i] != 0
+            bad[index] = undecided.target[index] != 0
         else:
-            values[i] = largest - second
+            values[index] = largest - second
             # For several, the target is the answer of the full ensemble.
-            bad[i] = leader != undecided.target[i]
+            bad[index] = leader != undecided.target[index]
 
 
 @njit(cache=True, nogil=True)
@@ -983,13 +999,13 @@ def _most_decided(upper, lower, n_rows, fewest_errors, most_errors):
     n_decided = np.int64(0)
     for n_errors in range(fewest_errors, most_errors + 1):
         most = np.int64(0)
-        for n_above in range(n_errors + 1):
-            n_below = n_errors - n_above
-            if upper.limits[n_above] < lower.limits[n_below]:
+        for errors_above in range(n_errors + 1):
+            errors_below = n_errors - errors_above
+            if upper.limits[errors_above] < lower.limits[errors_below]:
                 # The tails meet: a threshold between the limits decides every row.
                 n_beyond = n_rows
             else:
-                n_beyond = upper.n_beyond[n_above] + lower.n_beyond[n_below]
+                n_beyond = upper.n_beyond[errors_above] + lower.n_beyond[errors_below]
             most = max(most, n_beyond)
         n_decided += most
     return n_decided
@@ -1047,7 +1063,7 @@ def best_cuts(values, rows, bad, to_go, prices, use_lo, use_hi):
     -------
     Cuts
     """
-    n = len(values)
+    n_reaching = len(values)
     saved_above = _saved_above(rows, bad, to_go, prices[0])
     # Cost saved if the first `j` rows leave below.
     saved_below = 0.0
@@ -1057,15 +1073,15 @@ def best_cuts(values, rows, bad, to_go, prices, use_lo, use_hi):
     # The best pair of thresholds so far: no row leaves.
     most_saved = 0.0
     n_below = 0
-    first_above = n
+    first_above = n_reaching
     # The upper threshold is before row `j`. The best lower one is at or before it.
-    for j in range(n + 1):
+    for j in range(n_reaching + 1):
         if j > 0:
             # Row `j - 1` is now one of those that may leave below.
-            i = rows[j - 1]
-            saved_below += to_go[i] - prices[1, i] * (1.0 - bad[i])
+            sample = rows[j - 1]
+            saved_below += to_go[sample] - prices[1, sample] * (1.0 - bad[sample])
         # No threshold lies between equal values.
-        if 0 < j < n and values[j - 1] == values[j]:
+        if 0 < j < n_reaching and values[j - 1] == values[j]:
             continue
         if use_lo and saved_below > most_saved_below:
             most_saved_below = saved_below
@@ -1093,17 +1109,17 @@ def _saved_above(rows, bad, to_go, prices):
     ndarray of shape (n_reaching + 1,), dtype=float64
         The last entry is 0: no row leaves.
     """
-    n = len(rows)
-    saved = np.zeros(n + 1)
-    for j in range(n - 1, -1, -1):
-        i = rows[j]
-        saved[j] = saved[j + 1] + to_go[i] - prices[i] * bad[i]
+    n_reaching = len(rows)
+    saved = np.zeros(n_reaching + 1)
+    for j in range(n_reaching - 1, -1, -1):
+        sample = rows[j]
+        saved[j] = saved[j + 1] + to_go[sample] - prices[sample] * bad[sample]
     return saved
 
 
 @njit(cache=True, nogil=True)
 def settle(values, bad, lo, hi, prices, to_go):
-    """Replace the cost of rows that leave at a position by the price of their errors.
+    """Set the cost of rows that leave at a position to the expected price of an error.
 
     Parameters
     ----------
@@ -1157,19 +1173,19 @@ def leave_at(values, lo, hi):
     # The first `n_rows` entries are the rows that have not left.
     rows = np.arange(n_samples)
     n_rows = n_samples
-    # `r` is a position. No row leaves early at the last one.
-    for r in range(n_members - 1):
+    # `member` is a position. No row leaves early at the last one.
+    for member in range(n_members - 1):
         n_staying = 0
         for j in range(n_rows):
-            i = rows[j]
-            if values[r, i] > hi[r]:
-                position[i] = r
-                side[i] = 1
-            elif values[r, i] < lo[r]:
-                position[i] = r
-                side[i] = -1
+            sample = rows[j]
+            if values[member, sample] > hi[member]:
+                position[sample] = member
+                side[sample] = 1
+            elif values[member, sample] < lo[member]:
+                position[sample] = member
+                side[sample] = -1
             else:
-                rows[n_staying] = i
+                rows[n_staying] = sample
                 n_staying += 1
         n_rows = n_staying
         if n_rows == 0:

@@ -269,11 +269,13 @@ def order_of(order, engine, rng):
     Raises
     ------
     ValueError
-        If it is no permutation, or an order that the engine does not allow.
+        If `order` is no permutation, or the engine does not allow it.
     """
     n_members = engine.n_members
     natural = np.arange(n_members)
     is_name = isinstance(order, str)
+    # A name passes the check of a permutation. `engine.has_fixed_order` allows only the
+    # natural order, also by the name "qwyc".
     permutation = natural if is_name else np.asarray(order)
     if permutation.ndim != 1 or not np.array_equal(np.sort(permutation), natural):
         raise ValueError(
@@ -314,7 +316,7 @@ def shares_of(alpha, classes):
     Raises
     ------
     ValueError
-        If a class has no share, a share no class, or a share is not from 0 to 1.
+        If a class has no share, a share has no class, or a share is not from 0 to 1.
     """
     if not isinstance(alpha, Mapping):
         return float(alpha)
@@ -344,7 +346,7 @@ def shares_of(alpha, classes):
 
 
 def stopping_of(engine, mode, stopping, order):
-    """Return the parameter `stopping`, "auto" only if votes are possible.
+    """Return the parameter `stopping`. It stays "auto" only if votes are possible.
 
     Parameters
     ----------
@@ -367,7 +369,7 @@ def stopping_of(engine, mode, stopping, order):
             "mode='negative' needs two classes: there is no negative class among "
             f"{engine.n_outputs}. Use mode='both'."
         )
-    # Members that are averaged with equal weights.
+    # Members count alike if they are averaged with equal weights.
     members_count_alike = engine.averages_members and np.ptp(engine.weights) == 0
     if stopping == "votes" and not members_count_alike:
         raise ValueError(
@@ -406,10 +408,10 @@ def learn(sample, costs, options, on_position=None):
     -------
     Learned
     """
-    errors = _allowed_errors(sample, options.alpha)
+    allowed_errors = _allowed_errors(sample, options.alpha)
     order = options.order
     if isinstance(order, str):
-        order = _learn_order(sample, costs, options, errors.share, on_position)
+        order = _learn_order(sample, costs, options, allowed_errors.share, on_position)
     values, bad = sample.values_and_bad(order)
     # The first policy never leaves early. Then come those that are more cautious than
     # the policy of the first price, and those of all prices.
@@ -422,7 +424,7 @@ def learn(sample, costs, options, on_position=None):
             bad=bad,
             costs=costs,
             options=options,
-            weights=errors.weights,
+            weights=allowed_errors.weights,
         )
         most_cautious_lo, most_cautious_hi = path[0]
         policies += widened(values, most_cautious_lo, most_cautious_hi, WIDER)
@@ -449,15 +451,15 @@ def _learn_order(sample, costs, options, share, on_position):
         # Votes count alike: members differ in nothing but their cost. The cheapest
         # member is first.
         return np.argsort(costs, kind="stable")
-    # Share of rows at which the search makes enough errors to compare members.
-    enough = min(SEARCH_ERRORS / sample.n_rows, MOST_SEARCH_ERRORS)
+    # Share of wrong rows at which the search makes enough errors to compare members.
+    least_share = min(SEARCH_ERRORS / sample.n_rows, MOST_SEARCH_ERRORS)
     # The thresholds of the search are not used: they are learned again.
     order, _, _ = qwyc_order(
         sample.scores,
         sample.offset,
         sample.beta,
         costs,
-        max(share * SEARCH_SHARE, enough),
+        max(share * SEARCH_SHARE, least_share),
         use_lo=options.use_lo,
         use_hi=options.use_hi,
         spread=SEARCH_SPREAD,
@@ -498,14 +500,14 @@ def _learn_thresholds(sample, *, order, values, bad, costs, options, weights):
             use_lo=options.use_lo,
             use_hi=options.use_hi,
         )
-    wrong = bad
+    chance_wrong = bad
     if options.use_lo:
         # Only ensembles of one output have lower thresholds, and doubt is computed for
         # one output only.
-        wrong = doubtful(values, bad, sample.beta, SOFTNESS)
+        chance_wrong = doubtful(values, bad, sample.beta, SOFTNESS)
     return lagrangian_path(
         values,
-        wrong,
+        chance_wrong,
         costs[order],
         costs.sum() * PRICES,
         use_lo=options.use_lo,
@@ -563,8 +565,8 @@ def _allowed_errors(sample, alpha):
     weight_of_answer = share * n_rows / (n_allowed * np.count_nonzero(alpha))
     if sample.scores.shape[2] == 1:
         # A row that leaves above is answered with the second class. This is wrong for
-        # rows that the full ensemble answers with the first class. A row that leaves
-        # below is answered with the first class.
+        # rows of the first class, at position 0 of the weights. A row that leaves below
+        # is answered with the first class. This is wrong for rows of the last class.
         weight_of_sides = weight_of_answer[[0, -1]]
         weights = np.repeat(weight_of_sides[:, None], n_rows, axis=1)
     else:
@@ -672,7 +674,8 @@ def _choose(n_wrong, n_rows, alpha, promise, labels):
         n_wrong = n_wrong.sum(axis=1, keepdims=True)
         n_rows = n_rows.sum(keepdims=True)
     if promise is None:
-        # `alpha` is kept on these rows only. Nothing is promised about other rows.
+        # `alpha` is kept on these rows only. Nothing is promised about other rows. The
+        # allowed numbers of errors are rounded down.
         chosen = last_accepted(n_wrong, (shares * n_rows).astype(np.int64))
         return max(0, chosen), np.full(len(shares), np.nan)
     # Bounds of several answers hold at the same time (Bonferroni).
@@ -711,7 +714,7 @@ def learn_exits(
     task,
     labels,
 ):
-    """Learn order and thresholds on rows, and calibrate them on others.
+    """Learn order and thresholds on some rows, and calibrate them on other rows.
 
     Parameters
     ----------
@@ -827,7 +830,7 @@ def better_stopping(options, sample, costs, rng):
         As for :func:`learn`.
 
     rng : RandomState
-        Draws the rows that are compared on.
+        Draws the rows on which both are compared.
 
     Returns
     -------
@@ -868,7 +871,8 @@ def _warn_of_no_exit(alpha, n_rows, guarantee, confidence, labels):
     ----------
     alpha : float or ndarray of shape (n_answers,)
     n_rows : ndarray of shape (1,) or (n_answers,)
-        Calibration rows, of all answers or of each, as `alpha` is.
+        Number of calibration rows: of all answers if `alpha` is a number, else of each
+        answer.
 
     guarantee, confidence
         As in :class:`Promise`, for each answer.
@@ -879,6 +883,7 @@ def _warn_of_no_exit(alpha, n_rows, guarantee, confidence, labels):
     reason = ""
     if np.ndim(alpha):
         shares = alpha
+        # The answer with the fewest allowed errors.
         hardest = int(np.argmin(n_rows * shares))
         # An ensemble of one class has two answers, of which its label is the last.
         label = labels[max(0, hardest - len(shares) + len(labels))]
@@ -929,7 +934,8 @@ class _RareAnswer(NamedTuple):
 def warn_of_rare_answers(alpha, calibrated, labels, confidence):
     """Warn if many rows of a rare answer may be answered otherwise.
 
-    There is no warning about an answer if held-out rows show that few of its rows are.
+    There is no warning about an answer if held-out rows show that few of its rows get
+    another answer.
 
     Parameters
     ----------
@@ -954,6 +960,8 @@ def warn_of_rare_answers(alpha, calibrated, labels, confidence):
     for label, n_wrong, n_rows in zip(
         labels, calibrated.wrong, calibrated.n_rows, strict=False
     ):
+        # All allowed errors may be on the rows of one answer. An answer without rows
+        # has no errors.
         share = min(1.0, alpha * n_all_rows / n_rows) if n_rows else 0.0
         if share <= MOST_OF_AN_ANSWER:
             continue
@@ -965,13 +973,13 @@ def warn_of_rare_answers(alpha, calibrated, labels, confidence):
     if not rare_answers:
         return
     rarest = max(rare_answers, key=lambda answer: answer.share)
-    more = ""
+    other_answers = ""
     if len(rare_answers) > 1:
-        more = f" {len(rare_answers) - 1} more classes are alike."
+        other_answers = f" {len(rare_answers) - 1} more classes are alike."
     warn(
         f"alpha={alpha!r} is a share of all rows: of the rows that the full ensemble "
         f"answers with {rarest.label!r}, {rarest.n_rows} of {n_all_rows}, it is "
         f"{rarest.share:.0%}, and {rarest.n_wrong} of these {rarest.n_rows} got "
-        f"another answer.{more} Give a share for each answer, "
+        f"another answer.{other_answers} Give a share for each answer, "
         "alpha=dict.fromkeys(classes, share), to keep those of rare classes."
     )

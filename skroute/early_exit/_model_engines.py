@@ -225,6 +225,7 @@ class MemberEngine(Engine):
         """
         hits = labels[:, None] == self.classes[None, :]
         if self.n_outputs == 1:
+            # The last column is True for votes for the second class.
             return hits[:, -1] - HALF_VOTE
         return np.where(hits, 1.0, self.missed_vote)
 
@@ -375,9 +376,9 @@ class ExitEngine(Engine):
 
     def _blocks(self, X):
         """Yield the slice of each block of rows, and a run of the net on them."""
-        size = self.net.eval_batch_size
-        for start in range(0, num_samples(X), size):
-            block = slice(start, start + size)
+        block_size = self.net.eval_batch_size
+        for start in range(0, num_samples(X), block_size):
+            block = slice(start, start + block_size)
             yield block, self.net.start(_safe_indexing(X, block))
 
     def member_scores(self, X):

@@ -229,7 +229,7 @@ def forest_of(exported):
     )
     # Raises an error if the thresholds are damaged.
     checked((exported["lo"], exported["hi"]), forest.n_members)
-    # One output is that of one or two classes.
+    # A forest with one output has one class or two.
     possible_n_classes = [forest.n_outputs]
     if forest.n_outputs == 1:
         possible_n_classes = [1, 2]

@@ -329,7 +329,10 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return self._run_fit(self._fit, X, y, params)
 
     def _fit(self, X, y, *, task, X_calibration=None, **fit_params):
-        """Fit the ensemble on rows that are not held out, and learn its evaluation."""
+        """Fit the ensemble on rows that are not held out, and learn its evaluation.
+
+        `task` reports steps to a callback. The other parameters are those of `fit`.
+        """
         check_estimator(self.estimator)
         routed = self._routed(fit_params)
         rows, labels = indexable(check_rows(self, X, reset=True), on_host(y))
@@ -416,7 +419,11 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return self._run_fit(self._optimize, X, None, params, name="optimize")
 
     def _optimize(self, X, y, *, task, X_calibration):
-        """Learn the evaluation of an ensemble that is frozen or fitted."""
+        """Learn the evaluation of an ensemble that is frozen or fitted.
+
+        `task` reports steps to a callback, and `y` is not used. The other parameters
+        are those of `optimize`.
+        """
         models = list(fittable_models(self.estimator).values())
         # None: the ensemble itself has its classes.
         known_classes = None
@@ -533,6 +540,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         self._engine = engine.reordered(self.order_)
         # Raises an error if no set of thresholds fits the budget.
         affordable(tradeoff, self._effective_budget(None))
+        # The choice for a row is the number of members that are evaluated.
         self.choices_ = [str(k) for k in range(engine.n_members + 1)]
         warn_of_rare_answers(alpha, calibrated, labels, self.confidence)
 
@@ -546,6 +554,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
             True if its bounds are those of each answer. Otherwise the bounds of the
             classes are NaN.
         """
+        # 0 / 0 is NaN: no row has this answer.
         with np.errstate(invalid="ignore"):
             disagreement = calibrated.wrong / calibrated.n_rows
         # A bound for all rows at once is none for a class: NaN.

@@ -46,16 +46,16 @@ class _Step(NamedTuple):
     states : _States
         After `t` members.
 
-    up : ndarray of shape (t + 1,)
+    chance_positive : ndarray of shape (t + 1,)
         Chance that the next vote is positive.
 
-    wrong : ndarray of shape (t + 1,)
+    chance_wrong : ndarray of shape (t + 1,)
         Chance that the positive answer is wrong.
     """
 
     states: _States
-    up: NDArray[np.float64]
-    wrong: NDArray[np.float64]
+    chance_positive: NDArray[np.float64]
+    chance_wrong: NDArray[np.float64]
 
 
 def optimal_stopping(law, negative, costs, prices, use_lo=True, use_hi=True):
@@ -72,7 +72,7 @@ def optimal_stopping(law, negative, costs, prices, use_lo=True, use_hi=True):
     Parameters
     ----------
     law : ndarray of shape (n_members + 1,)
-        Weight of rows with 0, ..., `n_members` votes for the answer in all.
+        Weight of the rows with 0, ..., `n_members` positive votes of all members.
 
     negative : ndarray of shape (n_members + 1,)
         Share of the rows with each number of votes for which the positive answer is
@@ -92,7 +92,7 @@ def optimal_stopping(law, negative, costs, prices, use_lo=True, use_hi=True):
     below, above : ndarray of shape (n_prices, n_members), dtype=int64
         After member `r`, a row with at most ``below[:, r]`` votes stops with the
         negative answer, and with at least ``above[:, r]`` votes with the positive one.
-        No row does where ``below`` is -1, or ``above`` more than ``r + 1``.
+        No row stops where ``below`` is -1, or ``above`` is more than ``r + 1``.
     """
     n_members = len(law) - 1
     prices = np.asarray(prices, dtype=np.float64)[:, None]
@@ -105,17 +105,23 @@ def optimal_stopping(law, negative, costs, prices, use_lo=True, use_hi=True):
     # Least expected cost from each state on, by price and number of votes. After all
     # members it is 0: the full ensemble's answer is never wrong.
     to_go = np.zeros((len(prices), n_members + 1))
+    # `t` members have voted. The last of them is member `t - 1`.
     for t in range(n_members - 1, 0, -1):
         step = _one_vote_back(states, t)
         states = step.states
-        # The next vote leads to the state (t + 1, k) or (t + 1, k + 1).
-        to_go = costs[t] + to_go[:, :-1] * (1.0 - step.up) + to_go[:, 1:] * step.up
-        cost_of_negative = prices * (1.0 - step.wrong)
-        cost_of_positive = prices * step.wrong
+        chance_positive = step.chance_positive
+        # The next vote, of member `t`, leads to the state (t + 1, k) or (t + 1, k + 1).
+        to_go = (
+            costs[t]
+            + to_go[:, :-1] * (1.0 - chance_positive)
+            + to_go[:, 1:] * chance_positive
+        )
+        cost_of_negative = prices * (1.0 - step.chance_wrong)
+        cost_of_positive = prices * step.chance_wrong
         if use_lo:
             below[:, t - 1] = _last_before_going_on(cost_of_negative > to_go)
         if use_hi:
-            # States in reverse: from the most votes for the answer to the fewest.
+            # States in reverse: from the most positive votes to the fewest.
             goes_on_from_most = (cost_of_positive > to_go)[:, ::-1]
             above[:, t - 1] = t - _last_before_going_on(goes_on_from_most)
         if use_lo and use_hi:
@@ -126,6 +132,7 @@ def optimal_stopping(law, negative, costs, prices, use_lo=True, use_hi=True):
             # Not read if neither side stops early.
             cost_of_stopping = cost_of_positive
         k = np.arange(t + 1)
+        # The slices keep the axis of the prices.
         stops_below = k <= below[:, t - 1 : t]
         stops_above = k >= above[:, t - 1 : t]
         to_go = np.where(stops_below | stops_above, cost_of_stopping, to_go)
@@ -151,21 +158,21 @@ def _one_vote_back(states, t):
     # Each of the t + 1 votes of a row is equally likely to be the last.
     last_was_positive = (k + 1) / (t + 1)
     last_was_negative = (t + 1 - k) / (t + 1)
-    weight_up = states.weight[1:] * last_was_positive
-    weight_down = states.weight[:-1] * last_was_negative
-    weight = weight_up + weight_down
+    weight_then_positive = states.weight[1:] * last_was_positive
+    weight_then_negative = states.weight[:-1] * last_was_negative
+    weight = weight_then_positive + weight_then_negative
     negative_weight = (
         states.negative_weight[:-1] * last_was_negative
         + states.negative_weight[1:] * last_was_positive
     )
     # In a state that no row passes through, the next vote is positive with the share of
     # the votes so far, and the positive answer is wrong unless most votes are positive.
-    up = k / t
-    wrong = (2 * k <= t).astype(np.float64)
+    chance_positive = k / t
+    chance_wrong = (2 * k <= t).astype(np.float64)
     has_rows = weight > 0
-    np.divide(weight_up, weight, out=up, where=has_rows)
-    np.divide(negative_weight, weight, out=wrong, where=has_rows)
-    return _Step(_States(weight, negative_weight), up, wrong)
+    np.divide(weight_then_positive, weight, out=chance_positive, where=has_rows)
+    np.divide(negative_weight, weight, out=chance_wrong, where=has_rows)
+    return _Step(_States(weight, negative_weight), chance_positive, chance_wrong)
 
 
 def _last_before_going_on(goes_on):
@@ -183,8 +190,8 @@ def _last_before_going_on(goes_on):
         -1 if the first entry is True.
     """
     n_states = goes_on.shape[1]
-    first = np.where(goes_on.any(axis=1), np.argmax(goes_on, axis=1), n_states)
-    return first - 1
+    first_true = np.where(goes_on.any(axis=1), np.argmax(goes_on, axis=1), n_states)
+    return first_true - 1
 
 
 # Thresholds of partial sums -----------------------------------------------------------
@@ -240,8 +247,9 @@ def vote_path(scores, offset, beta, costs, prices, use_lo=True, use_hi=True):
         tied_sums = np.zeros(n_members)
     below, above = optimal_stopping(law, negative, costs, prices, use_lo, use_hi)
     t = np.arange(1, n_members + 1)
-    # A vote for the answer in place of one against it moves the sum by two vote sizes.
-    # Thresholds lie halfway between the sums of two neighbouring numbers of votes.
+    # Of `t` votes, `k` are positive and `t - k` negative: the sum is `2 * k - t` vote
+    # sizes above that of a tie. Two neighbouring sums are two vote sizes apart, and
+    # thresholds lie halfway between them.
     lower_sums = tied_sums + vote_size * (2 * below + 1 - t)
     upper_sums = tied_sums + vote_size * (2 * above - 1 - t)
     lo = np.where(below >= 0, lower_sums, -np.inf)
@@ -268,6 +276,7 @@ def _votes(scores, offset, beta):
     ndarray of shape (n_members, n_samples)
     """
     if scores.shape[2] == 1:
+        # Each member gets an equal part of the distance from `offset` to `beta`.
         return scores[:, :, 0] - (beta - offset[0]) / len(scores)
     totals = offset + scores.sum(axis=0, dtype=np.float64)
     rows = np.arange(len(totals))
@@ -294,7 +303,8 @@ def _vote_size(votes, margins):
     float
         1 if the deviation is 0, as a size of 0 would count no votes.
     """
-    # The rows closest to the decision: how many members they need depends on this size.
+    # The rows closest to the decision need most members, so that their votes matter
+    # most.
     n_near = max(_FEWEST_NEAR, int(_NEAR * len(margins)))
     near = np.argsort(np.abs(margins), kind="stable")[:n_near]
     variance = votes[:, near].var(axis=0, dtype=np.float64).mean()
@@ -318,17 +328,24 @@ def _law(margins, n_members):
     -------
     ndarray of shape (n_members + 1,)
     """
+    # There are `n_members` votes: the positive ones are half of them, plus half of the
+    # margin.
     votes = np.rint(0.5 * (n_members + margins))
     votes = np.clip(votes, 0, n_members).astype(np.int64)
     # Rounding must not move the number of votes to the other side of the decision than
     # the margin. A tie is answered negative.
-    half = n_members // 2
-    votes = np.where(margins > 0, np.maximum(votes, half + 1), np.minimum(votes, half))
+    most_without_majority = n_members // 2
+    votes = np.where(
+        margins > 0,
+        np.maximum(votes, most_without_majority + 1),
+        np.minimum(votes, most_without_majority),
+    )
     count = np.bincount(votes, minlength=n_members + 1).astype(np.float64)
     # One more row is spread evenly over all numbers of votes, so that none has the
     # share 0.
     count += 1.0 / len(count)
     deviation = _SPREAD * n_members
+    # Largest difference of numbers of votes that the kernel covers.
     reach = min(int(np.ceil(_REACH * deviation)), n_members)
     distances = np.arange(-reach, reach + 1) / deviation
     kernel = np.exp(-0.5 * distances**2)

@@ -526,11 +526,11 @@ def _ask_estimator(router, reference, X, objective):
     """
     name = type(reference).__name__
     n_rows = num_samples(X)
+    cache_of(router).count_rows(name, n_rows)
     # `predict_routed` returns answers, and no probabilities.
     if hasattr(reference, "predict_routed") and objective.asks == "predict":
         with note_failure(name, n_rows, "predict_routed"):
             return name, reference.predict_routed(X)
-    cache_of(router).count_rows(name, n_rows)
     with note_failure(name, n_rows, objective.asks):
         answers = np.asarray(on_host(getattr(reference, objective.asks)(X)))
         if objective.asks == "predict_proba":

@@ -3,7 +3,7 @@
 A row *disagrees* if its answer differs from the label that the reference would give it.
 Labels are bought for rows that are drawn at random without replacement. The bought
 labels replace the answers, so only rows without a label can break the promise.
-:ref:`guarantees` has the proof.
+`certified.certify_path` has the proof.
 
 Parameters with the same meaning in all functions:
 

@@ -370,6 +370,15 @@ def test_what_a_call_says_about_its_rows_reaches_the_wrapped_estimator():
         CertifiedRouter(Sized(), **SIZED_OPTIONS).fit(X, y, colour=size)
 
 
+def test_rows_of_a_router_as_the_reference_are_counted(labelled):
+    X, y = labelled
+    reference = occam().fit(X[:300], y[:300])
+    router = FrozenEstimator(occam(budget=5).fit(X[300:600], y[300:600]))
+    made = CertifiedRouter(router, max_loss=0.5, reference=reference, **OPTIONS)
+    certificate = made.fit(X[600:], y[600:]).certificate_
+    assert certificate.calls["OccamRouterClassifier"] == certificate.n_rows
+
+
 def test_metadata_routing_of_fit_and_calls():
     X, y, size = sized(600)
     with sklearn.config_context(enable_metadata_routing=True):

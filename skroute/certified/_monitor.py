@@ -502,8 +502,8 @@ class PromiseMonitor:
                     evidence.append(bettors.feed(audited_losses, audited_rows))
             self._history.append((self.n_rows_, *evidence))
             if len(self._history) > _MAX_HISTORY:
-                # Every second point is dropped. The number of points is odd here, so that
-                # the newest one stays.
+                # Every second point is dropped. The number of points is odd here: the
+                # newest one stays.
                 self._history = self._history[::2]
             return _first_or_none(self._alarms_so_far())
 

@@ -69,9 +69,9 @@ from skroute.utils._validation import (
 # evidence, so that there are few of them. The next three constants limit their number.
 # Share of all rows that may set the scale.
 _SCALE_SHARE = 0.05
-# Number of rows that may set the scale, also if there are few rows.
+# At least this many rows may set the scale, as far as `_SCALE_SHARE` allows.
 _SCALE_ROWS = 5
-# If there are many rows, one in this many rows may set the scale.
+# If there are many rows, at most one in this number of rows may set the scale.
 _ROWS_PER_SCALE_ROW = 100
 
 # Keywords of a call that change which choices a row may have. A certificate is about

@@ -6,7 +6,9 @@ the codes. Early exit evaluates further ranges after some rows have left.
 
 `remaining` has a number for each row. Its bits are the leaves of a tree that the row
 can still reach after some tests. For a row that goes right, a test clears the bits that
-are not in its number `clear`. `all_leaves` has all bits.
+are not in its number `clear`. `all_leaves` has all bits. For oblivious trees these
+numbers are signed, and each test clears the bit of its level: `remaining` is then the
+complement of the leaf's number.
 """
 
 import numpy as np

@@ -8,8 +8,7 @@ NO_ALARM = -1
 
 # Values are at most 1. A mean may exceed 1 by this number, by the rounding of a sum.
 _MEAN_ROUNDING = 1e-9
-# The prior variance has the weight of one row for this number of rows, and of one row
-# at least.
+# The prior variance counts as one row for every 100 rows, but at least as one row.
 _ROWS_PER_PRIOR_ROW = 100
 # The sum of 1 / (j log(j)^2) over j = 2, 3, ... is 2.1097. The initial capitals of the
 # bettors are these terms, divided by this larger number. Their sum is less than 1.

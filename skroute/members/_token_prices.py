@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from skroute.utils._frames import column_keys
-from skroute.utils._named import in_order
+from skroute.utils._named import check_rows_match, in_order
 from skroute.utils._validation import check_numbers, is_amount
 
 # Kinds of tokens that a price list may have, in the order of a tuple of prices.
@@ -104,10 +104,12 @@ class TokenPrices:
         Raises
         ------
         ValueError
-            If a count is missing or negative, shapes do not match, or a row has more
-            cached tokens than input tokens.
+            If a count is missing or negative, shapes do not match, rows of series or
+            frames are in different orders, or a row has more cached tokens than input
+            tokens.
         """
         arguments = {"input": input, "output": output, "cached_input": cached_input}
+        check_rows_match(**arguments)
         counts = {name: self._counts(name, arguments[name]) for name in arguments}
         # An array of one row serves all rows.
         lengths = {len(count) for count in counts.values() if len(count) > 1}
@@ -154,7 +156,10 @@ class TokenPrices:
 
 
 def _prices_by_name(prices):
-    """Return the prices of each model by its name, as the user gave them."""
+    """Return the prices of each model by its name, as the user gave them.
+
+    A ValueError is raised if a model has two entries.
+    """
     if column_keys(prices) is not None:
         # The prices are a frame. Only pandas has labels of rows.
         if not hasattr(prices, "iloc"):
@@ -162,13 +167,20 @@ def _prices_by_name(prices):
                 "prices must be a mapping or a pandas frame whose labels are the names "
                 f"of the models, got {type(prices).__name__}."
             )
-        return {str(name): dict(row) for name, row in prices.iterrows()}
-    if isinstance(prices, Mapping):
-        return {str(name): entry for name, entry in prices.items()}
-    raise ValueError(
-        "prices must be a mapping from the name of a model to its prices, or a frame "
-        f"with one row for each model, got {prices!r}."
-    )
+        entries = [(name, dict(row)) for name, row in prices.iterrows()]
+    elif isinstance(prices, Mapping):
+        entries = list(prices.items())
+    else:
+        raise ValueError(
+            "prices must be a mapping from the name of a model to its prices, or a "
+            f"frame with one row for each model, got {prices!r}."
+        )
+    prices_of_model = {}
+    for name, entry in entries:
+        if str(name) in prices_of_model:
+            raise ValueError(f"prices must have one entry for {str(name)!r}, got two.")
+        prices_of_model[str(name)] = entry
+    return prices_of_model
 
 
 def _check_prices(name, entry):

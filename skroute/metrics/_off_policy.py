@@ -7,6 +7,7 @@ import numpy as np
 from scipy.stats import sem
 from scipy.stats import t as student
 
+from skroute.base._inspection import models_of
 from skroute.metrics._curve import check_budgets, find_router
 from skroute.quality._log_arguments import read_choice, read_propensity, read_values
 from skroute.quality._logged import (
@@ -382,7 +383,11 @@ def off_policy_curve(
         reported_costs = np.array([plan.cost[decisions.rows] for plan in plans])
         cost = evaluation.average_reported(reported_costs)
     else:
-        cost = evaluation.estimate(log.cost, is_ratio=True)
+        # The log has what calls cost, without the cost of deciding.
+        deciding = [cost_of_deciding(router, plan)[decisions.rows] for plan in plans]
+        cost = evaluation.estimate(
+            log.cost, is_ratio=True, added=np.mean(deciding, axis=1)
+        )
     return OffPolicyCurve(
         budget=limits,
         quality=quality,
@@ -399,6 +404,30 @@ def off_policy_curve(
 
 
 # The log and the decisions ------------------------------------------------------------
+
+
+def cost_of_deciding(router, plan):
+    """Return what rows pay for being decided, whatever is chosen for them.
+
+    Parameters
+    ----------
+    router : decision estimator
+    plan : Plan
+        Its plan of the rows.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+    """
+    n_rows = len(plan.route)
+    no_bills = np.zeros((n_rows, len(models_of(router))))
+    try:
+        # What remains if no call costs anything.
+        return router.bill(plan, no_bills)
+    except TypeError:
+        # By the protocol: the router has no bills that differ from row to row. Such
+        # routers do not tell the cost of deciding apart.
+        return np.zeros(n_rows)
 
 
 class LoggedAnswers(NamedTuple):
@@ -674,7 +703,7 @@ class LogEvaluation:
     has_overlap: NDArray[np.bool_]
     confidence_level: float
 
-    def estimate(self, values, *, is_ratio=False):
+    def estimate(self, values, *, is_ratio=False, added=0.0):
         """Return three estimates of the mean value of the router's choices.
 
         Parameters
@@ -683,6 +712,8 @@ class LogEvaluation:
             Quality or cost of the logged answers.
         is_ratio : bool, default=False
             Argument `ratio` of `estimate_cells`: True for costs.
+        added : ndarray of shape (n_budgets,), default=0.0
+            Number without an error that is added to the mean at each budget.
 
         Returns
         -------
@@ -704,6 +735,10 @@ class LogEvaluation:
         )
         # Degrees of freedom of Student's distribution.
         degrees = decisions.effective_sizes()[self.has_overlap] - 1
+        added = np.broadcast_to(added, self.has_overlap.shape)[self.has_overlap]
+        direct = direct._replace(estimate=direct.estimate + added)
+        weighted = weighted._replace(estimate=weighted.estimate + added)
+        corrected = corrected._replace(estimate=corrected.estimate + added)
         return OffPolicyEstimates(
             direct=self._with_interval(direct, degrees),
             snips=self._with_interval(weighted, degrees),

@@ -9,6 +9,7 @@ import numpy as np
 from skroute.metrics._curve import BudgetSweep, find_router
 from skroute.metrics._off_policy import (
     MeanEstimate,
+    cost_of_deciding,
     prepare_evaluation,
     read_log,
     skewness,
@@ -900,10 +901,11 @@ def off_policy_savings(
         names, num_samples(X), q=q, choice=choice, propensity=propensity, costs=costs
     )
     call = router.make_call(budget, **params)
+    plan = router.plan(X, call)
     evaluation = prepare_evaluation(
         X,
         log,
-        routes=[router.plan(X, call).route],
+        routes=[plan.route],
         limits=np.array([call.budget]),
         names=names,
         cv=cv,
@@ -912,7 +914,9 @@ def off_policy_savings(
     rows = evaluation.decisions.rows
     logged_cost = log.cost[rows]
     logged_quality = log.quality[rows]
+    # The rule of the log pays for calls, the router for deciding, too.
     cost_terms = evaluation.doubly_robust_terms(log.cost, is_ratio=True)
+    cost_terms = cost_terms + cost_of_deciding(router, plan)[rows]
     quality_terms = evaluation.doubly_robust_terms(log.quality)
     logged_seconds = np.full(len(rows), np.nan)
     second_terms = logged_seconds

@@ -29,6 +29,18 @@ def by_label(values):
     return values
 
 
+def check_entries(label, mapping, names):
+    """Raise an error unless a mapping has an entry for each name, and no other.
+
+    `label` is the name of the mapping in the message.
+    """
+    entries = [str(name) for name in mapping]
+    if sorted(entries) != sorted(names):
+        raise ValueError(
+            f"{label} must have an entry for each of {names!r}, got {entries!r}."
+        )
+
+
 def part_of(frame, columns):
     """Return some columns of a data frame or Arrow table, by a list of their keys."""
     return frame.select(columns) if is_arrow(frame) else frame[columns]

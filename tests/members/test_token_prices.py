@@ -82,3 +82,21 @@ def test_the_text_has_prices_and_their_unit():
     text = repr(TokenPrices(PRICES))
     assert "large: 2.5 input, 10 output, 1.25 cached input" in text
     assert "per million tokens" in text
+
+
+def test_a_model_with_two_prices_is_refused():
+    listed = pd.DataFrame({"input": [1.0, 2.0], "output": [4.0, 5.0]}, index=["a", "a"])
+    with pytest.raises(ValueError, match="one entry for 'a', got two"):
+        TokenPrices(listed)
+    with pytest.raises(ValueError, match="one entry for '1', got two"):
+        TokenPrices({1: (1, 2), "1": (3, 4)})
+
+
+def test_counts_of_other_requests_are_refused():
+    prices = TokenPrices({"small": (1e6, 2e6)})
+    n_input = pd.Series([10, 1000], index=["first", "second"])
+    n_output = pd.DataFrame({"small": [2000, 20]}, index=["second", "first"])
+    with pytest.raises(ValueError, match="same index, in another order"):
+        prices.costs(n_input, n_output)
+    bills = prices.costs(n_input, n_output.loc[n_input.index])
+    assert bills["small"].tolist() == [50, 5000]

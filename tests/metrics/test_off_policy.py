@@ -11,7 +11,7 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 
 import skroute.quality._logged as mechanism
-from skroute.metrics import OffPolicyDisplay, off_policy_curve
+from skroute.metrics import OffPolicyDisplay, off_policy_curve, off_policy_savings
 from skroute.metrics._off_policy import (
     direct_method,
     doubly_robust,
@@ -371,3 +371,24 @@ def test_the_transformation_is_the_inverse_of_halls(quantile, k):
     assert t + k * t**2 / 3 + k**2 * t**3 / 27 + k / 6 == pytest.approx(
         quantile, abs=1e-6
     )
+
+
+def test_the_router_pays_for_deciding_and_the_rule_of_the_log_does_not():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(1600, 1))
+    Q = np.column_stack([1 - X[:, 0], np.full(1600, 0.9)])
+    router = BudgetRouter(Ridge(), costs=[1, 5], budget=3, routing_cost=0.5)
+    router.fit(X[:800], Q[:800])
+    choice = rng.integers(0, 2, 800)
+    costs = np.array([1.0, 5.0])[choice]
+    answers = Q[800:][np.arange(800), choice]
+    log = {"choice": choice, "propensity": np.full(800, 0.5), "costs": costs}
+    true_cost = router.predict_cost(X[800:]).mean()
+    curve = off_policy_curve(router, X[800:], answers, budgets=[3], **log)
+    # Costs of a choice are all equal: the model of costs makes no error.
+    for estimate in (curve.cost.direct, curve.cost.doubly_robust):
+        assert estimate.estimate[0] == pytest.approx(true_cost)
+    saved = off_policy_savings(router, X[800:], answers, **log)
+    assert saved.cost == pytest.approx(true_cost)
+    difference = saved["rule of the log"].cost_saved.estimate
+    assert difference == pytest.approx(costs.mean() - true_cost)

@@ -8,6 +8,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -526,3 +527,30 @@ def test_a_copied_stream_can_be_changed_while_the_original_is(router, how):
         other.exclude(["choice1"])
     assert stream._offers.excluded == {"choice0"}
     assert other._offers.excluded == {"choice1"}
+
+
+def test_numbers_of_choices_are_read_by_name():
+    rng = np.random.default_rng(0)
+    names = ["small", "middle", "large"]
+    X = rng.uniform(size=(200, 2))
+    quality = np.column_stack([X[:, 0], np.full(200, 0.5), np.full(200, 0.9)])
+    Q = pd.DataFrame(quality, columns=names)
+    C = pd.DataFrame(rng.uniform(0.5, 1.5, (200, 3)) * [1, 2, 30], columns=names)
+    router = BudgetRouter(Ridge(), budget=20).fit(X, Q, costs=C)
+    costs = pd.DataFrame([[30.0, 2.0, 1.0]], columns=names[::-1])
+    row = [[0.1, 0.1]]
+    routed = router.predict_routed(row, costs=costs)
+    series = costs.iloc[0]
+    for numbers in (costs, series, series.to_dict(), [[1.0, 2.0, 30.0]]):
+        ticket = router.stream(1000.0).route(row, costs=numbers)
+        assert ticket.choice == routed.route[0]
+        assert ticket.cost == ticket.reserved == routed.cost[0]
+        # All choices have the quality 0 but the large one.
+        best = {"large": 1.0, "small": 0.0, "middle": 0.0}
+        stream = router.stream(1000.0)
+        assert stream.reserve(best, costs=numbers).cost == 30
+        assert stream.rank(pd.Series(best), costs=numbers)[0] == "large"
+    with pytest.raises(ValueError, match="costs must have an entry for each of"):
+        router.stream(1000.0).route(row, costs={"small": 1.0, "large": 2.0})
+    with pytest.raises(ValueError, match="costs must have the columns"):
+        router.stream(1000.0).route(row, costs=costs.rename(columns={"small": "s"}))

@@ -730,7 +730,7 @@ class SequentialRouterClassifier(CombiningRouter):
 
 
 def thinned_prices(prices, n_prices):
-    """Return at most `n_prices` of some prices, spread over their order, falling."""
+    """Return at most `n_prices` of the prices, evenly spaced by rank, falling."""
     falling = np.unique(prices)[::-1]
     # At an infinite price, that of the smallest budget, no second add-on is bought.
     falling = falling[np.isfinite(falling)]

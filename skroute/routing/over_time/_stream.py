@@ -40,6 +40,7 @@ from skroute.routing.parts._log import check_names
 from skroute.routing.parts._policy import choose_one
 from skroute.routing.parts._requests import PricedRequests
 from skroute.utils._compat import num_samples
+from skroute.utils._named import by_label, check_entries, in_order
 from skroute.utils._tolerances import ROUNDING
 from skroute.utils._typing import ArrayLike
 from skroute.utils._validation import check_numbers, warn
@@ -1108,7 +1109,7 @@ class BudgetStream:
 
         `quality` is an array-like with an entry for each choice of the router.
         """
-        estimates = _one_row(quality, len(self.router.choices_), "quality")
+        estimates = _one_row(quality, self.router.choices_, "quality")
         return [estimates[index] for index in offers.kept]
 
     def _window_uses(self, uses):
@@ -1185,7 +1186,7 @@ class BudgetStream:
                 "costs must be given, got None: the router's costs are per row."
             )
         models = models_of(self.router)
-        row_costs = _one_row(costs, len(models), "costs", low=0.0)
+        row_costs = _one_row(costs, models, "costs", low=0.0)
         if len(self.router.choices_) > len(models):
             # Abstaining, the last choice, costs nothing.
             row_costs.append(0.0)
@@ -1655,13 +1656,14 @@ def _check_purses(purse, within):
     return names
 
 
-def _one_row(row, n_choices, name, low=-np.inf):
+def _one_row(row, choices, name, low=-np.inf):
     """Return a row as a list of finite numbers, one for each choice.
 
     Parameters
     ----------
-    row : array-like of shape (n_choices,) or (1, n_choices)
-    n_choices : int
+    row : array-like of shape (n_choices,) or (1, n_choices), mapping or dataframe
+        A mapping, a series with names as labels and a data frame are read by name.
+    choices : list of str
     name : str
         The parameter that error messages name.
     low : float, default=-inf
@@ -1672,12 +1674,18 @@ def _one_row(row, n_choices, name, low=-np.inf):
     list of float
     """
     is_float_array = type(row) is np.ndarray and row.dtype == np.float64
+    n_choices = len(choices)
     if is_float_array and row.shape == (n_choices,):
         # For a few numbers, this takes a fifth of the time of numpy's checks.
         numbers = row.tolist()
         if all(map(isfinite, numbers)) and min(numbers) >= low:
             return numbers
-    row = check_numbers(row, name, low=low)
+    row = by_label(row)
+    if isinstance(row, Mapping):
+        check_entries(name, row, choices)
+        number_of_choice = {str(choice): number for choice, number in row.items()}
+        row = [number_of_choice[choice] for choice in choices]
+    row = check_numbers(in_order(row, choices, name), name, low=low)
     if row.shape not in ((n_choices,), (1, n_choices)):
         raise ValueError(f"{name} must have shape ({n_choices},), got {row.shape}.")
     return row.ravel().tolist()

@@ -22,7 +22,7 @@ from skroute.assignment._several import BUDGET_NAME, conflict_message
 from skroute.base import CallParameter
 from skroute.routing.parts._log import check_matrix
 from skroute.utils._frames import column_keys
-from skroute.utils._named import by_label, in_order
+from skroute.utils._named import by_label, check_entries, in_order
 from skroute.utils._tables import RecordList
 from skroute.utils._validation import is_amount
 
@@ -175,7 +175,7 @@ def _read_table(name, table, names, *, n_rows, named):
     # A series with labels becomes a mapping from choice to number.
     labelled = by_label(table)
     if isinstance(labelled, Mapping):
-        _check_names(label, labelled, names)
+        check_entries(label, labelled, names)
         number_of_choice = {str(choice): number for choice, number in labelled.items()}
         table = [number_of_choice[choice] for choice in names]
     elif column_keys(table) is not None and named:
@@ -202,18 +202,6 @@ def _read_table(name, table, names, *, n_rows, named):
             f"{names[int(np.argmax(is_never_known))]!r}. Give at least one."
         )
     return values
-
-
-def _check_names(label, mapping, names):
-    """Raise an error unless a mapping has an entry for each name, and no other.
-
-    `label` is the name of the mapping in the message.
-    """
-    entries = [str(name) for name in mapping]
-    if sorted(entries) != sorted(names):
-        raise ValueError(
-            f"{label} must have an entry for each of {names!r}, got {entries!r}."
-        )
 
 
 class Limits(NamedTuple):

@@ -308,7 +308,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
 
     def _measure_costs(self, names, models, X):
         """Return the seconds that each fitted member takes for a row."""
-        method = self._timed_method()
+        method = self._method_of_answers()
         calls = {}
         for name, model in zip(names, models):
             calls[name] = getattr(model, method)
@@ -323,8 +323,11 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         method = self._response_method()
         return [] if method is None else [method]
 
-    def _timed_method(self):
-        """Return the name of the member method whose time is measured as its cost."""
+    def _method_of_answers(self):
+        """Return the name of the method by which members answer new rows.
+
+        Its time is measured if costs are times.
+        """
         method = self._response_method()
         if method is None:
             # Members answer no training rows.
@@ -338,6 +341,12 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         return None
 
     def _check_members(self, members):
+        """Raise an error if a member is of the wrong kind, or cannot answer.
+
+        `members` is a mapping from name to estimator. Classifiers must have the method
+        by which this router asks them.
+        """
+        method = self._method_of_answers()
         routes_numbers = self._target_kinds == (Numbers,)
         for name, member in members.items():
             if routes_numbers:
@@ -352,7 +361,6 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
                     "BudgetRouter routes between models of any kind, from a log of "
                     "their quality."
                 )
-            method = self._timed_method()
             if not routes_numbers and not will_have(member, method):
                 raise ValueError(
                     f"{type(self).__name__} needs {method}, which {name!r} "

@@ -407,7 +407,7 @@ def off_policy_curve(
 
 
 def cost_of_deciding(router, plan):
-    """Return what rows pay for being decided, whatever is chosen for them.
+    """Return what rows pay for being decided, in addition to the call of a model.
 
     Parameters
     ----------

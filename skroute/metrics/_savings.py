@@ -762,7 +762,7 @@ def _mix_of(singles, cost):
     """
     # The corners of the best mixes. Each corner is a single choice.
     mix = random_mix(singles.cost, singles.quality)
-    if cost < mix.cost[0] and not np.isclose(cost, mix.cost[0]):
+    if cost < mix.cost[0] and not np.isclose(cost, mix.cost[0], atol=0.0):
         return Contender(np.nan, np.nan, np.nan)
     # The last corner is the best choice. No mix that spends more is better, so the mix
     # may cost less than `cost`. A cost that is below the first corner here is below it

@@ -199,6 +199,29 @@ def test_the_budget_is_met_where_bills_are_missing(learned):
     assert np.mean(errors_of_zeros) > 0.15
 
 
+def test_rows_of_weight_zero_do_not_count_where_cells_are_missing():
+    """A new model is known on the recent half of the rows. Old rows have weight 0."""
+    X, Q, C = draw(400, np.random.default_rng(0))
+    is_old = np.arange(400) < 200
+    Q[is_old, 2] = np.nan
+    C[is_old, 2] = np.nan
+    rows = np.arange(400)
+    folds = [(rows[rows % 4 != fold], rows[rows % 4 == fold]) for fold in range(4)]
+    recent = np.arange(200)
+    folds_of_recent = [
+        (recent[recent % 4 != fold], recent[recent % 4 == fold]) for fold in range(4)
+    ]
+    weighted = BudgetRouter(Ridge(), costs=PRICES, budget=6, cv=folds)
+    weighted.fit(X, Q, costs=C, sample_weight=1.0 * ~is_old)
+    fitted_on_recent = BudgetRouter(Ridge(), costs=PRICES, budget=6, cv=folds_of_recent)
+    fitted_on_recent.fit(X[200:], Q[200:], costs=C[200:])
+    for name in ("validation_quality_", "validation_cost_", "price_"):
+        of_recent = getattr(fitted_on_recent, name)
+        assert getattr(weighted, name) == pytest.approx(of_recent, rel=1e-6)
+    with pytest.raises(ValueError, match="y has fewer than two rows on which"):
+        weighted.fit(X, Q, costs=C, sample_weight=1.0 * is_old)
+
+
 @pytest.mark.slow
 def test_intervals_of_the_validation_figures_cover_new_rows():
     inside = []

@@ -468,6 +468,7 @@ default=None
             choice=choice,
             propensity=propensity,
             quoted_costs=quoted_costs,
+            row_weight=weight,
         )
         check_consistent_length(X, log.quality)
         amount_tables = self._read_amounts(amounts, log, weight)
@@ -575,8 +576,12 @@ default=None
                 "as costs."
             )
 
-    def _read_log(self, X, y, *, costs, choice, propensity, quoted_costs):
-        """Return the log that `fit` is given, a table or single answers (`Log`)."""
+    def _read_log(self, X, y, *, costs, choice, propensity, quoted_costs, row_weight):
+        """Return the log that `fit` is given, a table or single answers (`Log`).
+
+        `row_weight` are the weights of the rows (n_rows,), None weights all alike. The
+        other parameters are those of `fit`.
+        """
         if choice is not None:
             return read_answers(
                 X,
@@ -587,6 +592,7 @@ default=None
                 listed=self.costs,
                 quoted=quoted_costs,
                 estimates_costs=self.cost_estimator is not None,
+                row_weight=row_weight,
             )
         if propensity is not None:
             raise ValueError(
@@ -598,6 +604,7 @@ default=None
             listed=self.costs,
             quoted=quoted_costs,
             estimates_costs=self.cost_estimator is not None,
+            row_weight=row_weight,
         )
 
     def _cheapest_plan(self, log, weight):

@@ -410,7 +410,9 @@ class LogCosts(NamedTuple):
     known: KnownCells | None = None
 
 
-def read_table(y, costs, listed, quoted=None, *, estimates_costs=False):
+def read_table(
+    y, costs, listed, quoted=None, *, estimates_costs=False, row_weight=None
+):
     """Return the log of a table of outcomes.
 
     Parameters
@@ -425,6 +427,8 @@ def read_table(y, costs, listed, quoted=None, *, estimates_costs=False):
         Estimates of the costs that are known before the call.
     estimates_costs : bool, default=False
         True if the router learns costs from the rows.
+    row_weight : ndarray of shape (n_rows,), default=None
+        Weights of the rows. None weights all alike.
 
     Returns
     -------
@@ -438,6 +442,7 @@ def read_table(y, costs, listed, quoted=None, *, estimates_costs=False):
         names,
         quoted=quoted,
         named=named,
+        row_weight=row_weight,
         shape=quality.shape,
         estimates_costs=estimates_costs,
     )
@@ -446,19 +451,23 @@ def read_table(y, costs, listed, quoted=None, *, estimates_costs=False):
         quality,
         log_costs.paid,
         log_costs.planned,
-        known_quality=_known_cells_of_table(quality, names, "y"),
+        known_quality=_known_cells_of_table(quality, names, "y", row_weight),
         known_costs=log_costs.known,
         named=named,
     )
 
 
-def _read_costs(costs, listed, names, *, quoted, named, shape, estimates_costs):
+def _read_costs(
+    costs, listed, names, *, quoted, named, shape, estimates_costs, row_weight
+):
     """Return the costs of a log, by row and choice or by choice (`LogCosts`).
 
     Parameters
     ----------
     costs, listed, quoted, estimates_costs
         As in `read_table`.
+    row_weight : ndarray of shape (n_rows,) or None
+        Weights of the rows. None weights all alike.
     names : list of str
         The choices.
     named : bool
@@ -472,7 +481,7 @@ def _read_costs(costs, listed, names, *, quoted, named, shape, estimates_costs):
         planned = check_row_costs(quoted, columns, shape, "quoted_costs")
     if costs is not None:
         paid = check_row_costs(costs, columns, shape, allow_nan=True)
-        known = _known_cells_of_table(paid, names, "costs")
+        known = _known_cells_of_table(paid, names, "costs", row_weight)
         if known is not None and planned is None and not estimates_costs:
             n_unknown = np.count_nonzero(np.isnan(paid))
             raise ValueError(
@@ -491,7 +500,7 @@ def _read_costs(costs, listed, names, *, quoted, named, shape, estimates_costs):
     return LogCosts(paid=planned, planned=None)
 
 
-def _known_cells_of_table(table, names, parameter):
+def _known_cells_of_table(table, names, parameter, row_weight):
     """Return the known cells of a table with NaN, or None if all are known.
 
     Parameters
@@ -502,6 +511,8 @@ def _known_cells_of_table(table, names, parameter):
         The choices, for messages.
     parameter : {"y", "costs"}
         The parameter of `fit` that the table comes from, for messages.
+    row_weight : ndarray of shape (n_rows,) or None
+        Weights of the rows. None weights all alike.
 
     Returns
     -------
@@ -510,8 +521,11 @@ def _known_cells_of_table(table, names, parameter):
     is_known = ~np.isnan(table)
     if is_known.all():
         return None
-    n_known = is_known.sum(axis=0)
-    too_few = np.flatnonzero(n_known < _FEWEST_ROWS)
+    counts = is_known
+    if row_weight is not None:
+        # A row of weight 0 teaches nothing.
+        counts = is_known[row_weight > 0]
+    too_few = np.flatnonzero(counts.sum(axis=0) < _FEWEST_ROWS)
     if len(too_few):
         raise ValueError(
             f"{parameter} has fewer than two rows on which the value of "
@@ -519,8 +533,39 @@ def _known_cells_of_table(table, names, parameter):
         )
     # Within a choice, cells are missing at random: each known cell of it stands for
     # equally many rows.
-    weight = is_known * (len(table) / n_known)
-    return KnownCells(table, weight, noise=float(weight[is_known].mean()))
+    weight = is_known * _rows_of_a_known_one(is_known, row_weight)
+    return KnownCells(table, weight, noise=_mean_weight(weight, row_weight))
+
+
+def _rows_of_a_known_one(is_known, row_weight):
+    """Return how many rows a row stands for whose value is known, for each choice.
+
+    Parameters
+    ----------
+    is_known : ndarray of shape (n_rows,) or (n_rows, n_choices), dtype=bool
+    row_weight : ndarray of shape (n_rows,) or None
+        Weights of the rows. None weights all alike.
+
+    Returns
+    -------
+    float or ndarray of shape (n_choices,)
+    """
+    if row_weight is None:
+        return len(is_known) / is_known.sum(axis=0)
+    return row_weight.sum() / (row_weight @ is_known)
+
+
+def _mean_weight(weight, row_weight):
+    """Return the mean weight of known cells, which are those with a weight above 0.
+
+    `weight` has shape (n_rows, n_choices). `row_weight` (n_rows,) are weights of the
+    rows, None weights all alike.
+    """
+    is_known = weight > 0
+    if row_weight is None:
+        return float(weight[is_known].mean())
+    row_weight_of_cell = np.broadcast_to(row_weight[:, np.newaxis], weight.shape)
+    return float(np.average(weight[is_known], weights=row_weight_of_cell[is_known]))
 
 
 class LoggedChoices(NamedTuple):
@@ -542,7 +587,16 @@ class LoggedChoices(NamedTuple):
 
 
 def read_answers(
-    X, y, *, choice, propensity, costs, listed, estimates_costs, quoted=None
+    X,
+    y,
+    *,
+    choice,
+    propensity,
+    costs,
+    listed,
+    estimates_costs,
+    quoted=None,
+    row_weight=None,
 ):
     """Return the log of one answer per request.
 
@@ -563,6 +617,8 @@ def read_answers(
         True if the router learns the costs of choices that were not made.
     quoted : {array-like, dataframe} of shape (n_rows, n_choices), default=None
         Estimates of the costs of all choices that are known before the call.
+    row_weight : ndarray of shape (n_rows,), default=None
+        Weights of the rows. None weights all alike.
 
     Returns
     -------
@@ -581,7 +637,7 @@ def read_answers(
     else:
         source = "given"
         chance = read_propensity(propensity, n_rows)
-    known_quality = _known_cells_of_answers(quality, logged, chance)
+    known_quality = _known_cells_of_answers(quality, logged, chance, row_weight)
     if costs is not None and np.ndim(costs) == 1:
         log_costs = _read_costs_of_answers(
             costs,
@@ -590,6 +646,7 @@ def read_answers(
             chance=chance,
             estimates_costs=estimates_costs,
             quoted=quoted,
+            row_weight=row_weight,
         )
     else:
         if costs is not None:
@@ -605,6 +662,7 @@ def read_answers(
             named=logged.named,
             shape=(n_rows, len(names)),
             estimates_costs=estimates_costs,
+            row_weight=row_weight,
         )
     return Log(
         names,
@@ -673,7 +731,7 @@ def _check_answers_of_all(logged, quality):
         )
 
 
-def _known_cells_of_answers(values, logged, chance):
+def _known_cells_of_answers(values, logged, chance, row_weight):
     """Return the table of a log of one answer per request.
 
     Parameters
@@ -683,24 +741,30 @@ def _known_cells_of_answers(values, logged, chance):
     logged : LoggedChoices
     chance : ndarray of shape (n_rows,)
         Propensity of the choice of each row.
+    row_weight : ndarray of shape (n_rows,) or None
+        Weights of the rows. None weights all alike.
 
     Returns
     -------
     KnownCells
     """
     n_rows = len(values)
-    rows = np.flatnonzero(~np.isnan(values))
+    is_known = ~np.isnan(values)
+    rows = np.flatnonzero(is_known)
     choices = logged.positions[rows]
     table = np.full((n_rows, len(logged.names)), np.nan)
     table[rows, choices] = values[rows]
     weight = np.zeros((n_rows, len(logged.names)))
     # An answer stands for 1 / propensity rows. Among the answers, values are missing at
     # random, so that known values stand for those that are missing, too.
-    weight[rows, choices] = n_rows / len(rows) / chance[rows]
-    return KnownCells(table, weight, noise=float(weight[weight > 0].mean()))
+    rows_of_a_known_one = _rows_of_a_known_one(is_known, row_weight)
+    weight[rows, choices] = rows_of_a_known_one / chance[rows]
+    return KnownCells(table, weight, noise=_mean_weight(weight, row_weight))
 
 
-def _read_costs_of_answers(costs, listed, logged, *, chance, estimates_costs, quoted):
+def _read_costs_of_answers(
+    costs, listed, logged, *, chance, estimates_costs, quoted, row_weight
+):
     """Return the costs of a log in which only those of the answers are known.
 
     Parameters
@@ -711,6 +775,8 @@ def _read_costs_of_answers(costs, listed, logged, *, chance, estimates_costs, qu
     logged : LoggedChoices
     chance : ndarray of shape (n_rows,)
         Propensity of the choice of each row.
+    row_weight : ndarray of shape (n_rows,) or None
+        Weights of the rows. None weights all alike.
 
     Returns
     -------
@@ -729,7 +795,7 @@ def _read_costs_of_answers(costs, listed, logged, *, chance, estimates_costs, qu
             "learns them, or quoted_costs to fit."
         )
     costs = read_values(costs, "costs", len(chance), least=0.0)
-    known_costs = _known_cells_of_answers(costs, logged, chance)
+    known_costs = _known_cells_of_answers(costs, logged, chance, row_weight)
     return LogCosts(known_costs.table, planned, known=known_costs)
 
 

@@ -888,7 +888,7 @@ class Policy:
         # ... or that of these rows, if they are decided together, or several rows came
         # with their costs. A single row may cost more than a mean budget.
         is_mean_of_rows = policy == "batch" or (costs_given and len(values) > 1)
-        # Estimated costs are no bills, which a budget is compared with.
+        # A budget is compared with bills. Estimated costs are none.
         if is_mean_of_rows and not are_costs_estimated:
             smallest_budget = least_of_rows
         check_affordable(budget, smallest_budget, advice=self._advice_on_limits())

@@ -240,6 +240,13 @@ class LeafState(State):
     def cells(self, shown):
         return self._cells_of(self._leaves(shown))
 
+    def cells_of_rows(self):
+        """Return the cells of the rows that the state was made of, as `cells`.
+
+        A row is in leaves of those trees that were not grown on it.
+        """
+        return self._cells_of(self._leaves_of_rows)
+
     def _leaves(self, shown):
         """Return the leaf of each row of a `Shown`, int64 (n_rows, n_trees)."""
         # Kernels are compiled where they are called first.
@@ -280,7 +287,7 @@ class LeafState(State):
         `lead` has shape (n_rows, n_leads), `weight` has shape (n_rows,). A row counts
         only in the leaves of trees that were not grown on it.
         """
-        cells = self._cells_of(self._leaves_of_rows)
+        cells = self.cells_of_rows()
         weight = weight.astype(np.float32)
         # 1 where a row is in a leaf, in place of its share.
         members = cells.copy()

@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 
 from skroute.quality._frame_encoder import FrameEncoder
 from skroute.utils._frames import is_frame, needs_encoding, table_of_numbers
@@ -89,9 +90,10 @@ def folds_of_log(n_rows, cv=5):
 def estimate_propensities(rows, choice, n_choices, folds):
     """Return out-of-fold propensities, by the model with the lowest log loss.
 
-    Three models of P(choice | row) are compared: the choices' shares, a forest and a
-    multinomial logistic regression. The log is supposed to have chosen by the rows and
-    by chance only, not by anything else that is related to quality.
+    Four models of P(choice | row) are compared: the choices' shares, a forest, a
+    multinomial logistic regression, and a tree, which finds a rule on one of many
+    features. The log is supposed to have chosen by the rows and by chance only, not by
+    anything else that is related to quality.
 
     Parameters
     ----------
@@ -117,14 +119,17 @@ def estimate_propensities(rows, choice, n_choices, folds):
     forest = ExtraTreesClassifier(
         _N_TREES, min_samples_leaf=min_samples_leaf, random_state=0
     )
+    tree = DecisionTreeClassifier(min_samples_leaf=min_samples_leaf, random_state=0)
     by_shares = np.empty(len(choice))
     by_forest = np.empty(len(choice))
+    by_tree = np.empty(len(choice))
     by_linear = np.empty(len(choice))
     for train, test in folds:
         shares = _shares_of_choices(choice[train], n_choices)
         fallback = shares[choice[test]]
         by_shares[test] = fallback
         by_forest[test] = fallback
+        by_tree[test] = fallback
         by_linear[test] = fallback
         if len(np.unique(choice[train])) == 1:
             # A classifier needs two classes. The shares stay the estimate.
@@ -132,12 +137,15 @@ def estimate_propensities(rows, choice, n_choices, folds):
         by_forest[test] = _modelled_propensities(
             forest, rows, choice, train=train, test=test, fallback=fallback
         )
+        by_tree[test] = _modelled_propensities(
+            tree, rows, choice, train=train, test=test, fallback=fallback
+        )
         # Logistic regression takes no missing values. With one of them, the sum is NaN.
         if not np.isnan(rows.sum()):
             by_linear[test] = _modelled_propensities(
                 linear, rows, choice, train=train, test=test, fallback=fallback
             )
-    return min([by_shares, by_forest, by_linear], key=_log_loss)
+    return min([by_shares, by_forest, by_tree, by_linear], key=_log_loss)
 
 
 def _shares_of_choices(choice, n_choices):

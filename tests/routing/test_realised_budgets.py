@@ -218,7 +218,7 @@ def test_rows_of_weight_zero_do_not_count_where_cells_are_missing():
     for name in ("validation_quality_", "validation_cost_", "price_"):
         of_recent = getattr(fitted_on_recent, name)
         assert getattr(weighted, name) == pytest.approx(of_recent, rel=1e-6)
-    with pytest.raises(ValueError, match="y has fewer than two rows on which"):
+    with pytest.raises(ValueError, match="costs has fewer than two rows on which"):
         weighted.fit(X, Q, costs=C, sample_weight=1.0 * is_old)
 
 

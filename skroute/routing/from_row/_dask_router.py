@@ -460,9 +460,14 @@ class DaskRouter:
             blocks = [blocks[position] for position in nonempty]
 
         answer_type = self._answer_type(response)
+        if budget_total is not None:
+            # Without rows, any budget will do.
+            budget = budget_total / max(plan.n_rows, 1)
         # Expected bill of each choice: its planned cost, times the factor by which the
-        # bills of the log differ from planned costs, and the cost of deciding.
-        costs = policy.planned * policy.cost_factor + policy.deciding
+        # bills of rows that get it at this budget differ from planned costs, and the
+        # cost of deciding.
+        cost_factor = policy.correction(budget).cost_factor
+        costs = policy.planned * cost_factor + policy.deciding
         # One array of choices for each block.
         routes = assignment.choices.to_delayed().ravel()
         tasks = []

@@ -26,6 +26,7 @@ from skroute.assignment._several import (
 )
 from skroute.base import check_budget
 from skroute.utils._compat import Interval, Real, StrOptions, validate_params
+from skroute.utils._named import check_rows_match
 from skroute.utils._tolerances import ROUNDING, TIE, TINY
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import read_only
@@ -261,6 +262,7 @@ def solve_assignment(
                 "limits, capacities and floors need objective='mean' and solver "
                 f"'auto', 'exact' or 'highs', got {objective!r} and {solver!r}."
             )
+        check_rows_match(values=values, costs=costs, segments=segments)
         problem_limits = read_limits(
             checked_values,
             checked_costs,

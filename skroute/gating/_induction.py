@@ -229,23 +229,24 @@ class LeafState(State):
         forest.fit(_columns_of(shown), target, sample_weight=sample_weight)
         self.trees = joined_trees([tree.tree_ for tree in forest.estimators_])
         self.n_leaves = int(np.count_nonzero(self.trees.left == LEAF))
-        leaves = self._leaves(shown)
-        # The splits of a tree follow the noise of the rows that it was grown on. These
-        # rows do not count in its leaves.
-        for tree, grown_on in enumerate(forest.estimators_samples_):
-            leaves[grown_on, tree] = _NO_LEAF
         # A pickle has many of these numbers. They are small enough for int16.
-        self._leaves_of_rows = leaves.astype(np.int16)
+        self._leaves_of_rows = self._leaves(shown).astype(np.int16)
+        # True for the rows that a tree was grown on. (n_rows, n_trees)
+        self._is_grown_on = np.zeros(self._leaves_of_rows.shape, dtype=bool)
+        for tree, rows in enumerate(forest.estimators_samples_):
+            self._is_grown_on[rows, tree] = True
 
     def cells(self, shown):
         return self._cells_of(self._leaves(shown))
 
-    def cells_of_rows(self):
-        """Return the cells of the rows that the state was made of, as `cells`.
+    def honest_cells(self):
+        """Return cells of the rows that the state was made of, as `cells`.
 
-        A row is in leaves of those trees that were not grown on it.
+        A row is in leaves of those trees only that were not grown on it, because the
+        splits of the others follow its noise.
         """
-        return self._cells_of(self._leaves_of_rows)
+        leaves = np.where(self._is_grown_on, _NO_LEAF, self._leaves_of_rows)
+        return self._cells_of(leaves)
 
     def _leaves(self, shown):
         """Return the leaf of each row of a `Shown`, int64 (n_rows, n_trees)."""
@@ -284,13 +285,13 @@ class LeafState(State):
     def means(self, lead, weight):
         """Return mean leads of leaves, and expected leads of rows, as `State.means`.
 
-        `lead` has shape (n_rows, n_leads), `weight` has shape (n_rows,). A row counts
-        only in the leaves of trees that were not grown on it.
+        `lead` has shape (n_rows, n_leads), `weight` has shape (n_rows,). The means of a
+        leaf are over all of its rows. A row expects something of trees only that were
+        not grown on it.
         """
-        cells = self.cells_of_rows()
         weight = weight.astype(np.float32)
-        # 1 where a row is in a leaf, in place of its share.
-        members = cells.copy()
+        # 1 where a row is in a leaf.
+        members = self._cells_of(self._leaves_of_rows)
         members.data = np.ones_like(members.data)
         # Sums over the rows of each leaf.
         total_weight = members.T @ weight  # (n_cells,)
@@ -300,14 +301,15 @@ class LeafState(State):
         cell_means = total_lead / divisor[:, np.newaxis]
         # In one leaf, the mean of the other rows is (total_lead - weighted_lead) /
         # other_weight. A row that is alone in a leaf has the mean 0 there.
-        pairs = cells.tocoo()  # an entry for each pair of a row and its leaf
+        # An entry for each pair of a row and a leaf from which it expects something.
+        pairs = self.honest_cells().tocoo()
         other_weight = total_weight[pairs.col] - weight[pairs.row]
         inverse = 1 / np.maximum(other_weight, _LEAST_WEIGHT)
         inverse = np.where(other_weight > _LEAST_WEIGHT, inverse, 0.0)
         # Share of a row in each leaf, divided by `other_weight`. (n_rows, n_cells)
         factors = sparse.csr_matrix(
             ((pairs.data * inverse).astype(np.float32), (pairs.row, pairs.col)),
-            shape=cells.shape,
+            shape=members.shape,
         )
         # The expected lead of a row is the sum over its leaves of factor * (total_lead
         # - weighted_lead).

@@ -10,6 +10,7 @@ from skroute.metrics._curve import BudgetSweep, find_router
 from skroute.metrics._off_policy import (
     MeanEstimate,
     cost_of_deciding,
+    count_seen,
     prepare_evaluation,
     read_log,
     skewness,
@@ -34,6 +35,8 @@ _ROUTER = "router"
 _MIX = "random mix at equal cost"
 _UNLIMITED = "without a budget"
 _LOG_RULE = "rule of the log"
+# The harm of rows that the router was fitted on, for the warning.
+_TOO_GOOD = "its quality on them is too good"
 
 
 class Saving(NamedTuple):
@@ -429,8 +432,9 @@ def savings(
     Savings: 1,000 rows, budget 0.4
     ...
     """
-    check_rows_match(X=X, y=y, costs=costs, seconds=seconds, **params)
+    check_rows_match(X=X, y=y, costs=costs, seconds=seconds, today=today, **params)
     sweep = BudgetSweep(estimator, X, y, row_quality=row_quality, costs=costs, **params)
+    count_seen(sweep.router, sweep.X, _TOO_GOOD)
     call = sweep.router.make_call(budget, **sweep.params)
     outcomes = sweep.outcomes(call.budget)
     # The check takes and returns a table, here one of a single column.
@@ -900,6 +904,7 @@ def off_policy_savings(
     log = read_log(
         names, num_samples(X), q=q, choice=choice, propensity=propensity, costs=costs
     )
+    count_seen(router, X, _TOO_GOOD)
     call = router.make_call(budget, **params)
     plan = router.plan(X, call)
     evaluation = prepare_evaluation(

@@ -255,26 +255,23 @@ def test_no_row_counts_in_its_own_expectation(kind):
         changed[row] += 1e3
         _, of_changed = state.means(changed.astype(np.float32), weight)
         np.testing.assert_allclose(of_changed[row], expected[row], atol=2e-3)
-    # A row is in the leaves of trees that were not grown on it. Their means are those of
-    # new rows.
+    # New rows have the means of all rows of their cells. A row expects something of
+    # trees only that were not grown on it.
     if kind == "leaves":
-        members = state.cells_of_rows().toarray() > 0
-        assert 0 < members.sum() < 0.8 * (cells > 0).sum()
-        assert not (members & (cells == 0)).any()
+        members = cells > 0
         brute = (members.T @ (weight[:, None] * lead)) / np.maximum(
             members.T @ weight, 1e-9
         )[:, None]
         np.testing.assert_allclose(cell_means, brute, atol=1e-4)
+        honest = state.honest_cells().toarray() > 0
+        assert 0 < honest.sum() < 0.8 * members.sum()
+        assert not (honest & ~members).any()
         for row in range(0, n, 37):
             others = np.arange(n) != row
             means = []
-            for cell in np.flatnonzero(members[row]):
+            for cell in np.flatnonzero(honest[row]):
                 rows = others & members[:, cell]
-                # Alone in a leaf, a row expects nothing of it.
-                mean = np.zeros(3)
-                if rows.any():
-                    mean = np.average(lead[rows], axis=0, weights=weight[rows])
-                means.append(mean)
+                means.append(np.average(lead[rows], axis=0, weights=weight[rows]))
             np.testing.assert_allclose(expected[row], np.mean(means, axis=0), atol=1e-4)
 
 

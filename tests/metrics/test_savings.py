@@ -269,3 +269,43 @@ def test_the_rule_of_the_log_saves_nothing_compared_with_itself():
     for interval in reference[4:]:
         assert interval.estimate == pytest.approx(0, abs=1e-12)
         assert interval.high - interval.low < 1e-9
+
+
+def test_rows_of_fit_warn_and_todays_answers_keep_their_order(router):
+    X, Q, bills = draw_log(1500, seed=0)
+    with pytest.warns(UserWarning, match="1500 of 1500 rows equal rows"):
+        savings(router, X, Q, costs=bills, n_resamples=2)
+    choice = np.arange(1500) % 3
+    answers = Q.to_numpy()[np.arange(1500), choice]
+    log = {"choice": np.array(NAMES)[choice], "propensity": np.full(1500, 1 / 3)}
+    with pytest.warns(UserWarning, match="1500 of 1500 rows equal rows"):
+        costs = bills.to_numpy()[np.arange(1500), choice]
+        off_policy_savings(router, X, answers, costs=costs, **log)
+    X, Q, bills = draw_log(300, seed=2)
+    today = pd.Series("large", index=np.arange(300)[::-1])
+    with pytest.raises(ValueError, match="same index, in another order"):
+        savings(router, X, Q, costs=bills, today=today)
+
+
+def test_the_random_mix_depends_on_no_unit():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(400, 1))
+    Q = (rng.random((400, 2)) < [0.6, 0.62]).astype(float)
+    costs = rng.gamma(1, 1, (400, 2)) * [1.0, 1.1]
+    for unit in (1.0, 1e-9):
+        router = BudgetRouter(Ridge(), budget=0.6 * unit)
+        router.fit(X[:200], Q[:200], costs=costs[:200] * unit)
+        saved = savings(
+            router, X[200:], Q[200:], costs=costs[200:] * unit, n_resamples=2
+        )
+        # No mix is as cheap as the cheaper choice of each row.
+        assert np.isnan(saved[MIX].cost)
+
+
+def test_a_choice_alone_that_is_as_good_and_cheaper_is_named():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(300, 1))
+    Q = np.column_stack([np.full(300, 0.9), rng.random(300)])
+    router = BudgetRouter(Ridge(), costs={"good": 1, "bad": 5}, budget=3).fit(X, Q)
+    with pytest.warns(UserWarning, match="'good' alone has a quality of 0.9"):
+        router._warn_of_single_choice(2.0, 0.8)

@@ -15,7 +15,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
+from skroute.assignment import solve_assignment
 from skroute.certified import CertifiedRouter
+from skroute.ledgers import MemoryLedger
 from skroute.routing import (
     BudgetRouter,
     DaskRouter,
@@ -434,3 +436,43 @@ def test_solving_prints_nothing(router, new_rows, capfd):
     printed = capfd.readouterr()
     assert printed.out == ""
     assert printed.err == ""
+
+
+def test_amounts_of_a_stream_start_anew_with_the_money():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(800, 1))
+    chance = np.column_stack([1 - X[:, 0], np.full(800, 0.9)])
+    Q = (rng.uniform(size=chance.shape) < chance).astype(float)
+    seconds = rng.gamma(2, [0.2, 0.6], (800, 2))
+    router = BudgetRouter(Ridge(), costs=[1, 5], budget=5, limits={"seconds": 0.9})
+    router.fit(X, Q, amounts={"seconds": seconds})
+    rows = rng.uniform(size=(60, 1))
+
+    def serve(stream, factor):
+        choices = []
+        for row in rows:
+            ticket = stream.route([row])
+            taken = [0.4, 1.2][ticket.choice] * factor
+            stream.commit(ticket, amounts={"seconds": taken})
+            choices.append(ticket.choice)
+        return choices
+
+    first_day = serve(router.stream(300, n_expected=60), factor=1.0)
+    stream = router.stream(300, n_expected=60)
+    assert serve(stream, factor=2.0) != first_day
+    stream.reset()
+    assert serve(stream, factor=1.0) == first_day
+    ledger = MemoryLedger()
+    now = 1e9
+    ledger._clock = lambda: now
+    stream = router.stream(300, n_expected=60, ledger=ledger, period="day")
+    serve(stream, factor=2.0)
+    now += 86400
+    assert serve(stream, factor=1.0) == first_day
+
+
+def test_segments_in_another_order_are_refused():
+    values = pd.DataFrame({"a": [0.1, 0.9], "b": [0.5, 0.5]}, index=[3, 7])
+    segments = pd.Series(["x", "y"], index=[7, 3])
+    with pytest.raises(ValueError, match="same index, in another order"):
+        solve_assignment(values, [1, 2], budget=2, floors={"x": 0.5}, segments=segments)

@@ -152,9 +152,13 @@ class LimitPacer:
             Money and counts of the stream. If `n_expected` is None, it is not known
             what is left for a request, and the prices stay as they are.
         use : LimitUse
-            Amounts that the requests so far have used.
+            Amounts that the requests so far have used. Without requests, the prices
+            are those that were learned from the log.
         """
-        if books.n_expected is None or not use.n_requests:
+        if books.n_expected is None:
+            return
+        if not use.n_requests:
+            self._prices = self._rule.prices.prices
             return
         # If more requests than expected have come, the present one is the last.
         n_left = max(books.n_expected - books.n_started, 1)

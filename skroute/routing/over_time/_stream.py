@@ -619,6 +619,9 @@ class BudgetStream:
             n_to_pay = n_expected
         self._max_costs = self._check_max_costs(max_costs)
         self._limit_use = LimitUse()
+        # Number of the period that these amounts are counted in. None before the first
+        # look at the books, and without periods.
+        self._period_of_use: int | None = None
         # No choice is excluded yet.
         self._offers = self._make_offers(mean, excluded=frozenset())
         advice = (
@@ -817,8 +820,13 @@ class BudgetStream:
         self.ledger.top_up(self._purses[0], amount, n_more)
 
     def reset(self) -> None:
-        """Start again with the first total. Open tickets stay open."""
+        """Start again with the first total. Open tickets stay open.
+
+        The amounts of limits are counted anew as well.
+        """
         self.ledger.reset(self._purses[0])
+        with self._changing:
+            self._limit_use = LimitUse()
 
     def route(
         self,
@@ -1286,7 +1294,13 @@ class BudgetStream:
         """
         with self._changing:
             if pacer.needs_look(self._limit_use):
-                pacer.look(self.books(), self._limit_use)
+                books = self.books()
+                if books.period != self._period_of_use:
+                    if self._period_of_use is not None:
+                        # As the money, amounts start anew in each period.
+                        self._limit_use = LimitUse()
+                    self._period_of_use = books.period
+                pacer.look(books, self._limit_use)
             charges = pacer.charges
             price = pacer.budget_price
         return [value - charge for value, charge in zip(values, charges)], price

@@ -23,6 +23,7 @@ from skroute.utils._cache import cache_of
 from skroute.utils._compat import Interval, Real, num_samples
 from skroute.utils._tables import Column, Table, share_column
 from skroute.utils._tolerances import ROUNDING
+from skroute.utils._validation import warn
 
 # Constraint of the parameter `budget`. Infinity and None are unlimited.
 BUDGET = [Interval(Real, 0, None, closed="both"), None]
@@ -444,11 +445,37 @@ default=None
                 resampled.append(budget_of_sample)
             mean_of_sample = np.interp(budget, budgets, means_of_sample)
             n_reached += bool(_reaches(mean_of_sample, quality))
+        self._warn_of_single_choice(budget, quality)
         return SmallestBudget(
             budget=budget,
             budget_se=float(np.std(resampled)),
             quality=float(quality),
             reached=float(n_reached / _N_RESAMPLES),
+        )
+
+    def _warn_of_single_choice(self, budget, quality):
+        """Warn if one choice has a quality on the rows of `fit` below a mean cost.
+
+        Parameters
+        ----------
+        budget : float
+            Mean cost per row at which the router reaches the quality.
+        quality : float
+        """
+        policy = self._policy()
+        # NaN in `means`, which the log does not know, is not enough.
+        means = self.mean_quality_
+        all_bills = np.broadcast_to(policy.paid, policy.quality.shape)
+        bills = np.average(all_bills, axis=0, weights=policy.weight)
+        is_better = (means >= quality) & (bills < budget * (1 - ROUNDING))
+        if not is_better.any():
+            return
+        cheapest = int(np.where(is_better, bills, np.inf).argmin())
+        warn(
+            f"{self.choices_[cheapest]!r} alone has a quality of "
+            f"{means[cheapest]:.4g} on the rows of fit, and costs "
+            f"{bills[cheapest]:.6g} per row. The router reaches {quality:.4g} only at "
+            f"{budget:.6g}: for this quality, use that choice for all rows."
         )
 
     @property

@@ -78,8 +78,8 @@ class RequestPolicy(ABC):
         requires ``max_costs``.
 
     quotes_costs : bool, default=False
-        True if `costs` is None and the costs that come with a request are quotes, which
-        differ from its bill. The stream then requires ``max_costs``.
+        True if the costs that decide are quotes or list prices, which differ from the
+        bill. The stream then requires ``max_costs``.
 
     Examples
     --------

@@ -655,6 +655,12 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         check_rows_match(X=X, y=y, groups=groups, **keywords)
         X = check_rows(self, X, reset=reset)
         check_consistent_length(X, y)
+        bills = keywords.get("costs")
+        if bills is not None and num_samples(bills) != num_samples(X):
+            raise ValueError(
+                f"costs must have one row for each of the {num_samples(X)} rows of X, "
+                f"got {num_samples(bills)} rows."
+            )
         if self.loss is None:
             refuse_missing(y=y)
         targets = _as_array(y)

@@ -392,8 +392,7 @@ def solve_in_passes(
                 check_affordable(budget, sketch.cheapest_cost / sketch.n_rows)
         n_bought_bins = sketch.n_bins_within(budget)
         n_bins = len(sketch.bins)
-        # No increment lies below bins that start at 0, and those above the bins are bought
-        # already.
+        # No increment lies below bins that start at 0, and those above are bought.
         if n_bought_bins == n_bins and low == 0:
             # The budget buys all increments.
             return _plan_of_best_choices(sketch, n_passes)

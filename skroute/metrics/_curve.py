@@ -353,6 +353,14 @@ class BudgetSweep:
         cost = self.router.bill(plan, self.bills)
         return RowOutcomes(quality, plan.route, cost, billed=True)
 
+    @property
+    def single_names(self):
+        """Names of the single choices, abstaining included."""
+        names = list(self.router.single_choices_)
+        if can_abstain(self.router) and ABSTAIN_NAME not in names:
+            names.append(ABSTAIN_NAME)
+        return names
+
     def single_choices(self):
         """Return quality and cost of each single choice, abstaining included.
 
@@ -362,9 +370,7 @@ class BudgetSweep:
         -------
         SingleChoices
         """
-        names = list(self.router.single_choices_)
-        if can_abstain(self.router) and ABSTAIN_NAME not in names:
-            names.append(ABSTAIN_NAME)
+        names = self.single_names
         quality = np.empty((self.n_rows, len(names)))
         cost = np.empty((self.n_rows, len(names)))
         for column, name in enumerate(names):

@@ -434,6 +434,9 @@ def savings(
     """
     check_rows_match(X=X, y=y, costs=costs, seconds=seconds, today=today, **params)
     sweep = BudgetSweep(estimator, X, y, row_quality=row_quality, costs=costs, **params)
+    if today is not None and sweep.single_names:
+        # A wrong name is an error before any model is called.
+        _columns_of_today(today, sweep.single_names, sweep.n_rows)
     count_seen(sweep.router, sweep.X, _TOO_GOOD)
     call = sweep.router.make_call(budget, **sweep.params)
     outcomes = sweep.outcomes(call.budget)

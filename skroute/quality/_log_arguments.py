@@ -11,7 +11,8 @@ def read_choice(choice, names, n_rows):
     Parameters
     ----------
     choice : array-like of shape (n_rows,)
-        Names, or numbers of columns, which are positions among the names.
+        Names, or numbers of columns, which are positions among the names. If a name is
+        the text of a number, numbers are names.
     names : list of str
     n_rows : int
 
@@ -35,6 +36,9 @@ def read_choice(choice, names, n_rows):
         )
     # Kinds of dtypes in numpy: i and u are whole numbers, with and without sign.
     if choice.dtype.kind in "iu":
+        if any(_is_whole_number(name) for name in names):
+            # The names themselves are numbers, so that these are names.
+            return _read_names(choice.astype(str), names)
         return _read_column_numbers(choice, names)
     # O are objects, U texts of one width, T texts of any width. S are bytes: they pass
     # here, and the next line refuses them, because no bytes are of class `str`.
@@ -45,6 +49,11 @@ def read_choice(choice, names, n_rows):
             f"of {choice.dtype}."
         )
     return _read_names(choice, names)
+
+
+def _is_whole_number(name):
+    """Return True if a name is the text of a whole number, such as "12"."""
+    return name.removeprefix("-").isdecimal()
 
 
 def _read_column_numbers(choice, names):
@@ -113,7 +122,9 @@ def read_propensity(propensity, n_rows):
     -------
     ndarray of shape (n_rows,), dtype=float64
     """
-    propensity = check_numbers(propensity, "propensity", shape=(n_rows,), high=1.0)
+    propensity = check_numbers(
+        propensity, "propensity", shape=(n_rows,), low=0.0, high=1.0
+    )
     if not (propensity > 0).all():
         raise ValueError(
             f"propensity must have numbers above 0, got {float(propensity.min())!r}."

@@ -29,6 +29,10 @@ NAMES = ["small", "medium", "large"]
 LIST = {"small": 1.0, "medium": 3.0, "large": 10.0}
 
 
+# What a call can cost at most: bills vary around the price list.
+MAX_COSTS = {name: 4 * price for name, price in LIST.items()}
+
+
 def draw_log(n_rows, seed):
     """Return rows, qualities, bills and seconds of three models."""
     rng = np.random.default_rng(seed)
@@ -328,7 +332,7 @@ def test_a_stream_follows_what_is_left_of_each_limit(limit):
     stream = router.stream(
         5.0 * 1500,
         n_expected=1500,
-        max_costs={name: 4 * price for name, price in LIST.items()},
+        max_costs=MAX_COSTS,
     )
     (name, most) = next(iter(limit.items()))
     table = {"seconds": seconds, "slow": (seconds > 1).astype(float)}[name]
@@ -343,7 +347,7 @@ def test_a_stream_follows_what_is_left_of_each_limit(limit):
 
 def test_a_stream_counts_failed_calls_and_repeated_keys_once():
     router = fit_router(budget=5.0, limits={"seconds": 0.55})
-    stream = router.stream(5000.0, n_expected=1000)
+    stream = router.stream(5000.0, n_expected=1000, max_costs=MAX_COSTS)
     request = np.array([[0.1, 0.1]])
     first = stream.route(request, key="a")
     assert stream.route(request, key="a") == first
@@ -369,7 +373,7 @@ def test_the_first_of_a_ranking_is_the_choice_of_a_request(n_expected):
     """Without the charge of the limit, two rows in five have another first choice."""
     X = draw_log(200, seed=7)[0]
     router = fit_router(budget=5.0, limits={"seconds": 0.4})
-    stream = router.stream(15_000.0, n_expected=n_expected)
+    stream = router.stream(15_000.0, n_expected=n_expected, max_costs=MAX_COSTS)
     for x in X[:, np.newaxis]:
         ranked = stream.rank(router.predict_quality(x)[0])
         assert sorted(ranked) == sorted(NAMES)
@@ -381,7 +385,7 @@ def test_the_first_of_a_ranking_is_the_choice_of_a_request(n_expected):
 def test_a_stream_without_an_expected_number_decides_as_route_does():
     router = fit_router(budget=5.0, limits={"seconds": 0.55})
     X = draw_log(300, seed=6)[0]
-    stream = router.stream(1e9)
+    stream = router.stream(1e9, max_costs=MAX_COSTS)
     names = [stream.route(X[[row]]).name for row in range(300)]
     expected = np.array(NAMES)[router.route(X)]
     # Tied rows get the cheaper choice in a stream.

@@ -554,3 +554,26 @@ def test_numbers_of_choices_are_read_by_name():
         router.stream(1000.0).route(row, costs={"small": 1.0, "large": 2.0})
     with pytest.raises(ValueError, match="costs must have the columns"):
         router.stream(1000.0).route(row, costs=costs.rename(columns={"small": "s"}))
+
+
+def test_a_price_list_next_to_other_bills_needs_an_upper_bound():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(600, 1))
+    Q = np.column_stack([1 - X[:, 0], np.full(600, 0.9)])
+    bills = rng.gamma(4, 1 / 4, (600, 2)) * [1.3, 6.5]
+    costs = {"small": 1, "large": 5}
+    with pytest.warns(UserWarning, match="logged costs"):
+        router = BudgetRouter(Ridge(), costs=costs, budget=4).fit(X, Q, costs=bills)
+    with pytest.raises(ValueError, match="prices other than the bills of its log"):
+        router.stream(4.0 * 600, n_expected=600)
+    stream = router.stream(4.0 * 600, n_expected=600, max_costs=[4, 30])
+    rows = np.array([[0.99]])
+    routed = router.predict_routed(rows)
+    ticket = stream.route(rows)
+    # The ticket has the expected bill, 1.3 times the price.
+    assert ticket.cost == pytest.approx(routed.cost[0])
+    assert ticket.cost == pytest.approx(6.5, rel=0.05)
+    assert ticket.reserved == 30
+    # If the list is what is billed, nothing more is needed.
+    exact = BudgetRouter(Ridge(), costs=costs, budget=4).fit(X, Q)
+    assert exact.stream(4.0 * 600).route(rows).cost == 5

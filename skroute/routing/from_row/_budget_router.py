@@ -736,8 +736,14 @@ default=None
             exclude,
             asked_first=(),
             cost_estimator=cost_estimator,
-            quotes_costs=self._has_quotes,
+            # A price list next to other bills is a quote, too.
+            quotes_costs=self._has_quotes or self._has_list_and_bills(),
         )
+
+    def _has_list_and_bills(self):
+        """Return True if rows are decided by a price list, and the log has bills."""
+        policy = self._policy()
+        return policy.realised is not None and not policy.per_row
 
     def _row_costs(self, X, costs, quoted_costs=None):
         """Return the costs by which the rows of a call are decided.

@@ -128,8 +128,9 @@ class Offers:
             )
         if self.requests.quotes_costs and max_costs is None:
             raise ValueError(
-                "max_costs must be given, got None: this router decides by quotes, and "
-                "a cap cannot rest on quotes. Say what a call of each of "
+                "max_costs must be given, got None: this router decides by quotes, or "
+                "by prices other than the bills of its log, and a cap cannot rest on "
+                "these. Say what a call of each of "
                 f"{router.choices_!r} can cost at most."
             )
         self.kept = self.requests.positions.tolist()
@@ -155,9 +156,14 @@ class Offers:
             self.floor = min(self.reserved_amounts)
         self._own_price = self.price_at(mean)
         self.pacer = None  # the budget is the only limit
-        has_policy = isinstance(self.requests, PricedRequests)
-        if has_policy and self.requests.policy.limits is not None:
-            self.pacer = LimitPacer(self.requests.policy, mean, self.names)
+        # Expected bill of a call over the listed cost that decides, by offered choice.
+        self.bill_factors = [1.0] * len(self.kept)
+        if isinstance(self.requests, PricedRequests):
+            policy = self.requests.policy
+            if self.costs is not None and policy.realised is not None:
+                self.bill_factors = policy.correction(mean).cost_factor.tolist()
+            if policy.limits is not None:
+                self.pacer = LimitPacer(policy, mean, self.names)
         self.all_positions = list(range(len(self.kept)))
 
     def check_below_max(self, costs):
@@ -304,7 +310,7 @@ class Offers:
         return Offer(
             choice=self.kept[position],
             name=self.names[position],
-            cost=costs[position],
+            cost=costs[position] * self.bill_factors[position],
             deciding=self.requests.deciding_cost,
             reserved=amounts[position],
         )
@@ -822,7 +828,7 @@ class BudgetStream:
     def reset(self) -> None:
         """Start again with the first total. Open tickets stay open.
 
-        The amounts of limits are counted anew as well.
+        The counts of amounts start again, too.
         """
         self.ledger.reset(self._purses[0])
         with self._changing:
@@ -1297,7 +1303,7 @@ class BudgetStream:
                 books = self.books()
                 if books.period != self._period_of_use:
                     if self._period_of_use is not None:
-                        # As the money, amounts start anew in each period.
+                        # As the money, amounts are counted from 0 in each period.
                         self._limit_use = LimitUse()
                     self._period_of_use = books.period
                 pacer.look(books, self._limit_use)

@@ -182,13 +182,12 @@ print(certified.certificate_)
 # A live service
 # --------------
 #
-# The service has 2 dollars for 1,000 requests, and the provider allows 100 requests to the largest
-# model per minute. A call that fails goes to the next model. A call that times out may be billed: its
-# bill comes later.
+# The service has 2 dollars, and the provider allows 100 requests to the largest model per minute.
+# The stream stays at the certified budget. A call that fails goes to the next model. A call that times
+# out may be billed: its bill comes later.
 
 stream = certified.stream(
     2.0,
-    n_expected=1000,
     max_costs={name: 3 * price for name, price in prices.items()},
     windows={"pro": [Window("requests", 100)]},
 )

@@ -51,6 +51,10 @@ _TOWARDS_BEST = 0.5
 # that plans of 10,000 rows are asked for.
 _TOLERANCE = 1e-7
 
+# Distance of prices inside above which the best prices and those at the minimum of the
+# cuts may not be the same minimum.
+_FAR = 1e-3
+
 # Distance at which the search for a conflict ends, in the unit of `_TOLERANCE`. Without
 # a conflict, the minimum is exactly 0. It may not seem negative by the distance that is
 # left.
@@ -550,7 +554,7 @@ class DualFunction:
         """Return the `LimitPrices` of limits `most` on the deciding amounts."""
         inside = self._inside(most)
         cap = _FIRST_CAP
-        minimum, model_prices = self._minimise(self._search(inside, cap))
+        minimum, tied_prices = self._minimise(self._search(inside, cap))
         n_plans = minimum.n_plans
         for growth in range(_MAX_GROWTHS):
             if (minimum.prices <= _NEAR_CAP * cap).all():
@@ -559,9 +563,9 @@ class DualFunction:
             if growth == 0 and self.are_in_conflict(most):
                 raise ConflictError(self, most)
             cap *= _CAP_GROWTH
-            minimum, model_prices = self._minimise(self._search(inside, cap))
+            minimum, tied_prices = self._minimise(self._search(inside, cap))
             n_plans += minimum.n_plans
-        return self._outside(minimum._replace(n_plans=n_plans), model_prices)
+        return self._outside(minimum._replace(n_plans=n_plans), tied_prices)
 
     def _corrected_prices(self, most, limit_prices):
         """Return the prices at which the realised means meet the limits.
@@ -742,8 +746,8 @@ class DualFunction:
         -------
         minimum : Minimum
             The best prices, and the mixture of cuts at the minimum of the cuts.
-        model_prices : ndarray of shape (n_limits,)
-            The prices at the minimum of the cuts, where the mixed plans are tied.
+        tied_prices : ndarray of shape (n_limits,)
+            Prices at which the mixed plans are tied, and best.
         """
         best_height = np.inf
         best_prices = search.lower
@@ -766,16 +770,23 @@ class DualFunction:
         minimum = model._replace(
             prices=best_prices, height=best_height, n_plans=n_plans
         )
-        return minimum, model.prices
+        tied_prices = model.prices
+        if np.abs(tied_prices - best_prices).max() > _FAR:
+            # The minimum of the cuts may be at many prices, for example with a limit of
+            # 0. At some of them, plans that have no cut yet are better.
+            height = self._look(search.value, tied_prices) + tied_prices @ search.most
+            if height - best_height > tolerance:
+                tied_prices = best_prices
+        return minimum, tied_prices
 
-    def _outside(self, minimum, model_prices):
+    def _outside(self, minimum, tied_prices):
         """Return a minimum in the units of values and amounts (`LimitPrices`).
 
         The parameters are as `_minimise` returns them.
         """
         # Plans that are best at their prices and tied at the minimum of the cuts are
         # best between the two.
-        centre = np.append(1.0, model_prices)
+        centre = np.append(1.0, tied_prices)
         plan_points = np.array([self.cuts.points[cut] for cut in minimum.cuts])
         points = centre + _APART * (plan_points - centre)
         # Column 0 is the value price, and the others are the prices of the limits. Only

@@ -954,7 +954,9 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
 
         **options : keyword arguments
             Keywords of the wrapped estimator's `stream`, such as ``ledger`` and
-            ``max_costs``.
+            ``max_costs``. With ``n_expected``, a warning says that nothing is promised:
+            the stream follows what is left of the total, in place of the certified
+            budget.
 
         Returns
         -------
@@ -972,6 +974,12 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
                 f"{type(model).__name__} has no method stream, since it pays while it "
                 "decides. Use skroute.routing.BudgetStream(certified, budget_total, "
                 "max_costs=...), without n_expected."
+            )
+        if options.get("n_expected") is not None:
+            warn(
+                f"n_expected={options['n_expected']!r}: the stream follows what is left "
+                "of the total, and leaves the certified budget. Nothing is promised "
+                "about its decisions. With n_expected=None it stays there."
             )
         if "costs" in self._selection.evidence.call_keywords:
             warn(

@@ -914,3 +914,28 @@ def test_rows_that_fitted_a_frozen_router_are_noticed(logged):
             UserWarning, match="rows equal rows that the router was fitted on"
         ):
             evidence(X[:300], Q[:300])
+
+
+def test_bills_of_other_rows_are_refused_before_a_model_is_called():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(400, 2))
+    Q = np.column_stack([1 - X[:, 0], np.full(400, 0.9)])
+    router = BudgetRouter(Ridge(), costs=[1, 4], budget=2).fit(X[:200], Q[:200])
+    made = CertifiedRouter(FrozenEstimator(router), max_loss=0.5, **OPTIONS)
+    for n_rows in (3, 400):
+        with pytest.raises(ValueError, match="one row for each of the 200 rows of X"):
+            made.fit(X[200:], Q[200:], costs=np.ones((n_rows, 2)))
+
+
+def test_a_stream_that_follows_a_total_promises_nothing():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(600, 2))
+    Q = np.column_stack([1 - X[:, 0], np.full(600, 0.9)])
+    router = BudgetRouter(Ridge(), costs=[1, 4]).fit(X[:300], Q[:300])
+    made = CertifiedRouter(FrozenEstimator(router), max_loss=0.3, **OPTIONS)
+    made.fit(X[300:], Q[300:])
+    with pytest.warns(UserWarning, match="Nothing is promised about its decisions"):
+        made.stream(1000.0, n_expected=500)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made.stream(1000.0)

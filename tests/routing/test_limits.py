@@ -480,3 +480,20 @@ def test_segments_in_another_order_are_refused():
     segments = pd.Series(["x", "y"], index=[7, 3])
     with pytest.raises(ValueError, match="same index, in another order"):
         solve_assignment(values, [1, 2], budget=2, floors={"x": 0.5}, segments=segments)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_model_without_capacity_gets_no_row(seed):
+    """At a limit of 0, all prices above some price are the best ones of the log."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(400, 3))
+    chance = np.column_stack([1 - X[:, 0], 0.5 + 0.3 * X[:, 1], np.full(400, 0.9)])
+    Q = (rng.uniform(size=chance.shape) < chance).astype(float)
+    slow = np.tile([0.0, 0.0, 1.0], (400, 1))
+    router = BudgetRouter(Ridge(), costs={"a": 1, "b": 2, "c": 5}, budget=3)
+    router.fit(X, Q, amounts={"slow": slow})
+    X_new = rng.uniform(size=(1000, 3))
+    for limit in ({"capacities": {"c": 0}}, {"limits": {"slow": 0}}):
+        assert (router.route(X_new, **limit) == 2).mean() < 0.001
+    router.set_params(capacities={"c": 0})
+    assert list(router.limits_)[1].spent == 0

@@ -385,3 +385,34 @@ def test_a_budget_that_is_nan_has_no_standard_error(quality, seed):
     router = BudgetRouter(Ridge(), costs=[1, 10]).fit(X, Q)
     smallest = router.smallest_budget(quality)
     assert np.isnan(smallest.budget) == np.isnan(smallest.budget_se)
+
+
+def test_integers_are_names_where_the_names_are_numbers():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(600, 1))
+    choice = rng.integers(0, 3, 600)
+    quality = np.array([0.5, 0.9, 0.2])[choice] + 0.01 * rng.normal(size=600)
+    costs = {2: 1, 0: 2, 1: 5}
+    log = {"propensity": np.full(600, 1 / 3)}
+    router = BudgetRouter(costs=costs, budget=3)
+    router.fit(X, quality, choice=choice, **log)
+    assert router.choices_ == ["2", "0", "1"]
+    np.testing.assert_allclose(router.mean_quality_, [0.2, 0.5, 0.9], atol=0.01)
+    assert router.n_known_.tolist() == [(choice == name).sum() for name in (2, 0, 1)]
+
+
+@pytest.mark.parametrize("has_text", [False, True])
+def test_a_rule_on_one_of_many_columns_is_seen(has_text):
+    """The rule of the log is the length: it never shows what the other model does."""
+    rng = np.random.default_rng(0)
+    length = rng.integers(20, 400, 900)
+    X = pd.DataFrame(rng.normal(size=(900, 20))).add_prefix("noise")
+    X["length"] = length.astype(float)
+    if has_text:
+        words = np.array("alpha beta gamma delta theta kappa sigma omega".split())
+        X["prompt"] = [" ".join(rng.choice(words, n // 8 + 1)) for n in length]
+    choice = (length > 210).astype(int)
+    quality = (rng.random(900) < np.where(choice, 0.8, 0.6)).astype(float)
+    with pytest.warns(UserWarning, match="validation_quality_ is NaN"):
+        router = BudgetRouter(costs=[1, 4], budget=2.5).fit(X, quality, choice=choice)
+    assert router.overlap_.lack is not None

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -140,3 +141,19 @@ def test_a_router_without_a_price_list_is_refused():
     for bad in ({}, {"format": 2}):
         with pytest.raises(ValueError, match="format must be 1"):
             PortablePolicy(bad)
+
+
+def test_estimates_are_read_by_name_and_wrong_ones_refused():
+    X, Q = log()
+    costs = {"a": 1.0, "b": 2.0, "c": 2.0, "d": 5.0}
+    router = BudgetRouter(Ridge(), costs=costs, budget=2).fit(X, Q)
+    policy = reread(router)
+    quality = router.predict_quality(X)
+    frame = pd.DataFrame(quality, columns=router.choices_)[["d", "b", "a", "c"]]
+    assert policy.decide(frame, 2).tolist() == policy.decide(quality, 2).tolist()
+    with pytest.raises(ValueError, match="one column for each of"):
+        policy.decide(quality[0], 2)
+    with pytest.raises(ValueError, match="quality must be finite"):
+        policy.decide(np.full((1, 4), np.nan), 2)
+    with pytest.raises(ValueError, match="budget must be a number"):
+        policy.decide(quality, np.nan)

@@ -566,7 +566,7 @@ def test_a_price_list_next_to_other_bills_needs_an_upper_bound():
         router = BudgetRouter(Ridge(), costs=costs, budget=4).fit(X, Q, costs=bills)
     with pytest.raises(ValueError, match="prices other than the bills of its log"):
         router.stream(4.0 * 600, n_expected=600)
-    stream = router.stream(4.0 * 600, n_expected=600, max_costs=[4, 30])
+    stream = router.stream(4.0 * 600, max_costs=[6, 30])
     rows = np.array([[0.99]])
     routed = router.predict_routed(rows)
     ticket = stream.route(rows)

@@ -145,6 +145,8 @@ class PortablePolicy:
         """
         record = self.record
         budget = float(budget)
+        if np.isnan(budget):
+            raise ValueError("budget must be a number, got NaN.")
         price_within_budget, price_without_limit = record["least_prices"]
         if budget == np.inf:
             return price_without_limit, 0.0
@@ -188,11 +190,11 @@ class PortablePolicy:
 
         Parameters
         ----------
-        quality : array-like of shape (n_rows, n_choices)
-            Estimated quality of each choice.
+        quality : {array-like, dataframe} of shape (n_rows, n_choices)
+            Estimated quality of each choice. A frame is read by name.
 
         budget : float
-            Mean cost per row.
+            Mean cost per row; ``numpy.inf`` is unlimited.
 
         draw : array-like of shape (n_rows,), default=None
             Uniform numbers in [0, 1), which divide rows that are tied at the price.
@@ -202,9 +204,26 @@ class PortablePolicy:
         -------
         ndarray of shape (n_rows,), dtype=int64
             Index of the choice for each row.
+
+        Raises
+        ------
+        ValueError
+            If `quality` has NaN or another shape, or `budget` is below the cheapest
+            plan.
         """
+        if hasattr(quality, "columns"):
+            # A data frame: its columns are the names of the choices.
+            quality = quality[self.choices]
+        quality = np.asarray(quality, dtype=np.float64)
+        if quality.ndim != 2 or quality.shape[1] != len(self.choices):
+            raise ValueError(
+                f"quality must have one column for each of {self.choices!r}, got shape "
+                f"{quality.shape}."
+            )
+        if not np.isfinite(quality).all():
+            raise ValueError("quality must be finite, and has NaN or infinity.")
         price, share = self.price(budget)
-        values = np.asarray(quality, dtype=np.float64) - self.record["penalty"]
+        values = quality - self.record["penalty"]
         # Rows that are tied at the price make the cheaper choice.
         route = self._best(values, price, tolerance=_TIE)
         if share and draw is not None:

@@ -975,11 +975,12 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
                 "decides. Use skroute.routing.BudgetStream(certified, budget_total, "
                 "max_costs=...), without n_expected."
             )
-        if options.get("n_expected") is not None:
+        n_expected = options.get("n_expected")
+        if n_expected is not None:
             warn(
-                f"n_expected={options['n_expected']!r}: the stream follows what is left "
-                "of the total, and leaves the certified budget. Nothing is promised "
-                "about its decisions. With n_expected=None it stays there."
+                f"n_expected={n_expected!r}: the stream follows what is left of the "
+                "total, and not the certified budget. Nothing is promised about its "
+                "decisions. With n_expected=None it stays at this budget."
             )
         if "costs" in self._selection.evidence.call_keywords:
             warn(

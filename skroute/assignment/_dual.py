@@ -76,7 +76,7 @@ _APART = 1e-6
 
 # Number of corrections of the limits on the deciding amounts, so that the limits on the
 # realised amounts hold. Three or four are usual.
-_MAX_CORRECTIONS = 8
+_MAX_CORRECTIONS = 12
 
 # Relative to a limit: the realised mean is as near as this after the corrections. A
 # tenth of the sampling noise of some 100,000 rows.
@@ -582,22 +582,34 @@ class DualFunction:
         """
         planned = most.copy()
         n_plans = limit_prices.n_plans
+        # If the corrections do not end, the prices that exceed the limits least stay.
+        best = limit_prices
+        least_excess = np.inf
+        step = 1.0
+        # A limit of 0 is compared with the mean spread of a row's amounts.
+        size = np.where(most == 0, self.units, np.abs(most))
         for _ in range(_MAX_CORRECTIONS):
             missing = most - self.realised_means(limit_prices)
+            excess = np.max(-missing / size)
+            if excess < least_excess:
+                least_excess = excess
+                best = limit_prices
             # A limit without a price is only moved if it is exceeded.
             matters = (limit_prices.prices > 0) | (missing < 0)
             missing = np.where(matters, missing, 0.0)
-            if (np.abs(missing) <= _CORRECTED * np.abs(most)).all():
+            if (np.abs(missing) <= _CORRECTED * size).all():
+                best = limit_prices
                 break
-            planned = planned + missing
             try:
-                limit_prices = self._prices_of_planned(planned)
+                moved_prices = self._prices_of_planned(planned + step * missing)
             except ConflictError:
-                # The realised limit is below what any plan has. The last prices, which
-                # are the nearest, stay.
-                break
+                # No plan has such deciding means. A shorter step may be possible.
+                step /= 2
+                continue
+            planned = planned + step * missing
+            limit_prices = moved_prices
             n_plans += limit_prices.n_plans
-        return limit_prices._replace(n_plans=n_plans)
+        return best._replace(n_plans=n_plans)
 
     def realised_means(self, limit_prices):
         """Return the means of all limits under a mixture of plans, shape (n_limits,).

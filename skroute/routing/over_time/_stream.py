@@ -129,8 +129,8 @@ class Offers:
         if self.requests.quotes_costs and max_costs is None:
             raise ValueError(
                 "max_costs must be given, got None: this router decides by quotes, or "
-                "by prices other than the bills of its log, and a cap cannot rest on "
-                "these. Say what a call of each of "
+                "by prices other than the bills of its log, which are quotes, too, and "
+                "a cap cannot rest on quotes. Say what a call of each of "
                 f"{router.choices_!r} can cost at most."
             )
         self.kept = self.requests.positions.tolist()

@@ -532,7 +532,11 @@ def one_answer_log(router, X, quality, budgets):
 
 def streamed(router, X, prices):
     """Return the choices of a stream of requests."""
-    stream = router.stream(float(prices.mean() * len(X)), len(X))
+    max_costs = None
+    if router.request_policy(np.inf).quotes_costs:
+        # Bills differ from the price list: a stream needs upper bounds.
+        max_costs = prices.copy()
+    stream = router.stream(float(prices.mean() * len(X)), len(X), max_costs=max_costs)
     choices = []
     spent = []
     for position in range(len(X)):

@@ -356,7 +356,8 @@ class Ticket(NamedTuple):
         Reserved amount: `deciding` and an upper bound of the call's cost.
 
     answer : object, default=None
-        The answer, if deciding has computed it. The call then costs nothing.
+        The answer, if deciding has computed it. The call then costs nothing. If an open
+        request is sent again with its key, only the first ticket has the answer.
     """
 
     stream: str

@@ -159,7 +159,14 @@ def started(script, *arguments, port):
         yield process
     finally:
         process.terminate()
-        process.wait(60)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            # uvicorn's supervisor can miss the signal while it starts a killed worker
+            # again. How it ends is not what is tested.
+            for pid in [*workers(process.pid), process.pid]:
+                os.kill(pid, signal.SIGKILL)
+            process.wait(60)
 
 
 @pytest.mark.slow

@@ -669,11 +669,11 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         return check_rows(self, X, reset=False)
 
     def _offers_proba(self):
-        # A subclass with class probabilities replaces it.
+        # A subclass with class probabilities returns True.
         return False
 
     def _single_choices(self):
-        # A subclass whose models can answer every row alone replaces it.
+        # A subclass returns the names of its models, if each can answer all rows alone.
         return []
 
     def _plan_single(self, X, name, call):

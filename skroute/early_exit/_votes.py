@@ -165,8 +165,9 @@ def _one_vote_back(states, t):
         states.negative_weight[:-1] * last_was_negative
         + states.negative_weight[1:] * last_was_positive
     )
-    # In a state that no row passes through, the next vote is positive with the share of
-    # the votes so far, and the positive answer is wrong unless most votes are positive.
+    # Values for states that no row passes through. The chance that the next vote is
+    # positive is the share of positive votes so far. The positive answer is taken as
+    # wrong unless most votes are positive.
     chance_positive = k / t
     chance_wrong = (2 * k <= t).astype(np.float64)
     has_rows = weight > 0
@@ -247,9 +248,9 @@ def vote_path(scores, offset, beta, costs, prices, use_lo=True, use_hi=True):
         tied_sums = np.zeros(n_members)
     below, above = optimal_stopping(law, negative, costs, prices, use_lo, use_hi)
     t = np.arange(1, n_members + 1)
-    # Of `t` votes, `k` are positive and `t - k` negative: the sum is `2 * k - t` vote
-    # sizes above that of a tie. Two neighbouring sums are two vote sizes apart, and
-    # thresholds lie halfway between them.
+    # If `k` of `t` votes are positive, the sum is that of a tie plus `2 * k - t` vote
+    # sizes. The next sum has one more positive vote and is two vote sizes larger.
+    # Each threshold lies halfway between two such sums.
     lower_sums = tied_sums + vote_size * (2 * below + 1 - t)
     upper_sums = tied_sums + vote_size * (2 * above - 1 - t)
     lo = np.where(below >= 0, lower_sums, -np.inf)

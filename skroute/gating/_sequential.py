@@ -513,14 +513,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             # The clones of `estimator` get the weights, too.
             params = params | {"sample_weight": checked.weight}
         fit_params = self._inner_params(params)
-        self._scorer = scorer_of(self.quality)
-        # A scorer has no value for a single row. Single rows are then judged by log
-        # loss.
-        row_quality = self.quality if self._scorer is None else "log_loss"
-        objective = objective_of_labels(row_quality, self.classes_)
-        objective = objective.bound(checked.encoded[rows], weight[rows])
-        self._row_quality = row_quality
-        self._class_shares = objective.share
+        objective = self._set_quality(checked.encoded[rows], weight[rows])
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         all_rows = Task(
             checked.values,
@@ -578,6 +571,27 @@ class SequentialFeatureClassifier(FeatureBuyer):
             # caches it for `predict`, and may warn.
             limits = self._limits(budget=None, max_rounds=None, max_cost=None)
             self._choice(*limits, warns=True)
+
+    def _set_quality(self, encoded, weight):
+        """Set how answers are judged, and return the objective of single rows.
+
+        Sets ``_scorer``, ``_row_quality`` and ``_class_shares``.
+
+        Parameters
+        ----------
+        encoded : ndarray of shape (n_rows,)
+            True labels of the rows of positive weight, as positions of classes.
+        weight : ndarray of shape (n_rows,)
+            Their weights.
+        """
+        self._scorer = scorer_of(self.quality)
+        # A scorer has no value for a single row. Single rows are then judged by log
+        # loss.
+        self._row_quality = self.quality if self._scorer is None else "log_loss"
+        objective = objective_of_labels(self._row_quality, self.classes_)
+        objective = objective.bound(encoded, weight)
+        self._class_shares = objective.share
+        return objective
 
     def _check_scorer(self, held_out, shares):
         """Raise an error if the scorer cannot judge the halves of the held-out rows.

@@ -63,8 +63,8 @@ def row_uniforms(X, n_columns, random_state=0, request_id=None):
     """
     keys = row_keys(_hashed_source(X, request_id))
     keys = _mixed(keys + _n_equal_before(keys) * _COLUMN_STEP)
-    # Each pair of a column and a `random_state` has a number of its own: state 0 has
-    # the numbers from 1 to `n_columns`, state 1 has the next ones, and so on.
+    # Each pair of a column and a `random_state` has its own number. State 0 has the
+    # numbers 1 to `n_columns`, and state 1 has the next `n_columns` numbers.
     columns = np.arange(n_columns, dtype=np.uint64) + np.uint64(
         1 + random_state * n_columns
     )

@@ -463,9 +463,8 @@ class DaskRouter:
         if budget_total is not None:
             # Without rows, any budget will do.
             budget = budget_total / max(plan.n_rows, 1)
-        # Expected bill of each choice: its planned cost, times the factor by which the
-        # bills of rows that get it at this budget differ from planned costs, and the
-        # cost of deciding.
+        # Expected bill of each choice. At this budget, the bills of the rows that get a
+        # choice differ from its planned cost by a factor. Deciding has a cost as well.
         cost_factor = policy.correction(budget).cost_factor
         costs = policy.planned * cost_factor + policy.deciding
         # One array of choices for each block.

@@ -437,18 +437,18 @@ default=None
         if np.isnan(budget):
             return SmallestBudget(np.nan, np.nan, float(quality), 0.0)
         # Smallest budgets of the samples in which some budget is enough.
-        resampled = []
+        smallest_budgets = []
         n_reached = 0
         for means_of_sample in means[1:]:
             budget_of_sample = _first_reaching(budgets, means_of_sample, quality)
             if not np.isnan(budget_of_sample):
-                resampled.append(budget_of_sample)
+                smallest_budgets.append(budget_of_sample)
             mean_of_sample = np.interp(budget, budgets, means_of_sample)
             n_reached += bool(_reaches(mean_of_sample, quality))
         self._warn_of_single_choice(budget, quality)
         return SmallestBudget(
             budget=budget,
-            budget_se=float(np.std(resampled)),
+            budget_se=float(np.std(smallest_budgets)),
             quality=float(quality),
             reached=float(n_reached / _N_RESAMPLES),
         )

@@ -23,6 +23,8 @@ turn, on FER+'s services.
 
 Standard errors are those over splits: the budgets of a split are not independent. A
 budget that a fit would not spend whatever its price is not counted ("not spendable").
+Neither is one that a fit does not spend in full because its held-out rows gain nothing
+from more money ("kept back"). Both are known from the fit, before any test row is seen.
 
     python benchmarks/bench_budgets.py [--short] [--splits N] [--part WORD]
 
@@ -182,6 +184,12 @@ def labelled(name, rng, n):
     return (X[train], y[train]), X[probe], X[test]
 
 
+def keeps_back(policy, budget):
+    """Return True if a policy spends less than a budget, as more gained nothing in fit."""
+    price_of_budget = policy.rule(budget, floors=(0.0, 0.0)).price
+    return policy.rule(budget).price > price_of_budget
+
+
 def gate(rows):
     full = RandomForestClassifier(25, min_samples_leaf=2, random_state=0)
     costs = {"gate": 0, "cheap": 1, "full": 20}
@@ -192,8 +200,12 @@ def gate(rows):
 
 
 def measure_gate(draw, router, n, budgets, seed):
-    """Bias at the budgets of a split. A gate sends no more rows than gain by it."""
+    """Bias at the budgets of a split, and how many budgets are kept back.
+
+    A gate sends no more rows than gain by it.
+    """
     found = []
+    n_kept_back = 0
     rows, probe, X = draw(np.random.default_rng([seed, n]), n)
     fitted = router(rows)
     low, most = fitted.min_budget_, fitted.predict_cost(probe, budget=np.inf).mean()
@@ -203,8 +215,11 @@ def measure_gate(draw, router, n, budgets, seed):
             policy = fitted._options_at(budget).policy
             if budget > policy.deciding + policy.path.budgets[-1]:
                 continue
+            if keeps_back(policy, budget):
+                n_kept_back += 1
+                continue
         found.append([fitted.predict_cost(X, budget=budget).mean() / budget - 1])
-    return found
+    return found, n_kept_back
 
 
 def feature_gate(gamma, rows):
@@ -328,8 +343,12 @@ def between(path):
 
 
 def measure(draw, router, n, budgets, seed):
-    """Over the budgets of a split: bias, that of planned costs, and z of cost and quality."""
+    """Over the budgets of a split: bias, that of planned costs, and z of cost and quality.
+
+    Also the number of budgets that are kept back.
+    """
     found = []
+    n_kept_back = 0
     log, test = draw(np.random.default_rng([seed, n]), n)
     router, rows = router(log), np.arange(len(test.X))
     true = np.broadcast_to(
@@ -344,6 +363,9 @@ def measure(draw, router, n, budgets, seed):
     for budget in budgets or between(own):
         if not own[0] <= budget <= own[-1]:
             # This fit would not spend it whatever its price.
+            continue
+        if keeps_back(policy, budget):
+            n_kept_back += 1
             continue
         routed = router.set_params(budget=budget).predict_routed(test.X)
         cost, quality = true[rows, routed.route], test.Q[rows, routed.route]
@@ -367,7 +389,7 @@ def measure(draw, router, n, budgets, seed):
             varies = np.hypot(error, of_rows) > NOTHING * budget
             noise = np.linalg.norm([error, of_rows, of_draws])
             found[-1].append((mean - known) / noise if varies else np.nan)
-    return found
+    return found, n_kept_back
 
 
 def row_of(setting, n, n_splits):
@@ -381,11 +403,13 @@ def row_of(setting, n, n_splits):
     splits = [
         (measure_gate if gated else measure)(*about, seed) for seed in range(n_splits)
     ]
-    found = np.array([row for rows in splits for row in rows])
-    row = [n, len(found), len(SHARES) * n_splits - len(found)]
+    found = np.array([row for rows, _ in splits for row in rows])
+    n_kept_back = sum(n_of_split for _, n_of_split in splits)
+    n_not_spendable = len(SHARES) * n_splits - len(found) - n_kept_back
+    row = [n, len(found), n_not_spendable, n_kept_back]
     if not len(found):
         return row + ["-"] * 6
-    means = [np.mean([one[0] for one in rows]) for rows in splits if rows]
+    means = [np.mean([one[0] for one in rows]) for rows, _ in splits if rows]
     error = np.std(means, ddof=1) / len(means) ** 0.5 if len(means) > 1 else np.nan
     row += [f"{found[:, 0].mean():+.4f}", f"{error:.4f}", f"{found[:, 0].std():.3f}"]
     if gated:
@@ -408,6 +432,7 @@ def main():
         "rows",
         "fits x budgets",
         "not spendable",
+        "kept back",
         "bias",
         "+-",
         "sd",

@@ -24,6 +24,7 @@ from skroute.routing import (
     OccamRouterClassifier,
     export_policy,
 )
+from skroute.routing.parts._limits import limits_now
 
 NAMES = ["small", "medium", "large"]
 LIST = {"small": 1.0, "medium": 3.0, "large": 10.0}
@@ -104,7 +105,8 @@ def test_the_mixed_plans_are_an_optimum_of_the_linear_program(name):
     X, Q, bills, seconds = draw_log(300, seed=0)
     router = BudgetRouter(Ridge(), costs=LIST, budget=5.0)
     router.fit(X, Q, costs=bills, amounts={"seconds": seconds})
-    policy = router._policy_of_call(router.make_call(**CALLS[name]))
+    call = router.make_call(**CALLS[name])
+    policy = router._policy().limited(limits_now(router, router.choices_, call))
     values, planned = policy._decided_as_new
     rule = policy.limit_rule(5.0)
     planned = np.broadcast_to(planned, values.shape)

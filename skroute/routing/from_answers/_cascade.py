@@ -38,7 +38,12 @@ from skroute.routing.parts._log import (
     read_table,
 )
 from skroute.routing.parts._mixtures import validated_mixture
-from skroute.routing.parts._table_router import TableRouter, realised_quality
+from skroute.routing.parts._table_router import (
+    TableRouter,
+    readers_of,
+    realised_quality,
+    rows_of_fit,
+)
 from skroute.utils._cache import cache_of
 from skroute.utils._compat import Integral, Interval, num_samples
 from skroute.utils._frames import is_mapping
@@ -318,7 +323,7 @@ default=None
                 "is known of the requests, or what the models' answers show."
             )
         self._has_rows = X is not None
-        X = self._rows_of_fit(X, y, optional=True)
+        X = rows_of_fit(self, X, y, optional=True)
         quality = check_matrix(y, "y")
         if costs is not None:
             check_matrix(costs, "costs")
@@ -429,7 +434,7 @@ default=None
             no_estimates = np.empty((len(quality), 0))
             by_fold = [no_estimates[train] for train, _ in folds]
             return _EstimatesOfFit(no_estimates, by_fold, folds)
-        estimator = self._readers()["quality_estimator"]
+        estimator = readers_of(self)["quality_estimator"]
         options = {
             "name": "quality_estimator",
             "task": task,

@@ -1,18 +1,24 @@
 """Routers whose choices are sets of members that are asked and combined."""
 
 from collections.abc import Callable
+from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import Plan, dispatch
 from skroute.base._inspection import names_best_score, predicts_best_score
-from skroute.metrics import sample_quality
 from skroute.metrics._objectives import OF_LABELS
 from skroute.routing.parts._estimates import answers_forest, with_weights
-from skroute.routing.parts._member_router import AMOUNT, MemberRouter
+from skroute.routing.parts._member_router import (
+    AMOUNT,
+    MemberRouter,
+    answer_unless_abstained,
+    objective_of,
+)
 from skroute.routing.parts._mixtures import (
     mean_of_rows,
     validated_mixture,
@@ -51,14 +57,17 @@ class MemberAnswers:
     """
 
     def __init__(self, router, X):
-        cache = cache_of(router)
-        self._router = router
+        self._sweep = cache_of(router)
+        self._members = router._members
+        self._has_own_labels = router._has_own_labels
         self._X = X
         # A router without a cache gets one that lasts as long as this object.
-        self._cache = CallCache() if cache is NO_CACHE else cache
+        self._cache = CallCache() if self._sweep is NO_CACHE else self._sweep
 
     def _ask(self, member, method, rows):
-        return self._router._ask_member(self._X, member, method, rows, self._cache)
+        return self._members.ask(
+            member, method, self._X, rows, counter=self._sweep, cache=self._cache
+        )
 
     def scores(self, member, rows):
         """Return the scores of one member on some rows, (n_rows, n_labels)."""
@@ -66,14 +75,13 @@ class MemberAnswers:
 
     def labels(self, member, rows):
         """Return the encoded labels that one member predicts, (n_rows,)."""
-        has_own_labels = self._router._has_own_labels
-        if has_own_labels is not None and has_own_labels[member]:
+        if self._has_own_labels[member]:
             return self._ask(member, "predict", rows)
         return named_labels(self.scores(member, rows))
 
     def probabilities(self, member, rows):
         """Return the probabilities of one member, (n_rows, n_labels)."""
-        if hasattr(self._router.estimators_[member], "predict_scores"):
+        if hasattr(self._members.models[member], "predict_scores"):
             # The scores of such a member need not be its probabilities.
             return self._ask(member, "predict_proba", rows)
         return self.scores(member, rows)
@@ -172,103 +180,78 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
     base = "auto"
     _target_kinds: tuple[type, ...] = (SingleLabel, MultiLabel)
     _qualities = ("accuracy", "balanced_accuracy", "cost matrix")
-    # For each member, True if its labels are not those of its best scores, so that it
-    # is asked for `predict`. `_read` sets it. None: the labels of all members are those
-    # of their best scores.
-    _has_own_labels = None
-    # Rules were chosen for the costs of `fit`. New costs act at the next `fit`.
-    _new_costs_act_at_once = False
-
-    def _response_method(self):
-        return "scores"
-
-    def _cheapest_plan(self, costs, names):
-        return float(costs[possible_bases(self.base, names)].min())
 
     def _smallest_budget(self):
         return self.choice_costs_.min()
 
-    def _check_members(self, members):
-        super()._check_members(members)
-        if self.base != "auto" and self.base not in members:
-            raise ValueError(
-                f"base={self.base!r} is not the name of a member; the members are "
-                f'{list(members)!r}. "auto" chooses by validation.'
-            )
-
-    def _response_methods_of(self, name, member, target):
-        if isinstance(target, MultiLabel) or predicts_best_score(member):
-            return ["scores"]
-        return ["scores", "predict"]
-
-    @property
-    def _multilabel(self):
-        return isinstance(self._members.target, MultiLabel)
-
     # Fit ------------------------------------------------------------------------------
 
-    def _read(self, answers):
-        """Read the members' answers to the rows of `fit` (`OutOfFold`).
+    def _fit_and_judge(self, members, X, y, *, task, params):
+        """Fit and ask the members, and prepare the rating of their answers.
 
-        Sets ``_has_own_labels``.
+        Sets the attributes of ``_fit_members`` and ``_has_own_labels``: for each
+        member, True if its labels are not those of its best scores, so that it is asked
+        for `predict`.
+
+        Parameters
+        ----------
+        members : dict from str to estimator
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+        task : callback context
+        params : dict
+            `sample_weight`, and metadata for the `fit` of members.
 
         Returns
         -------
-        scores : list of ndarray of shape (n_rows, n_labels)
-            Of each member.
-        labels : list of ndarray of shape (n_rows,), or None
-            Encoded answers of each member. None for several labels: the router finds
-            them in the scores.
+        answers : OutOfFold
+        judged : JudgedAnswers
         """
-        scores = answers.to("scores")
+        names = list(members)
+        if self.base != "auto" and self.base not in members:
+            raise ValueError(
+                f"base={self.base!r} is not the name of a member; the members are "
+                f'{names!r}. "auto" chooses by validation.'
+            )
+
+        def cheapest_plan(costs):
+            """Return the cost of the cheapest member that may be asked first."""
+            return costs[possible_bases(self.base, names)].min()
+
+        _, answers = self._fit_members(
+            members,
+            X,
+            y,
+            params=params,
+            task=task,
+            method="scores",
+            methods_of=_methods_of,
+            cheapest_plan=cheapest_plan,
+        )
         self._has_own_labels = []
         for model, responses in zip(self._members.models, answers.by_method):
             has_own = "predict" in responses and not names_best_score(
                 model, responses["scores"], responses["predict"]
             )
             self._has_own_labels.append(has_own)
-        if self._multilabel:
-            return scores, None
-        labels = []
-        for responses, has_own in zip(answers.by_method, self._has_own_labels):
-            if has_own:
-                labels.append(responses["predict"])
-            else:
-                labels.append(named_labels(responses["scores"]))
-        return scores, labels
-
-    def _judged(self, answers):
-        """Return the answers to the rows of `fit` as `JudgedAnswers`."""
-        scores, labels = self._read(answers)
-        objective = self._objective_of(self._members.target)
-        return JudgedAnswers(
-            scores,
+        # None for several labels: the router finds them in the scores.
+        labels = None
+        if not self._members.is_multilabel:
+            labels = []
+            for responses, has_own in zip(answers.by_method, self._has_own_labels):
+                if has_own:
+                    labels.append(responses["predict"])
+                else:
+                    labels.append(named_labels(responses["scores"]))
+        objective = objective_of(self, self._members.target)
+        judged = JudgedAnswers(
+            answers.to("scores"),
             labels,
             target=answers.target,
             quality=objective.bound(answers.target, answers.weight).of,
             row_weight=answers.weight,
         )
-
-    def _estimator_on_answers(self, answers, max_rows):
-        """Return the regressor on answers, not fitted, and the parameters of its `fit`.
-
-        The default is a forest whose trees see at most `max_rows` rows.
-        """
-        if self.quality_estimator is not None:
-            return with_weights(self.quality_estimator, answers.given_weight)
-        forest = answers_forest(len(answers.target), max_rows, self.n_jobs)
-        return with_weights(forest, answers.weight)
-
-    def _quality_of_abstaining(self, qualities):
-        """Return the quality of a row that abstains, or None if no row can abstain.
-
-        It is the best quality of any answer to a row of `fit`, less the `abstain_cost`.
-        `qualities` are arrays of the quality of answers, of any shape.
-        """
-        if self.abstain_cost is None:
-            return None
-        best = max(float(quality.max()) for quality in qualities)
-        return best - self.abstain_cost
+        return answers, judged
 
     def _set_choices(self, choices):
         """Set members and weights of the choices, before ``choices_`` itself."""
@@ -278,16 +261,24 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         self.choice_weights_ = np.array(
             [choice.weights for choice in choices], dtype=np.float64
         )
-        if self._multilabel:
+        if self._members.is_multilabel:
             self.choice_thresholds_ = np.array(
                 [choice.threshold for choice in choices], dtype=np.float64
             )
 
     @property
+    def costs_(self):
+        """Cost of a call of each member in `fit`, shape (n_members,).
+
+        Rules were chosen for these costs. New costs act at the next `fit`.
+        """
+        check_is_fitted(self)
+        return self._members.costs_of_fit
+
+    @property
     def choice_costs_(self):
         """Cost of each choice, all members that it asks included."""
-        member_costs = self._member_costs
-        return np.array([member_costs[asked].sum() for asked in self.choice_members_])
+        return costs_of_choices(self.choice_members_, self._members.costs_of_fit)
 
     def _validated(self, budget):
         return validated_mixture(self._validated_parts, budget)
@@ -297,7 +288,7 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
     def _plan_single(self, X, name, call):
         """Return the plan in which one member answers every row."""
         n_rows = num_samples(X)
-        member = self.member_names_.index(name)
+        member = self._members.names.index(name)
         # -1: the answer of this member alone is no choice of the router, because
         # another member is always asked first.
         choice = self.choices_.index(name) if name in self.choices_ else -1
@@ -305,31 +296,32 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         return Plan(np.full(n_rows, choice), cost, SingleMember(member))
 
     def _answer(self, plan, response):
-        """Return the answers to all rows of a plan (hook of `CostAwareMixin`)."""
         if isinstance(plan.state, SingleMember):
             return self._answers_of_single(plan.X, plan.state.position, response)
-        return super()._answer(plan, response)
+        answer_rows = partial(self._answers_to, plan, response)
+        return answer_unless_abstained(self, plan, response, answer_rows)
 
     def _answers_of_single(self, X, member, response):
         """Return the answers of one member to all rows."""
+        members = self._members
         n_rows = num_samples(X)
-        if self._multilabel:
+        if members.is_multilabel:
             # The labels are the member's own, not those above a threshold of the
             # router.
-            cache_of(self).count_rows(self.member_names_[member], n_rows)
-            return self.estimators_[member].predict(X)
+            cache_of(self).count_rows(members.names[member], n_rows)
+            return members.models[member].predict(X)
         answers = MemberAnswers(self, X)
         rows = np.arange(n_rows)
         if response == "predict":
-            return self._members.target.labels(answers.labels(member, rows))
-        return self._members.target.probabilities(answers.probabilities(member, rows))
+            return members.target.labels(answers.labels(member, rows))
+        return members.target.probabilities(answers.probabilities(member, rows))
 
     def _answers_to(self, plan, response, rows):
         """Return the answers to some rows of a plan, none of which abstains."""
         route = plan.route[rows]
         if response == "predict_proba":
             answer_of_choice = self._probabilities_of_choice
-        elif self._multilabel:
+        elif self._members.is_multilabel:
             answer_of_choice = self._scores_of_choice
         else:
             answer_of_choice = self._labels_of_choice
@@ -340,7 +332,7 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         answers = dispatch(route, answer)
         if response == "predict_proba":
             return self._members.target.probabilities(answers)
-        if self._multilabel:
+        if self._members.is_multilabel:
             thresholds = self.choice_thresholds_[route, np.newaxis]
             answers = named_labels(answers, thresholds)
         return self._members.target.labels(answers)
@@ -369,14 +361,55 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         answering = np.flatnonzero(weights)
         by_member = [answers.probabilities(member, rows) for member in answering]
         probabilities = combine(by_member, weights[answering])
-        if self._multilabel or len(answering) == 1:
+        if self._members.is_multilabel or len(answering) == 1:
             return probabilities
         return with_answer_on_top(probabilities, named_labels(scores))
 
-    def _score_answers(self, y, answers, weight):
-        if self._multilabel:
-            return float(np.average(sample_quality(y, answers), weights=weight))
-        return super()._score_answers(y, answers, weight)
+
+def _methods_of(name, member, target):
+    """Return the methods by which a member is asked about the rows of `fit`."""
+    if isinstance(target, MultiLabel) or predicts_best_score(member):
+        return ["scores"]
+    return ["scores", "predict"]
+
+
+def costs_of_choices(choice_members, member_costs):
+    """Return the cost of each choice, all members that it asks included.
+
+    `choice_members` has shape (n_choices, n_members), dtype=bool.
+    """
+    return np.array([member_costs[asked].sum() for asked in choice_members])
+
+
+def estimator_on_answers(quality_estimator, answers, *, max_rows, n_jobs):
+    """Return the regressor on answers, not fitted, and the parameters of its `fit`.
+
+    Parameters
+    ----------
+    quality_estimator : regressor or None
+        None is a forest.
+    answers : OutOfFold
+        Answers to the rows of `fit`.
+    max_rows : int
+        Largest number of rows that a tree of this forest sees.
+    n_jobs : int or None
+    """
+    if quality_estimator is not None:
+        return with_weights(quality_estimator, answers.given_weight)
+    forest = answers_forest(len(answers.target), max_rows, n_jobs)
+    return with_weights(forest, answers.weight)
+
+
+def quality_of_abstaining(abstain_cost, qualities):
+    """Return the quality of a row that abstains, or None if no row can abstain.
+
+    It is the best quality of any answer to a row of `fit`, less the `abstain_cost`.
+    `qualities` are arrays of the quality of answers, of any shape.
+    """
+    if abstain_cost is None:
+        return None
+    best = max(float(quality.max()) for quality in qualities)
+    return best - abstain_cost
 
 
 def possible_bases(base, names):

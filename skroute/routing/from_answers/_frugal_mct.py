@@ -16,12 +16,16 @@ from skroute.routing.from_answers._combining import (
     CombiningRouter,
     MemberAnswers,
     answer_features,
+    costs_of_choices,
+    estimator_on_answers,
     possible_bases,
+    quality_of_abstaining,
     search_combination,
 )
 from skroute.routing.parts._estimates import rows_and_others
 from skroute.routing.parts._learn import learn_policy, what_is_behind
 from skroute.routing.parts._log import Log, kept_choices
+from skroute.routing.parts._members import members_by_name
 from skroute.routing.parts._mixtures import (
     best_or_cheaper,
     mean_of_rows,
@@ -372,7 +376,6 @@ class FrugalMCTClassifier(CombiningRouter):
         "policy": [StrOptions({"online", "batch"})],
     }
     call_parameters = (EXCLUDE, REQUEST_ID)
-    _new_costs_act_at_once = True
 
     def __init__(
         self,
@@ -411,11 +414,31 @@ class FrugalMCTClassifier(CombiningRouter):
 
     # Fit ------------------------------------------------------------------------------
 
-    def _learn(self, X, answers):
-        """Learn a policy for each base from the answers (hook of `MemberRouter`)."""
+    def _fit(self, X, y, *, task, **params):
+        """Fit and ask the members, and learn a policy for each base.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+        task : callback context
+            Progress of the fit.
+        **params : dict
+            `sample_weight`, and metadata for the `fit` of members.
+        """
+        members = members_by_name(self.estimators, self._validate_names)
+        answers, judged = self._fit_and_judge(members, X, y, task=task, params=params)
+        with task.step("learn routing"):
+            self._learn(answers, judged)
+
+    def _learn(self, answers, judged):
+        """Learn a policy for each base from the members' answers.
+
+        Sets ``_options``, the choices and ``abstain_quality_``. `answers` are the
+        `OutOfFold`, `judged` the `JudgedAnswers`.
+        """
         names = answers.names
         budget = check_budget(self.budget)
-        judged = self._judged(answers)
         weights = GRID if self.weight == "auto" else [self.weight]
         thresholds = GRID if self.threshold == "auto" else [self.threshold]
         options_by_base = {}
@@ -426,9 +449,14 @@ class FrugalMCTClassifier(CombiningRouter):
         row_qualities = []
         for options in options_by_base.values():
             row_qualities.extend(option.row_quality for option in options)
-        self.abstain_quality_ = self._quality_of_abstaining(row_qualities)
+        self.abstain_quality_ = quality_of_abstaining(self.abstain_cost, row_qualities)
 
-        estimator, fit_params = self._estimator_on_answers(answers, _MAX_ROWS_PER_TREE)
+        estimator, fit_params = estimator_on_answers(
+            self.quality_estimator,
+            answers,
+            max_rows=_MAX_ROWS_PER_TREE,
+            n_jobs=self.n_jobs,
+        )
         self._options = []  # a `BaseOptions` for each base
         choices = []  # of all bases, one base after the other
         for base, options in options_by_base.items():
@@ -452,11 +480,11 @@ class FrugalMCTClassifier(CombiningRouter):
 
     def _features(self, scores):
         """Return the features of a base's scores (n_rows, n_labels)."""
-        return answer_features([scores], multilabel=self._multilabel)
+        return answer_features([scores], multilabel=self._members.is_multilabel)
 
     def _log_of(self, base, options):
         """Return the `Log` of the options after a base, with costs of the add-ons."""
-        names = self.member_names_
+        names = self._members.names
         services = np.array([option.service for option in options])
         quality = np.column_stack([option.row_quality for option in options])
         addon_costs = self._members.costs_of_fit[services]
@@ -504,7 +532,7 @@ class FrugalMCTClassifier(CombiningRouter):
         They are its `options`, a list of `AddonOption`, and, if rows may abstain,
         abstaining as the last one.
         """
-        names = self.member_names_
+        names = self._members.names
         # Row k has 1 for member k, and 0 for the others.
         weights_alone = np.eye(len(names))
         choices = []
@@ -550,8 +578,8 @@ class FrugalMCTClassifier(CombiningRouter):
         if not affordable:
             return
         single = max(affordable, key=lambda service: judged.mean(alone[service]))
-        routed, _ = self._validation(max(budget, self._smallest_budget()))
-        name = self.member_names_[single]
+        routed, _ = self._validation(max(budget, self.choice_costs_.min()))
+        name = self._members.names[single]
         # None if routing is not worse.
         message = what_is_behind(alone[single], routed, name, judged.row_weight)
         if message:
@@ -564,7 +592,7 @@ class FrugalMCTClassifier(CombiningRouter):
 
         Choices with a member in `exclude` are left out, and so are bases in it.
         """
-        costs = self._member_costs
+        costs = self._members.costs_now(self.costs, self.estimators)
         members = np.arange(len(costs))
         # Positions of names that are not excluded: the members, then abstaining. It is
         # a call for one row, which no table of allowed choices restricts.
@@ -596,7 +624,7 @@ class FrugalMCTClassifier(CombiningRouter):
             # All bases are excluded.
             raise ValueError(
                 f"exclude={exclude!r} leaves no base: base={self.base!r} of "
-                f"{self.member_names_!r}."
+                f"{self._members.names!r}."
             )
         return options_now
 
@@ -715,7 +743,7 @@ class FrugalMCTClassifier(CombiningRouter):
 
     def _excludable_names(self):
         """Return the names that `exclude` takes: the members, then abstaining."""
-        names = list(self.member_names_)
+        names = list(self._members.names)
         return names if self.abstain_quality_ is None else [*names, ABSTAIN_NAME]
 
     def request_policy(self, budget, exclude=()):
@@ -741,7 +769,7 @@ class FrugalMCTClassifier(CombiningRouter):
             options.first + options.policy.kept,
             look=partial(self._ask_base, options),
             excludable=self._excludable_names(),
-            asked_first=[self.member_names_[options.base]],
+            asked_first=[self._members.names[options.base]],
         )
 
     def _ask_base(self, options, X, positions):
@@ -768,10 +796,22 @@ class FrugalMCTClassifier(CombiningRouter):
     # Attributes -----------------------------------------------------------------------
 
     @property
+    def costs_(self):
+        """Cost of a call of each member by the present `costs`, shape (n_members,)."""
+        check_is_fitted(self)
+        return self._members.costs_now(self.costs, self.estimators)
+
+    @property
+    def choice_costs_(self):
+        """Cost of each choice by the present `costs`, its members all included."""
+        member_costs = self._members.costs_now(self.costs, self.estimators)
+        return costs_of_choices(self.choice_members_, member_costs)
+
+    @property
     def base_(self):
         """Name of the base at the constructor's budget."""
         check_is_fitted(self)
-        return self.member_names_[self._options_at(self._effective_budget(None)).base]
+        return self._members.names[self._options_at(self._effective_budget(None)).base]
 
     @property
     def delta_(self):

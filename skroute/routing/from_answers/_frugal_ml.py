@@ -13,9 +13,11 @@ from skroute.routing.from_answers._combining import (
     CombiningRouter,
     MemberAnswers,
     possible_bases,
+    quality_of_abstaining,
 )
 from skroute.routing.parts._estimates import rows_and_others
 from skroute.routing.parts._log import with_last
+from skroute.routing.parts._members import members_by_name
 from skroute.routing.parts._mixtures import (
     HeldOutRules,
     Mixture,
@@ -641,11 +643,32 @@ class FrugalMLClassifier(CombiningRouter):
         self.memory = memory
         self.n_jobs = n_jobs
 
-    def _learn(self, X, answers):
-        """Learn the rules from the members' answers (hook of `MemberRouter`)."""
+    def _fit(self, X, y, *, task, **params):
+        """Fit and ask the members, and learn the rules of labels.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        task : callback context
+            Progress of the fit.
+        **params : dict
+            `sample_weight`, and metadata for the `fit` of members.
+        """
+        members = members_by_name(self.estimators, self._validate_names)
+        answers, judged = self._fit_and_judge(members, X, y, task=task, params=params)
+        with task.step("learn routing"):
+            self._learn(answers, judged)
+
+    def _learn(self, answers, judged):
+        """Learn the rules from the members' answers.
+
+        Sets ``rules_``, what `_plan` reads, and the choices. `answers` are the
+        `OutOfFold`, `judged` the `JudgedAnswers`.
+        """
         names = answers.names
         bases = possible_bases(self.base, names)
-        base_answers = self._base_answers(answers)
+        base_answers = self._base_answers(judged)
         addon_names = list(names)
         if self.abstain_quality_ is not None:
             addon_names.append(ABSTAIN_NAME)
@@ -674,31 +697,29 @@ class FrugalMLClassifier(CombiningRouter):
         self._set_choices(choices)
         self.choices_ = [choice.name for choice in choices]
 
-    def _base_answers(self, answers):
+    def _base_answers(self, judged):
         """Return the members' answers out of fold (`BaseAnswers`).
 
         Sets ``abstain_quality_``.
         """
-        scores, labels = self._read(answers)
         scores_of_answers = []
-        for member_scores, member_labels in zip(scores, labels):
+        qualities = []
+        for member_scores, member_labels in zip(judged.scores, judged.labels):
             scores_of_answers.append(answer_scores(member_scores, member_labels))
-        labels = np.array(labels)
-        objective = self._objective_of(self._members.target)
-        bound = objective.bound(answers.target, answers.weight)
-        quality = bound.table(answers.target, labels)
+            qualities.append(judged.quality(judged.target, member_labels))
+        quality = np.column_stack(qualities)
         addon_costs = self._members.costs_of_fit
-        self.abstain_quality_ = self._quality_of_abstaining([quality])
+        self.abstain_quality_ = quality_of_abstaining(self.abstain_cost, qualities)
         if self.abstain_quality_ is not None:
             # Abstaining is an add-on of the same quality on each row, which is free.
             quality = with_last(quality, self.abstain_quality_)
             addon_costs = with_last(addon_costs, 0.0)
         return BaseAnswers(
-            labels,
+            np.array(judged.labels),
             scores=np.array(scores_of_answers),
             quality=quality,
             addon_costs=addon_costs,
-            weight=answers.weight,
+            weight=judged.row_weight,
         )
 
     def _plan(self, X, call):

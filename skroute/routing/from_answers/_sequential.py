@@ -13,7 +13,9 @@ from skroute.routing.from_answers._combining import (
     CombiningRouter,
     MemberAnswers,
     answer_features,
+    estimator_on_answers,
     possible_bases,
+    quality_of_abstaining,
     search_combinations,
 )
 from skroute.routing.from_answers._states import (
@@ -32,6 +34,7 @@ from skroute.routing.parts._estimates import (
     predict_matrix,
     rows_and_others,
 )
+from skroute.routing.parts._members import members_by_name
 from skroute.routing.parts._mixtures import (
     HeldOutRules,
     Mixture,
@@ -397,20 +400,38 @@ class SequentialRouterClassifier(CombiningRouter):
         self.memory = memory
         self.n_jobs = n_jobs
 
-    def _check_members(self, members):
-        super()._check_members(members)
-        check_sets(len(members), self.max_calls, _MAX_SETS)
-
     # Fit ------------------------------------------------------------------------------
 
-    def _learn(self, X, answers):
-        """Learn the rules from the members' answers (hook of `MemberRouter`)."""
+    def _fit(self, X, y, *, task, **params):
+        """Fit and ask the members, and learn when to ask another one.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+        task : callback context
+            Progress of the fit.
+        **params : dict
+            `sample_weight`, and metadata for the `fit` of members.
+        """
+        members = members_by_name(self.estimators, self._validate_names)
+        check_sets(len(members), self.max_calls, _MAX_SETS)
+        answers, judged = self._fit_and_judge(members, X, y, task=task, params=params)
+        with task.step("learn routing"):
+            self._learn(answers, judged)
+
+    def _learn(self, answers, judged):
+        """Learn the rules from the members' answers.
+
+        Sets the states, what `_plan` reads, and the choices. `answers` are the
+        `OutOfFold`, `judged` the `JudgedAnswers`.
+        """
         names = answers.names
         n_rows = len(answers.target)
-        judged = self._judged(answers)
         combination_of = search_combinations(judged, self.max_calls)
-        self.abstain_quality_ = self._quality_of_abstaining(
-            [combination.row_quality for combination in combination_of.values()]
+        self.abstain_quality_ = quality_of_abstaining(
+            self.abstain_cost,
+            [combination.row_quality for combination in combination_of.values()],
         )
         self._states = any_order(len(names), self.max_calls)
         choices, row_qualities = self._choices_after_sets(combination_of, n_rows)
@@ -418,7 +439,12 @@ class SequentialRouterClassifier(CombiningRouter):
         # (n_rows, n_choices)
         quality = np.column_stack(row_qualities)
 
-        estimator, fit_params = self._estimator_on_answers(answers, _MAX_ROWS_PER_TREE)
+        estimator, fit_params = estimator_on_answers(
+            self.quality_estimator,
+            answers,
+            max_rows=_MAX_ROWS_PER_TREE,
+            n_jobs=self.n_jobs,
+        )
         learner = _AnswersLearner(
             self, judged.scores, estimator, fit_params, folds=answers.folds
         )
@@ -452,7 +478,7 @@ class SequentialRouterClassifier(CombiningRouter):
         row_qualities : list of ndarray of shape (n_rows,)
             For each choice.
         """
-        names = self.member_names_
+        names = self._members.names
         choices = []
         row_qualities = []
         # -1: the first state, in which nothing has been asked, has no choice.
@@ -486,7 +512,7 @@ class SequentialRouterClassifier(CombiningRouter):
         members = list(self._states.answering[state])
         # The first choice of a state combines all of its members.
         weights = self.choice_weights_[self._first_choice[state], members]
-        return answer_features(scores, weights, self._multilabel)
+        return answer_features(scores, weights, self._members.is_multilabel)
 
     def _choices_with_one_addon(self, start):
         """Return the positions of FrugalMCT's choices after the first member.

@@ -27,6 +27,7 @@ from skroute.routing.parts._limits import (
     LIMITS,
     LimitsMixin,
     check_limits,
+    limits_now,
     read_amounts,
 )
 from skroute.routing.parts._log import (
@@ -41,8 +42,19 @@ from skroute.routing.parts._log import (
 )
 from skroute.routing.parts._newcomers import with_newcomer
 from skroute.routing.parts._policy import check_lambda
-from skroute.routing.parts._router import COSTS, QUOTED_COSTS
-from skroute.routing.parts._table_router import TableRouter, realised_quality
+from skroute.routing.parts._router import (
+    COSTS,
+    QUOTED_COSTS,
+    estimate_once,
+    look_at_rows,
+)
+from skroute.routing.parts._table_router import (
+    TableRouter,
+    metadata_of_readers,
+    readers_of,
+    realised_quality,
+    rows_of_fit,
+)
 from skroute.utils._cache import cache_of
 from skroute.utils._compat import (
     HasMethods,
@@ -424,7 +436,7 @@ default=None
 
     def _readers(self):
         """Return the unfitted estimators that read X, by parameter."""
-        readers = super()._readers()
+        readers = readers_of(self)
         if self.quality_estimator is None and routing_enabled():
             # The default estimator gets the same weights as the price.
             readers["quality_estimator"].set_fit_request(sample_weight=True)
@@ -449,7 +461,7 @@ default=None
         a step for each estimator.
         """
         given_weight = given_weights(params.get("sample_weight"), X)
-        metadata = self._routed(params, given_weight)
+        metadata = metadata_of_readers(self, params, given_weight)
         weight = None
         if given_weight is not None:
             weight = none_if_equal(relative_weights(given_weight))
@@ -460,7 +472,7 @@ default=None
             )
         if quoted_costs is not None:
             self._check_quotes_allowed(costs)
-        X = self._rows_of_fit(X, y)
+        X = rows_of_fit(self, X, y)
         log = self._read_log(
             X,
             y,
@@ -528,7 +540,7 @@ default=None
         self._row_keys = row_keys(X)
         self.abstain_quality_ = log.abstain_quality
         self.n_known_ = log.is_known.sum(axis=0)
-        limited = self._learned.limited(self._limits_of(choices=log.names))
+        limited = self._learned.limited(limits_now(self, log.names))
         limited.check_feasible(budget)
         self.choices_ = log.names
         self._warn_after_fit(budget)
@@ -687,20 +699,21 @@ default=None
                 n_fitted=n_fitted,
             )
         policy = learned.at(costs=costs, reg_lambda=check_lambda(self.reg_lambda))
-        return policy.limited(self._limits_of(choices=self.choices_))
+        return policy.limited(limits_now(self, self.choices_))
 
     def _plan(self, X, call):
         """Return the choices for the rows of a call (`Plan`)."""
         choices, allowed = kept_choices(
             self.choices_, num_samples(X), call.exclude, call.allowed
         )
-        policy = self._policy_of_call(call).restricted(choices)
+        policy = self._policy().limited(limits_now(self, self.choices_, call))
+        policy = policy.restricted(choices)
         has_own_costs = call.costs is not None
         quoted_costs = call.option("quoted_costs")
         costs = policy.planned
         if policy.per_row or has_own_costs or quoted_costs is not None:
             costs = self._row_costs(X, call.costs, quoted_costs)[:, choices]
-        estimates, _ = self._estimated(X, policy)
+        estimates, _ = estimate_once(self, policy, partial(look_at_rows, X))
         return policy.decide(
             estimates,
             costs,

@@ -12,6 +12,7 @@ from skroute.base import Plan, Routed, check_affordable
 from skroute.distributed import solve_assignment
 from skroute.distributed._blocks import is_collection, row_blocks
 from skroute.ledgers._books import check_amount
+from skroute.routing.parts._member_router import MemberRouter
 from skroute.routing.parts._requests import PricedRequests
 from skroute.utils._compat import num_samples
 from skroute.utils._optional import import_optional
@@ -324,7 +325,7 @@ class DaskRouter:
             return EntryType((), no_answers.dtype)
         if getattr(estimator, "abstain_quality_", None) is not None:
             return ANSWER_OR_NONE
-        if getattr(estimator, "_multilabel", False):
+        if isinstance(estimator, MemberRouter) and estimator._members.is_multilabel:
             # An indicator of each label.
             return EntryType((len(classes),), np.dtype(np.int64))
         return EntryType((), np.asarray(classes).dtype)

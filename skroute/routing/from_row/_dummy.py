@@ -7,10 +7,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from skroute.assignment import assignment_path, choose_at_price, solve_assignment
 from skroute.base import CallParameter, Plan, affords, check_affordable
-from skroute.metrics._objectives import OF_LABELS, OF_NUMBERS
+from skroute.metrics._objectives import OF_LABELS, OF_NUMBERS, asks_of
 from skroute.routing.parts._log import check_row_costs
-from skroute.routing.parts._member_router import AMOUNT, MemberRouter
+from skroute.routing.parts._member_router import (
+    AMOUNT,
+    MemberRouter,
+    least_prices,
+    objective_of,
+)
+from skroute.routing.parts._members import members_by_name
 from skroute.routing.parts._targets import Numbers
+from skroute.utils._cache import cache_of
 from skroute.utils._compat import StrOptions, num_samples
 from skroute.utils._named import check_rows_match
 from skroute.utils._row_hash import row_uniforms
@@ -39,11 +46,28 @@ class DummyRouter(MemberRouter):
     }
     call_parameters = (Y_TRUE,)
 
-    def _response_method(self):
-        """Return the method by which `fit` asks members, or None for random choices."""
-        return None if self.strategy == "random" else super()._response_method()
+    def _fit(self, X, y, *, task, **params):
+        """Fit and ask the members, and learn what the strategy needs.
 
-    def _learn(self, X, answers):
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        task : callback context
+            Progress of the fit.
+        **params : dict
+            `sample_weight`, and metadata for the `fit` of members.
+        """
+        members = members_by_name(self.estimators, self._validate_names)
+        # Random choices need no answers.
+        method = None if self.strategy == "random" else asks_of(self.quality)
+        _, answers = self._fit_members(
+            members, X, y, params=params, task=task, method=method
+        )
+        with task.step("learn routing"):
+            self._learn(answers)
+
+    def _learn(self, answers):
         """Learn mean qualities or, for random choices, draw values for a price.
 
         Sets ``_mean_quality``, or ``_seed`` and ``_random_values``; and ``_strategy``,
@@ -55,9 +79,9 @@ class DummyRouter(MemberRouter):
             # (n_price_rows, n_members)
             self._random_values = rng.uniform(size=(_N_PRICE_ROWS, len(answers.names)))
         else:
-            objective = self._objective_of(self._members.target)
+            objective = objective_of(self, self._members.target)
             bound_objective = objective.bound(answers.target, answers.weight)
-            responses = answers.to(self._response_method())
+            responses = answers.to(objective.asks)
             # (n_rows, n_members)
             quality = bound_objective.table(answers.target, responses)
             self._mean_quality = np.average(quality, axis=0, weights=answers.weight)
@@ -67,7 +91,7 @@ class DummyRouter(MemberRouter):
 
     def _smallest_budget(self):
         """Return the cost of the cheapest member."""
-        return self._member_costs.min()
+        return self._members.costs_now(self.costs, self.estimators).min()
 
     @property
     def mean_quality_(self):
@@ -85,7 +109,7 @@ class DummyRouter(MemberRouter):
 
     def _plan_random(self, X, budget):
         """Return choices by random values of each row, at the price of the budget."""
-        costs = self._member_costs
+        costs = self._members.costs_now(self.costs, self.estimators)
         # The values of a row are a hash of it, (n_rows, n_members).
         values = row_uniforms(X, len(costs), self._seed)
         # At this price the random rows of `fit` cost the budget on average.
@@ -105,7 +129,7 @@ class DummyRouter(MemberRouter):
                 "answers. Give them: predict(X, y_true=y). score(X, y), row_quality(X, "
                 "y) and accuracy_cost_curve do."
             )
-        costs = self._member_costs
+        costs = self._members.costs_now(self.costs, self.estimators)
         quality = self.member_quality(X, y_true)
         net_quality = quality - self._least_price(budget) * costs
         route = solve_assignment(net_quality, costs, budget).choices
@@ -116,7 +140,7 @@ class DummyRouter(MemberRouter):
 
         The best member has the highest mean quality minus the value of its cost.
         """
-        costs = self._member_costs
+        costs = self._members.costs_now(self.costs, self.estimators)
         net_quality = self._mean_quality - self._least_price(budget) * costs
         best = int(np.where(affords(budget, costs), net_quality, -np.inf).argmax())
         n_rows = num_samples(X)
@@ -148,7 +172,8 @@ class DummyRouter(MemberRouter):
         Without an exchange rate it is 0, or 1 if quality is money and there is no
         budget. An infinite `budget` is no budget.
         """
-        price_with_budget, price_without_budget = self._least_prices()
+        prices = least_prices(self.exchange_rate, self.quality)
+        price_with_budget, price_without_budget = prices
         return price_without_budget if budget == np.inf else price_with_budget
 
     def member_quality(self, X, y_true):
@@ -169,11 +194,15 @@ class DummyRouter(MemberRouter):
         """
         check_rows_match(X=X, y_true=y_true)
         target = self._encoded(y_true)
-        objective = self._objective_of(self._members.target)
+        objective = objective_of(self, self._members.target)
         rows = np.arange(num_samples(X))
+        sweep = cache_of(self)
         responses = []
-        for member in range(len(self.estimators_)):
-            responses.append(self._ask_member(X, member, objective.asks, rows))
+        for member in range(len(self._members.models)):
+            answers = self._members.ask(
+                member, objective.asks, X, rows, counter=sweep, cache=sweep
+            )
+            responses.append(answers)
         return objective.bound(target).table(target, responses)
 
     def row_quality(self, X, y, sample_weight=None, budget=None):

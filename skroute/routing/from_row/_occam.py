@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import check_affordable, check_budget, note_failure
 from skroute.base._calls import ALLOWED, EXCLUDE, REQUEST_ID
 from skroute.base._inspection import may_take_missing, names_best_score
-from skroute.metrics._objectives import OF_LABELS, OF_NUMBERS
+from skroute.metrics._objectives import OF_LABELS, OF_NUMBERS, asks_of
 from skroute.quality import QualityRegressor
 from skroute.routing.parts._estimates import folds_of, with_weights
 from skroute.routing.parts._learn import learn_policy, warn_of_fit
@@ -21,12 +22,19 @@ from skroute.routing.parts._limits import (
     LIMITS,
     LimitsMixin,
     check_limits,
+    limits_now,
     read_amounts,
 )
 from skroute.routing.parts._log import Log, check_row_costs, kept_choices, with_last
-from skroute.routing.parts._member_router import AMOUNT, MemberRouter
+from skroute.routing.parts._member_router import (
+    AMOUNT,
+    MemberRouter,
+    least_prices,
+    objective_of,
+)
+from skroute.routing.parts._members import members_by_name
 from skroute.routing.parts._policy import check_lambda
-from skroute.routing.parts._router import Look
+from skroute.routing.parts._router import Look, estimate_once
 from skroute.routing.parts._targets import Numbers
 from skroute.utils._cache import NO_CACHE, cache_of
 from skroute.utils._compat import (
@@ -55,6 +63,13 @@ class SplitCosts(NamedTuple):
 
     deciding: float
     added: np.ndarray
+
+
+# End of the error for rows that the default quality estimator cannot read.
+_ADVICE_ON_ROWS = (
+    "Give the name of a member or a transformer as embedding, or a quality_estimator "
+    "that reads such rows."
+)
 
 
 class Occam(LimitsMixin, MemberRouter):
@@ -91,75 +106,67 @@ class Occam(LimitsMixin, MemberRouter):
 
     # Fit ------------------------------------------------------------------------------
 
-    def _response_methods_of(self, name, member, target):
-        """Return the methods by which a member is asked about training rows."""
-        if name == self.embedding:
-            # The probabilities of this member are the embedding. Its predictions need
-            # not be the most probable labels.
-            return ["predict_proba", "predict"]
-        return super()._response_methods_of(name, member, target)
-
-    def _advice_on_rows(self):
-        """Return advice if the default quality estimator cannot read X, or None."""
-        if self.embedding is not None or self.quality_estimator is not None:
-            return None
-        return (
-            "Give the name of a member or a transformer as embedding, or a "
-            "quality_estimator that reads such rows."
-        )
-
-    def _check_members(self, members):
-        """Check members and embedding before any member is fitted."""
-        super()._check_members(members)
-        names = list(members)
-        # These amounts are only checked, so that any number of rows will do.
-        amounts = read_amounts(self.amounts, names, n_rows=1, named=True)
-        check_limits(self.limits, self.capacities, amounts=amounts, choices=names)
-        if not isinstance(self.embedding, str):
-            return
-        if self.embedding not in members:
-            raise ValueError(
-                f"embedding={self.embedding!r} is not the name of a member; the "
-                f"members are {list(members)!r}. It may also be a transformer or None."
-            )
-        if not will_have(members[self.embedding], "predict_proba"):
-            raise ValueError(
-                f"embedding={self.embedding!r} needs predict_proba, which that member "
-                f"({members[self.embedding]!r}) does not have."
-            )
-
-    def _cheapest_plan(self, costs, names):
-        """Return the mean cost of the cheapest plan, deciding included."""
-        # It is not known yet if a row can pay the member that embeds twice. A single
-        # payment gives a lower bound.
-        split = self._split_costs(costs, names, embedder_answers=True)
-        return split.deciding + super()._cheapest_plan(split.added, names)
-
-    def _split_costs(self, costs, names, *, embedder_answers):
-        """Return the costs before and after a row is decided (`SplitCosts`).
+    def _fit(self, X, y, *, task, **params):
+        """Fit and ask the members, and learn which of them each row is worth.
 
         Parameters
         ----------
-        costs : array-like of shape (n_members,)
-            Cost of each member's call.
-        names : list of str
-            The members.
-        embedder_answers : bool
-            True if the call that embeds a row is also the member's answer, so that
-            choosing this member costs nothing more.
-
-        Returns
-        -------
-        SplitCosts
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        task : callback context
+            Progress of the fit.
+        **params : dict
+            `sample_weight`, and metadata for the `fit` of members.
         """
-        deciding = 0.0 if self.routing_cost is None else float(self.routing_cost)
-        added = np.array(costs, dtype=np.float64)
+        members = members_by_name(self.estimators, self._validate_names)
+        names = list(members)
+        check_embedding(self.embedding, members)
+        # These amounts are only checked, so that any number of rows will do.
+        amounts = read_amounts(self.amounts, names, n_rows=1, named=True)
+        check_limits(self.limits, self.capacities, amounts=amounts, choices=names)
+        method = asks_of(self.quality)
+        embedder = None
         if isinstance(self.embedding, str):
             embedder = names.index(self.embedding)
-            deciding += float(added[embedder])
-            if embedder_answers:
-                added[embedder] = 0.0
-        return SplitCosts(deciding, added)
+
+        def methods_of(name, member, target):
+            """Return the methods by which a member is asked about training rows."""
+            if name == self.embedding:
+                # The probabilities of this member are the embedding. Its predictions
+                # need not be the most probable labels.
+                return ["predict_proba", "predict"]
+            return [method]
+
+        def cheapest_plan(costs):
+            """Return the mean cost of the cheapest plan, deciding included."""
+            # It is not known yet if a row can pay the member that embeds twice. A
+            # single payment gives a lower bound.
+            split = split_costs(
+                costs,
+                routing_cost=self.routing_cost,
+                embedder=embedder,
+                embedder_answers=True,
+            )
+            # If rows may abstain, all of them do, which costs nothing more.
+            cheapest = 0.0 if self.abstain_cost is not None else split.added.min()
+            return split.deciding + cheapest
+
+        advice = None
+        if self.embedding is None and self.quality_estimator is None:
+            advice = _ADVICE_ON_ROWS
+        X, answers = self._fit_members(
+            members,
+            X,
+            y,
+            params=params,
+            task=task,
+            method=method,
+            methods_of=methods_of,
+            cheapest_plan=cheapest_plan,
+            advice_on_rows=advice,
+        )
+        with task.step("learn routing"):
+            self._learn(X, answers)
 
     def _learn(self, X, answers):
         """Learn the policy from out-of-fold answers of the members (`OutOfFold`).
@@ -197,7 +204,7 @@ class Occam(LimitsMixin, MemberRouter):
 
     def _read_amounts(self, log):
         """Return the amounts of the members on all rows (`AmountTables`), or None."""
-        names = self.member_names_
+        names = self._members.names
         n_rows = len(log.quality)
         amounts = read_amounts(self.amounts, names, n_rows=n_rows, named=True)
         if amounts is None or log.abstain_quality is None:
@@ -246,13 +253,14 @@ class Occam(LimitsMixin, MemberRouter):
 
     def _log_of(self, answers):
         """Return quality and added cost of each member on each row (`Log`)."""
-        objective = self._objective_of(self._members.target)
+        objective = objective_of(self, self._members.target)
         bound_objective = objective.bound(answers.target, answers.weight)
-        responses = answers.to(self._response_method())
+        responses = answers.to(objective.asks)
         quality = bound_objective.table(answers.target, responses)
-        split = self._split_costs(
+        split = split_costs(
             self._members.costs_of_fit,
-            answers.names,
+            routing_cost=self.routing_cost,
+            embedder=self._embedder,
             embedder_answers=self._embedder_answers,
         )
         return Log(answers.names, quality, split.added).with_abstaining(
@@ -280,9 +288,10 @@ class Occam(LimitsMixin, MemberRouter):
     def _policy(self):
         """Return the fitted policy at the parameters of now (`Policy`)."""
         check_is_fitted(self)
-        split = self._split_costs(
-            self._member_costs,
-            self.member_names_,
+        split = split_costs(
+            self._members.costs_now(self.costs, self.estimators),
+            routing_cost=self.routing_cost,
+            embedder=self._embedder,
             embedder_answers=self._embedder_answers,
         )
         deciding = split.deciding
@@ -293,16 +302,23 @@ class Occam(LimitsMixin, MemberRouter):
             costs=split.added,
             deciding=deciding,
             reg_lambda=check_lambda(self.reg_lambda),
-            least_prices=self._least_prices(),
+            least_prices=least_prices(self.exchange_rate, self.quality),
         )
-        return policy.limited(self._limits_of(self.choices_))
+        return policy.limited(limits_now(self, self.choices_))
 
     def _embed(self, X):
         """Return what the quality estimator reads: X, or an embedding of it."""
         n_rows = num_samples(X)
         if self._embedder is not None:
-            all_rows = np.arange(n_rows)
-            return self._ask_member(X, self._embedder, "predict_proba", all_rows)
+            sweep = cache_of(self)
+            return self._members.ask(
+                self._embedder,
+                "predict_proba",
+                X,
+                np.arange(n_rows),
+                counter=sweep,
+                cache=sweep,
+            )
         if self.embedding_ is None:
             return X
         with note_failure("embedding", n_rows, "transform"):
@@ -365,10 +381,13 @@ class Occam(LimitsMixin, MemberRouter):
                 f"exclude={call.exclude!r} names {self.embedding!r}, which embeds "
                 "every row: without it nothing can be decided."
             )
-        policy = self._policy_of_call(call).restricted(choices)
+        policy = self._policy().limited(limits_now(self, self.choices_, call))
+        policy = policy.restricted(choices)
         # Before the member that embeds is called.
         check_affordable(call.budget, policy.least)
-        estimates, state = self._estimated(X, policy)
+        estimates, state = estimate_once(
+            self, policy, partial(self._look, X, policy.kept)
+        )
         plan = policy.decide(
             estimates,
             policy.planned,
@@ -398,7 +417,7 @@ class Occam(LimitsMixin, MemberRouter):
         """
         check_is_fitted(self)
         n_rows = len(plan.route)
-        names = self.member_names_
+        names = self._members.names
         bills = check_row_costs(costs, names, (n_rows, len(names)))
         bill_of_choice = bills
         if self.abstain_quality_ is not None:
@@ -410,7 +429,8 @@ class Occam(LimitsMixin, MemberRouter):
         if self._embedder is None:
             return row_bills + deciding
         # The bill of the member that embeds replaces its fixed cost.
-        deciding -= self._member_costs[self._embedder]
+        member_costs = self._members.costs_now(self.costs, self.estimators)
+        deciding -= member_costs[self._embedder]
         if self._embedder_answers:
             # A row that chooses this member does not pay it a second time.
             row_bills = np.where(plan.route == self._embedder, 0.0, row_bills)
@@ -435,7 +455,7 @@ class Occam(LimitsMixin, MemberRouter):
         check_is_fitted(self)
         asked_first = []
         if self._embedder is not None:
-            asked_first.append(self.member_names_[self._embedder])
+            asked_first.append(self._members.names[self._embedder])
         return self._priced_requests(exclude, asked_first=asked_first)
 
     # Attributes -----------------------------------------------------------------------
@@ -444,7 +464,7 @@ class Occam(LimitsMixin, MemberRouter):
     def costs_(self):
         """Cost of each choice by `costs` as it is now. 0 for abstaining."""
         check_is_fitted(self)
-        costs = self._member_costs
+        costs = self._members.costs_now(self.costs, self.estimators)
         return costs if self.abstain_quality_ is None else with_last(costs, 0.0)
 
     @property
@@ -473,6 +493,53 @@ class Occam(LimitsMixin, MemberRouter):
             tags.input_tags.sparse = False
             tags.input_tags.allow_nan = False
         return tags
+
+
+def split_costs(costs, *, routing_cost, embedder, embedder_answers):
+    """Return the costs before and after a row is decided (`SplitCosts`).
+
+    Parameters
+    ----------
+    costs : array-like of shape (n_members,)
+        Cost of each member's call.
+    routing_cost : float or None
+        The parameter of the router. None is 0.
+    embedder : int or None
+        Position of the member that embeds. None if no member does.
+    embedder_answers : bool
+        True if the call that embeds a row is also the member's answer, so that choosing
+        this member costs nothing more.
+
+    Returns
+    -------
+    SplitCosts
+    """
+    deciding = 0.0 if routing_cost is None else float(routing_cost)
+    added = np.array(costs, dtype=np.float64)
+    if embedder is not None:
+        deciding += float(added[embedder])
+        if embedder_answers:
+            added[embedder] = 0.0
+    return SplitCosts(deciding, added)
+
+
+def check_embedding(embedding, members):
+    """Raise an error if `embedding` names no member that can embed rows.
+
+    `embedding` is the parameter, `members` a dict from name to estimator.
+    """
+    if not isinstance(embedding, str):
+        return
+    if embedding not in members:
+        raise ValueError(
+            f"embedding={embedding!r} is not the name of a member; the "
+            f"members are {list(members)!r}. It may also be a transformer or None."
+        )
+    if not will_have(members[embedding], "predict_proba"):
+        raise ValueError(
+            f"embedding={embedding!r} needs predict_proba, which that member "
+            f"({members[embedding]!r}) does not have."
+        )
 
 
 class OccamRouterClassifier(Occam, ClassifierMixin, BaseEstimator):

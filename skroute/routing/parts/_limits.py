@@ -297,28 +297,27 @@ class LimitsMixin:
         title = "Limits of a router (means per row)"
         return RecordList(states, title, labels={"most": "limit"})
 
-    def _limits_of(self, choices, call=None):
-        """Return the limits of a call, or else of the constructor (`Limits` or None).
 
-        Parameters
-        ----------
-        choices : list of str
-            Names of all choices of the log.
-        call : Call, default=None
-            None: there is no call.
-        """
-        limits = None if call is None else call.option("limits")
-        capacities = None if call is None else call.option("capacities")
-        return check_limits(
-            self.limits if limits is None else limits,
-            self.capacities if capacities is None else capacities,
-            amounts=self._learned.amounts,
-            choices=choices,
-        )
+def limits_now(router, choices, call=None):
+    """Return the limits of a call, or else of the constructor (`Limits` or None).
 
-    def _policy_of_call(self, call):
-        """Return the policy at the present parameters, with the limits of a call."""
-        return self._policy().limited(self._limits_of(self.choices_, call))
+    Parameters
+    ----------
+    router : LimitsMixin
+        It has ``_learned``, the policy as `fit` learned it.
+    choices : list of str
+        Names of all choices of the log.
+    call : Call, default=None
+        None: there is no call.
+    """
+    limits = None if call is None else call.option("limits")
+    capacities = None if call is None else call.option("capacities")
+    return check_limits(
+        router.limits if limits is None else limits,
+        router.capacities if capacities is None else capacities,
+        amounts=router._learned.amounts,
+        choices=choices,
+    )
 
 
 def _as_mapping(name, values):

@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
-from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import check_cv
 from sklearn.utils import Bunch, check_consistent_length, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
@@ -20,7 +19,6 @@ from skroute.base import (
 )
 from skroute.base._inspection import ABSTAIN_NAME, abstained, answered_rows
 from skroute.metrics._objectives import (
-    asks_of,
     is_money,
     objective_of_labels,
     objective_of_numbers,
@@ -32,6 +30,7 @@ from skroute.routing.parts._members import (
     DROP,
     Members,
     OutOfFold,
+    dropped_names,
     fit_members,
     members_by_name,
     weights_for_members,
@@ -112,43 +111,13 @@ class Splits(NamedTuple):
 class MemberRouter(Router, BaseHeterogeneousEnsemble):
     """Base of routers with constructor parameters ``estimators``, ``costs`` and ``cv``.
 
-    A fitted router has its members as one object (`Members`). In addition to the
-    methods of
-    :class:`~skroute.base.CostAwareMixin` and `Router`, a subclass writes
+    A subclass writes the methods of :class:`~skroute.base.CostAwareMixin` and `Router`.
+    Its ``_fit`` calls ``_fit_members``, which fits the members and returns their
+    out-of-fold answers. A fitted router has its members as one object, ``_members``
+    (`Members`).
 
-    ``_learn(X, answers)``
-        Learn from the members' out-of-fold answers to the rows of `fit` (`OutOfFold`).
-        Set the attributes that ``_plan`` needs, and ``choices_`` last.
-
-    It may replace
-
-    ``_response_method()``
-        Return the method by which members answer training rows, see `SingleLabel.call`,
-        or None if they answer none. The default is the method that `quality` needs.
-
-    ``_response_methods_of(name, member, target)``
-        Return all methods by which one member answers training rows. The default is
-        ``_response_method()``.
-
-    ``_check_members(members)``
-        Check parameters and members together, before any member is fitted. Call the
-        default first.
-
-    ``_cheapest_plan(costs, names)``
-        Return the mean cost of the cheapest plan. The default is the cost of the
-        cheapest member.
-
-    ``_advice_on_rows()``
-        Return the end of the error message for rows that the quality estimator cannot
-        read, or None.
-
-    ``_answers_to(plan, response, rows)``
-        Return the answers to some rows of a plan, none of which abstains. The default
-        calls the member that is the choice. A router whose choices are combinations of
-        members replaces it.
-
-    ``_score_answers(y, answers, weight)``
-        Return the score of answers. The default is scikit-learn's.
+    The choices of a router are its members, and answers are theirs. A router whose
+    choices are combinations of members replaces ``_answer``.
 
     It may set these class attributes:
 
@@ -158,9 +127,6 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
     ``_qualities`` : tuple of str or None
         Names of the qualities of labels that the router can maximise. None is all of
         them.
-
-    ``_new_costs_act_at_once`` : bool
-        False if `fit` chose rules for its costs. New costs then act at the next `fit`.
     """
 
     _parameter_constraints: dict = {
@@ -173,7 +139,6 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
     }
     _target_kinds: tuple[type, ...] = (SingleLabel,)
     _qualities: tuple[str, ...] | None = None
-    _new_costs_act_at_once = True
 
     # The members ----------------------------------------------------------------------
 
@@ -196,53 +161,77 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
     def costs_(self):
         """Cost of a call of each member by the present `costs`, shape (n_members,)."""
         check_is_fitted(self)
-        return self._member_costs
-
-    @property
-    def _member_costs(self):
-        if self._new_costs_act_at_once:
-            return self._members.costs_by(self.costs, self._dropped)
-        return self._members.costs_of_fit
-
-    @property
-    def _dropped(self):
-        """Names of members that are left out."""
-        return {name for name, member in self.estimators if member == DROP}
+        return self._members.costs_now(self.costs, self.estimators)
 
     # Fit ------------------------------------------------------------------------------
 
-    def _fit(self, X, y, *, task, **params):
-        """Fit the members, measure their costs if asked for, and learn routing.
+    def _fit_members(
+        self,
+        members,
+        X,
+        y,
+        *,
+        params,
+        task,
+        method,
+        methods_of=None,
+        cheapest_plan=np.min,
+        advice_on_rows=None,
+    ):
+        """Fit the members, measure their costs if asked for, and ask them out of fold.
 
-        Routing is learned from out-of-fold answers of the members. Subclasses write
-        `_learn`, which learns it, and may replace `_check_target` and `_splits`.
+        Sets ``_members`` and, for labels, ``classes_``. Before a member is fitted,
+        everything is checked that can be.
 
         Parameters
         ----------
+        members : dict from str to estimator
+            From `members_by_name`.
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
+        params : dict
+            `sample_weight`, and metadata for the `fit` of members.
         task : callback context
             Progress of the fit.
-        **params : dict
-            `sample_weight`, and metadata for the `fit` of members.
+        method : str or None
+            The method by which members answer rows, see `SingleLabel.call`. None: they
+            are asked about no row of `fit`.
+        methods_of : callable, default=None
+            ``methods_of(name, member, target)`` returns all methods by which one member
+            is asked about the rows of `fit`. None takes `method` for all members.
+        cheapest_plan : callable, default=numpy.min
+            ``cheapest_plan(costs)`` returns the mean cost of the cheapest plan, for the
+            costs of the members. The default is the cheapest member for every row.
+        advice_on_rows : str, default=None
+            End of the error message for rows that the quality estimator cannot read.
+
+        Returns
+        -------
+        X : indexable
+            The rows of positive weight.
+        answers : OutOfFold
+            Answers of the members to these rows.
         """
-        members = members_by_name(self.estimators, self._validate_names)
         names = list(members)
-        X = read_rows(self, X, self._advice_on_rows())
-        self._check_members(members)
+        X = read_rows(self, X, advice_on_rows)
+        check_member_kinds(members, self, method)
         has_measured_costs = isinstance(self.costs, str)
         if not has_measured_costs:
-            costs = check_costs(without_dropped(self.costs, self._dropped), names)
-            self._check_budget_pays(costs, names)
+            listed = without_dropped(self.costs, dropped_names(self.estimators))
+            costs = check_costs(listed, names)
+            check_affordable(check_budget(self.budget), float(cheapest_plan(costs)))
 
-        y, target = self._read_target(X, on_host(y), members)
-        self._check_target(target)
+        y, target = read_target(X, on_host(y), self._target_kinds, members, self)
+        check_objective(self, target)
         given_weight = given_weights(params.get("sample_weight"), X)
         metadata = self._metadata_of_members(members, params, given_weight)
         splits = self._splits(X, y, type(target), metadata)
         methods = {}
         for name, member in members.items():
-            methods[name] = self._response_methods_of(name, member, target)
+            if methods_of is not None:
+                methods[name] = methods_of(name, member, target)
+            else:
+                methods[name] = [] if method is None else [method]
         models, answers_by_method = fit_members(
             members,
             X,
@@ -256,8 +245,8 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
             n_jobs=self.n_jobs,
         )
         if has_measured_costs:
-            costs = self._measure_costs(names, models, X)
-            self._check_budget_pays(costs, names)
+            costs = measure_members(names, models, method, X)
+            check_affordable(check_budget(self.budget), float(cheapest_plan(costs)))
 
         self._members = Members(
             names=names,
@@ -268,128 +257,12 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         )
         if not isinstance(target, Numbers):
             self.classes_ = target.classes
-        with task.step("learn routing"):
-            answers = OutOfFold(
-                names, answers_by_method, target.positions(y), splits.of_router
-            )
-            if given_weight is not None:
-                X, answers = answers.weighted(X, given_weight)
-            self._learn(X, answers)
-
-    def _check_budget_pays(self, costs, names):
-        """Raise an error if `budget` is below the cost of the cheapest plan."""
-        check_affordable(check_budget(self.budget), self._cheapest_plan(costs, names))
-
-    def _read_target(self, X, y, members):
-        """Return the validated target of the rows, and its kind as an object.
-
-        Parameters
-        ----------
-        X : indexable
-            The rows.
-
-        y : array-like
-            True answers.
-
-        members : dict from str to estimator
-            The members. Those that come fitted may know further labels.
-
-        Returns
-        -------
-        y : ndarray
-            Validated answers, not encoded.
-
-        target : SingleLabel, MultiLabel or Numbers
-        """
-        y, classes, kind = make_target(X, y, self._target_kinds, type(self).__name__)
-        if kind is SingleLabel:
-            classes = all_classes(classes, members.values())
-        return y, kind(classes)
-
-    def _measure_costs(self, names, models, X):
-        """Return the seconds that each fitted member takes for a row."""
-        method = self._method_of_answers()
-        calls = {}
-        for name, model in zip(names, models):
-            calls[name] = getattr(model, method)
-        return measure_costs(calls, X)
-
-    def _response_method(self):
-        if not hasattr(self, "quality"):
-            return "predict_proba"
-        return asks_of(self.quality)
-
-    def _response_methods_of(self, name, member, target):
-        method = self._response_method()
-        return [] if method is None else [method]
-
-    def _method_of_answers(self):
-        """Return the name of the method by which members answer new rows.
-
-        Its time is measured if costs are times.
-        """
-        method = self._response_method()
-        if method is None:
-            # Members answer no training rows.
-            return "predict"
-        if method == "scores":
-            # Only recorded members have scores. Others have probabilities.
-            return "predict_proba"
-        return method
-
-    def _advice_on_rows(self):
-        return None
-
-    def _check_members(self, members):
-        """Raise an error if a member is of the wrong kind, or cannot answer.
-
-        `members` is a mapping from name to estimator. Classifiers must have the method
-        by which this router asks them.
-        """
-        method = self._method_of_answers()
-        routes_numbers = self._target_kinds == (Numbers,)
-        for name, member in members.items():
-            if routes_numbers:
-                wanted = "regressor"
-                is_wrong = is_classifier(member)
-            else:
-                wanted = "classifier"
-                is_wrong = is_regressor(member)
-            if is_wrong:
-                raise ValueError(
-                    f"The estimator {name!r} should be a {wanted}, got {member!r}. "
-                    "BudgetRouter routes between models of any kind, from a log of "
-                    "their quality."
-                )
-            if not routes_numbers and not will_have(member, method):
-                raise ValueError(
-                    f"{type(self).__name__} needs {method}, which {name!r} "
-                    f"({member!r}) does not have. Wrap it in "
-                    "sklearn.calibration.CalibratedClassifierCV, or take a quality of "
-                    "labels where there is one."
-                )
-
-    def _check_target(self, target):
-        """Check parameters and labels together, before any member is fitted."""
-        if not hasattr(self, "quality"):
-            return
-        objective = self._objective_of(target)
-        if getattr(self, "abstain_cost", None) is None:
-            return
-        if isinstance(target, SingleLabel):
-            # Raises an error if a class has the label.
-            label_of_abstaining(self.abstain_label, target.classes)
-        if objective.by_class:
-            raise ValueError(
-                f"abstain_cost={self.abstain_cost!r} is the cost of one row, but "
-                f"quality={objective.name!r} is no plain mean over rows. Take another "
-                "quality, or None."
-            )
-
-    def _cheapest_plan(self, costs, names):
-        if getattr(self, "abstain_cost", None) is not None:
-            return 0.0  # all rows abstain
-        return float(costs.min())
+        answers = OutOfFold(
+            names, answers_by_method, target.positions(y), splits.of_router
+        )
+        if given_weight is not None:
+            X, answers = answers.weighted(X, given_weight)
+        return X, answers
 
     def _metadata_of_members(self, members, params, given_weight):
         """Return the metadata for the `fit` of each member and for the splitter.
@@ -435,66 +308,35 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         return list(self.member_names_)
 
     def _answer(self, plan, response):
-        abstains = abstained(self, plan.route)
-        if not abstains.any():
-            return self._answers_to(plan, response, np.arange(len(plan.route)))
-        target = self._members.target
-        n_rows = len(abstains)
-        # The answer of a row that abstains is NaN, or a label where answers are labels.
-        if response == "predict_proba" or isinstance(target, MultiLabel):
-            answers = np.full((n_rows, len(self.classes_)), np.nan)
-        elif isinstance(target, Numbers):
-            answers = np.full(n_rows, np.nan)
-        else:
-            answers = labels_that_abstain(n_rows, self.abstain_label, self.classes_)
-        rows = np.flatnonzero(~abstains)
-        if len(rows):
-            answers[rows] = self._answers_to(plan, response, rows)
-        return answers
-
-    def _answers_to(self, plan, response, rows):
-        """Return the answers to some rows of a plan.
-
-        The state of a plan is a dict of answers that deciding has paid for, by (member,
-        method). Members are not called again for these answers.
-
-        Parameters
-        ----------
-        plan : Plan
-
-        response : {"predict", "predict_proba"}
-
-        rows : ndarray of int
-            Positions of the rows in the plan. None of them abstains.
-
-        Returns
-        -------
-        ndarray of shape (n_rows,) or (n_rows, n_outputs)
-        """
+        # Answers that deciding has paid for, by (member, method).
         paid_answers = plan.state or {}
-
-        # `positions` are positions in `rows`.
-        def answer(choice, positions):
-            if (choice, response) in paid_answers:
-                return paid_answers[choice, response][rows[positions]]
-            return self._ask_member(plan.X, choice, response, rows[positions])
-
-        answers = dispatch(plan.route[rows], answer)
-        if response == "predict":
-            return self._members.target.labels(answers)
-        return self._members.target.probabilities(answers)
-
-    def _ask_member(self, X, position, method, rows, cache=None):
-        """Return the encoded answers of a member to some rows.
-
-        The parameters are those of `Members.ask`. In a sweep over budgets, or with a
-        cache, the member answers each row once. If `cache` is None, it is the cache of
-        the sweep. The sweep counts the calls in any case.
-        """
+        target = self._members.target
         sweep = cache_of(self)
-        return self._members.ask(
-            position, method, X, rows, counter=sweep, cache=cache or sweep
-        )
+
+        def answer_rows(rows):
+            """Return the answers to some rows, each by its member."""
+
+            # `positions` are positions in `rows`.
+            def answer(choice, positions):
+                rows_of_choice = rows[positions]
+                if (choice, response) in paid_answers:
+                    # The member is not called again.
+                    return paid_answers[choice, response][rows_of_choice]
+                return self._members.ask(
+                    choice,
+                    response,
+                    plan.X,
+                    rows_of_choice,
+                    counter=sweep,
+                    cache=sweep,
+                )
+
+            answers = dispatch(plan.route[rows], answer)
+            if response == "predict":
+                return target.labels(answers)
+            return target.probabilities(answers)
+
+        return answer_unless_abstained(self, plan, response, answer_rows)
 
     def _offers_proba(self):
         """Return True if all members have `predict_proba`."""
@@ -513,28 +355,6 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         return True
 
     # Quality --------------------------------------------------------------------------
-
-    def _objective_of(self, target):
-        if isinstance(target, Numbers):
-            return objective_of_numbers(self.quality)
-        return objective_of_labels(
-            self.quality,
-            target.classes,
-            several=isinstance(target, MultiLabel),
-            takes=self._qualities,
-            who=type(self).__name__,
-        )
-
-    def _least_prices(self):
-        """Return the quality that a unit of cost is worth, with a budget and without.
-
-        Without a budget, cost and quality are compared if both are money.
-        """
-        if getattr(self, "exchange_rate", None) is None:
-            # If quality is money, a unit of cost is worth 1. Else it is worth 0.
-            return 0.0, float(is_money(self.quality))
-        rate = float(self.exchange_rate)
-        return rate, rate
 
     def _encoded(self, y):
         """Return true answers, encoded as those of members. Refuse new labels."""
@@ -593,12 +413,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         # the answers become an array of labels again.
         answers = np.array(routed.y_pred[rows].tolist())
         weight = None if sample_weight is None else sample_weight[rows]
-        return self._score_answers(y[rows], answers, weight)
-
-    def _score_answers(self, y, answers, weight):
-        if isinstance(self._members.target, Numbers):
-            return r2_score(y, answers, sample_weight=weight)
-        return accuracy_score(y, answers, sample_weight=weight)
+        return self._members.target.score(y[rows], answers, weight)
 
     # scikit-learn ---------------------------------------------------------------------
 
@@ -641,6 +456,178 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
     def _sk_visual_block_(self):
         names, members = zip(*self.estimators)
         return VisualBlock("parallel", members, names=names)
+
+
+# Checks before any member is fitted ---------------------------------------------------
+
+
+def call_method(method):
+    """Return the method by which new rows are answered, for a method of `fit`.
+
+    Its time is measured if costs are times.
+    """
+    if method is None:
+        # Members answer no rows of `fit`.
+        return "predict"
+    if method == "scores":
+        # Only recorded members have scores. Others have probabilities.
+        return "predict_proba"
+    return method
+
+
+def check_member_kinds(members, router, method):
+    """Raise an error if a member is of the wrong kind, or cannot answer.
+
+    Parameters
+    ----------
+    members : dict from str to estimator
+    router : MemberRouter
+    method : str or None
+        As in ``MemberRouter._fit_members``. Classifiers must have it.
+    """
+    routes_numbers = router._target_kinds == (Numbers,)
+    for name, member in members.items():
+        if routes_numbers:
+            wanted = "regressor"
+            is_wrong = is_classifier(member)
+        else:
+            wanted = "classifier"
+            is_wrong = is_regressor(member)
+        if is_wrong:
+            raise ValueError(
+                f"The estimator {name!r} should be a {wanted}, got {member!r}. "
+                "BudgetRouter routes between models of any kind, from a log of "
+                "their quality."
+            )
+        needed = call_method(method)
+        if not routes_numbers and not will_have(member, needed):
+            raise ValueError(
+                f"{type(router).__name__} needs {needed}, which {name!r} "
+                f"({member!r}) does not have. Wrap it in "
+                "sklearn.calibration.CalibratedClassifierCV, or take a quality of "
+                "labels where there is one."
+            )
+
+
+def read_target(X, y, kinds, members, router):
+    """Return the validated target of the rows, and its kind as an object.
+
+    Parameters
+    ----------
+    X : indexable
+        The rows.
+    y : array-like
+        True answers.
+    kinds : tuple of type
+        The kinds of target that the router takes.
+    members : dict from str to estimator
+        The members. Those that come fitted may know further labels.
+    router : MemberRouter
+        Its name is in error messages.
+
+    Returns
+    -------
+    y : ndarray
+        Validated answers, not encoded.
+    target : SingleLabel, MultiLabel or Numbers
+    """
+    y, classes, kind = make_target(X, y, kinds, type(router).__name__)
+    if kind is SingleLabel:
+        classes = all_classes(classes, members.values())
+    return y, kind(classes)
+
+
+def check_objective(router, target):
+    """Raise an error if `quality` and `abstain_cost` do not fit each other or labels.
+
+    `target` is that of the rows of `fit`.
+    """
+    objective = objective_of(router, target)
+    abstain_cost = getattr(router, "abstain_cost", None)  # baselines never abstain
+    if abstain_cost is None:
+        return
+    if isinstance(target, SingleLabel):
+        # Raises an error if a class has the label.
+        label_of_abstaining(router.abstain_label, target.classes)
+    if objective.by_class:
+        raise ValueError(
+            f"abstain_cost={abstain_cost!r} is the cost of one row, but "
+            f"quality={objective.name!r} is no plain mean over rows. Take another "
+            "quality, or None."
+        )
+
+
+def measure_members(names, models, method, X):
+    """Return the seconds that each fitted member takes for a row, (n_members,).
+
+    `method` is that of ``MemberRouter._fit_members``.
+    """
+    calls = {}
+    for name, model in zip(names, models):
+        calls[name] = getattr(model, call_method(method))
+    return measure_costs(calls, X)
+
+
+# Quality ------------------------------------------------------------------------------
+
+
+def objective_of(router, target):
+    """Return the `Objective` of the quality of a router over members."""
+    if isinstance(target, Numbers):
+        return objective_of_numbers(router.quality)
+    return objective_of_labels(
+        router.quality,
+        target.classes,
+        several=isinstance(target, MultiLabel),
+        takes=router._qualities,
+        who=type(router).__name__,
+    )
+
+
+def least_prices(exchange_rate, quality):
+    """Return the quality that a unit of cost is worth, with a budget and without.
+
+    Without a budget, cost and quality are compared if both are money. The parameters
+    are those of the router.
+    """
+    if exchange_rate is None:
+        # If quality is money, a unit of cost is worth 1. Else it is worth 0.
+        return 0.0, float(is_money(quality))
+    rate = float(exchange_rate)
+    return rate, rate
+
+
+# Abstaining ---------------------------------------------------------------------------
+
+
+def answer_unless_abstained(router, plan, response, answer_rows):
+    """Return the answers to all rows of a plan. Rows that abstain have no answer.
+
+    Parameters
+    ----------
+    router : MemberRouter
+    plan : Plan
+    response : {"predict", "predict_proba"}
+    answer_rows : callable
+        ``answer_rows(rows)`` returns the answers to some rows, given by their
+        positions, (n_rows,) or (n_rows, n_outputs). None of them abstains.
+    """
+    abstains = abstained(router, plan.route)
+    n_rows = len(abstains)
+    if not abstains.any():
+        return answer_rows(np.arange(n_rows))
+    target = router._members.target
+    # The answer of a row that abstains is NaN, or a label where answers are labels.
+    if response == "predict_proba" or isinstance(target, MultiLabel):
+        answers = np.full((n_rows, len(router.classes_)), np.nan)
+    elif isinstance(target, Numbers):
+        answers = np.full(n_rows, np.nan)
+    else:
+        answers = labels_that_abstain(n_rows, router.abstain_label, router.classes_)
+    rows = np.flatnonzero(~abstains)
+    if len(rows):
+        answers[rows] = answer_rows(rows)
+    return answers
 
 
 def label_of_abstaining(label, classes):

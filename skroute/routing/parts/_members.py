@@ -13,7 +13,7 @@ from skroute.base import note_failure
 from skroute.base._inspection import comes_fitted, may_take_weights
 from skroute.routing.parts._estimates import cached_unless_fitted, fold_of_rows
 from skroute.routing.parts._log import costs_now
-from skroute.routing.parts._targets import rows_of_failure
+from skroute.routing.parts._targets import MultiLabel, rows_of_failure
 from skroute.utils._compat import (
     _safe_indexing,
     _safe_split,
@@ -61,6 +61,11 @@ class Members:
     target: Any
     costs_of_fit: np.ndarray
     has_measured_costs: bool
+
+    @property
+    def is_multilabel(self):
+        """True if a row has several labels."""
+        return isinstance(self.target, MultiLabel)
 
     def ask(self, position, method, X, rows, *, counter, cache):
         """Return the answers of a member to some rows, encoded as in `target`.
@@ -110,22 +115,23 @@ class Members:
                 proven=True,  # `fit` has seen probabilities of this member
             )
 
-    def costs_by(self, costs, dropped):
+    def costs_now(self, costs, estimators):
         """Return the cost of each member by `costs` that may have changed after `fit`.
 
         Parameters
         ----------
         costs : mapping, array-like or "time"
 
-        dropped : set of str
-            Names of members that were dropped. A mapping may contain their costs.
+        estimators : list of (str, estimator)
+            The parameter of the router. A mapping may contain costs of members that are
+            dropped.
 
         Returns
         -------
         ndarray of shape (n_members,)
         """
         if not isinstance(costs, str):
-            listed = without_dropped(costs, dropped)
+            listed = without_dropped(costs, dropped_names(estimators))
             return costs_now(listed, self.names, self.costs_of_fit, len(self.names))
         if self.has_measured_costs:
             return self.costs_of_fit
@@ -261,6 +267,11 @@ def members_by_name(estimators, validate_names):
                 'Use "drop" to leave a member out.'
             )
     return members
+
+
+def dropped_names(estimators):
+    """Return the names of the members that are left out, a set of str."""
+    return {name for name, member in estimators if member == DROP}
 
 
 def without_dropped(costs, dropped):

@@ -116,6 +116,38 @@ def _decides_by_price(router):
     return hasattr(router, "_policy")
 
 
+def look_at_rows(X):
+    """Return the rows as what deciding reads (`Look`). No member is called for it."""
+    return Look(X, state=None, answers={})
+
+
+def estimate_once(router, policy, look):
+    """Return estimates and the state of a plan. A sweep computes them once.
+
+    Parameters
+    ----------
+    router : Router
+        It has the cache of the sweep.
+    policy : Policy
+    look : callable
+        ``look()`` returns what deciding needs (`Look`).
+
+    Returns
+    -------
+    estimates : ndarray of shape (n_rows, n_choices)
+    state : dict, MemberAnswers or None
+        As in `Look`.
+    """
+
+    def estimate():
+        features, state, _ = look()
+        return policy.estimates(features), state
+
+    # The cache keeps the estimator alive, so that no other gets its id.
+    key = ("estimates", id(policy.estimator), tuple(policy.kept))
+    return cache_of(router).get_or_compute(key, estimate, keep_alive=policy.estimator)
+
+
 COSTS = CallParameter(
     "costs",
     "array-like or dataframe of shape (n_samples, n_choices), default=None",
@@ -255,31 +287,7 @@ class Router(CostAwareMixin):
         )
 
     def _look(self, X, positions):
-        # Deciding reads the rows themselves, and no member is called for it.
-        return Look(X, state=None, answers={})
-
-    def _estimated(self, X, policy):
-        """Return estimates and the state of the plan. A sweep computes them once.
-
-        Parameters
-        ----------
-        X : indexable of n_rows rows
-        policy : Policy
-
-        Returns
-        -------
-        estimates : ndarray of shape (n_rows, n_choices)
-        state : dict, MemberAnswers or None
-            As in `Look`.
-        """
-
-        def estimate():
-            features, state, _ = self._look(X, policy.kept)
-            return policy.estimates(features), state
-
-        # The cache keeps the estimator alive, so that no other gets its id.
-        key = ("estimates", id(policy.estimator), tuple(policy.kept))
-        return cache_of(self).get_or_compute(key, estimate, keep_alive=policy.estimator)
+        return look_at_rows(X)
 
     @available_if(_decides_by_price)
     def predict_quality(self, X, return_std=False):

@@ -43,37 +43,7 @@ class TableRouter(MetaEstimatorMixin, Router, BaseEstimator):
 
     def _readers(self):
         """Return the estimators that read X, by the names of their parameters."""
-        reader = self.quality_estimator
-        if reader is None:
-            reader = QualityRegressor()
-        readers = {"quality_estimator": reader}
-        if getattr(self, "cost_estimator", None) is not None:
-            readers["cost_estimator"] = self.cost_estimator
-        return readers
-
-    def _routed(self, params, given_weight):
-        """Return the metadata for the estimators that read X and for the splitter."""
-        if given_weight is None or routing_enabled():
-            return self._route_metadata(params)
-        others = {name: params[name] for name in params if name != "sample_weight"}
-        # Without metadata routing these are refused.
-        self._route_metadata(others)
-        routed = {"splitter": Bunch(split={})}
-        for name, reader in self._readers().items():
-            _, fit_params = with_weights(reader, given_weight)
-            routed[name] = Bunch(fit=fit_params)
-        return routed
-
-    def _rows_of_fit(self, X, y, *, optional=False):
-        """Return the validated rows of `fit`, or None if X is None and `optional`."""
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is "
-                "None."
-            )
-        if X is None and optional:
-            return None
-        return read_rows(self, X, _ADVICE if self.quality_estimator is None else None)
+        return readers_of(self)
 
     def _answer(self, plan, response):
         if self._named:
@@ -106,6 +76,57 @@ class TableRouter(MetaEstimatorMixin, Router, BaseEstimator):
         tags.target_tags.required = True
         tags.target_tags.multi_output = True
         return tags
+
+
+def readers_of(router):
+    """Return the unfitted estimators of a `TableRouter` that read X, by parameter."""
+    reader = router.quality_estimator
+    if reader is None:
+        reader = QualityRegressor()
+    readers = {"quality_estimator": reader}
+    if getattr(router, "cost_estimator", None) is not None:
+        readers["cost_estimator"] = router.cost_estimator
+    return readers
+
+
+def metadata_of_readers(router, params, given_weight):
+    """Return the metadata for the estimators that read X and for the splitter.
+
+    Parameters
+    ----------
+    router : TableRouter
+    params : dict
+        Metadata that `fit` got, `sample_weight` included.
+    given_weight : ndarray of shape (n_rows,), or None
+        Weights as the user gave them. None: there are none.
+
+    Returns
+    -------
+    mapping from str to dict of dict
+        By parameter of the estimator, and ``"splitter"``.
+    """
+    if given_weight is None or routing_enabled():
+        return router._route_metadata(params)
+    others = {name: params[name] for name in params if name != "sample_weight"}
+    # Without metadata routing these are refused.
+    router._route_metadata(others)
+    metadata = {"splitter": Bunch(split={})}
+    for name, reader in router._readers().items():
+        _, fit_params = with_weights(reader, given_weight)
+        metadata[name] = Bunch(fit=fit_params)
+    return metadata
+
+
+def rows_of_fit(router, X, y, *, optional=False):
+    """Return the validated rows of `fit`, or None if X is None and `optional`."""
+    if y is None:
+        raise ValueError(
+            f"{type(router).__name__} requires y to be passed, but the target y is "
+            "None."
+        )
+    if X is None and optional:
+        return None
+    return read_rows(router, X, _ADVICE if router.quality_estimator is None else None)
 
 
 def realised_quality(router, X, y, sample_weight, call, allow_nan=False):

@@ -8,11 +8,13 @@ from abc import ABC, abstractmethod
 from contextlib import contextmanager
 
 import numpy as np
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from skroute.base import note_failure
 from skroute.base._inspection import comes_fitted
+from skroute.metrics import sample_quality
 from skroute.utils._compat import is_fitted, num_samples
 from skroute.utils._named import align_by_class
 from skroute.utils._tensors import on_host
@@ -126,6 +128,13 @@ class Target(ABC):
         ndarray of shape (n_rows,) or (n_rows, n_outputs)
         """
 
+    @abstractmethod
+    def score(self, y, answers, weight):
+        """Return the score of answers, as the user gets them (float).
+
+        `y` are the true answers, `weight` the weights of the rows (n_rows,) or None.
+        """
+
 
 class SingleLabel(Target):
     """One label per row.
@@ -204,6 +213,10 @@ class SingleLabel(Target):
                 )
             return positions
 
+    def score(self, y, answers, weight):
+        """Return the accuracy."""
+        return accuracy_score(y, answers, sample_weight=weight)
+
 
 class MultiLabel(Target):
     """Several labels per row.
@@ -256,6 +269,10 @@ class MultiLabel(Target):
                 # Labels do not exclude each other: the sum of a row may be any number.
                 check_probabilities(scores, name, total=None)
         return scores
+
+    def score(self, y, answers, weight):
+        """Return the mean quality of the label sets, as `sample_quality`."""
+        return float(np.average(sample_quality(y, answers), weights=weight))
 
 
 def _score_of_presence(scores, values):
@@ -322,6 +339,10 @@ class Numbers(Target):
                     "The answers must be finite numbers, got NaN or infinity."
                 )
         return answers
+
+    def score(self, y, answers, weight):
+        """Return the coefficient of determination."""
+        return r2_score(y, answers, sample_weight=weight)
 
 
 def make_target(X, y, kinds, name):

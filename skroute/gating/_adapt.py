@@ -16,7 +16,12 @@ from sklearn.utils.validation import check_is_fitted
 from skroute.base import Plan, check_affordable, check_costs, dispatch, note_failure
 from skroute.base._inspection import may_take_weights
 from skroute.gating._boosting import BoostedGate
-from skroute.gating._buyer import FeatureBuyer, FeatureLedger, quality_of
+from skroute.gating._buyer import (
+    FeatureBuyer,
+    FeatureLedger,
+    model_input,
+    quality_of,
+)
 from skroute.gating._levels import HeldOutScores, Ranks, lowest_level
 from skroute.gating._linear import LinearGate
 from skroute.gating._objective import full_losses, log_probabilities
@@ -729,9 +734,9 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         if pair.reads_cheap:
             decision_cost = gate_cost + cheap_cost
         # Cost of all features that are bought for each choice.
-        features_of_gate = self._feature_cost(gate_features)
-        features_of_cheap = self._feature_cost(gate_features, pair.cheap_features)
-        features_of_full = self._feature_cost(gate_features, self._full_features)
+        features_of_gate = cost_of_columns(self, gate_features)
+        features_of_cheap = cost_of_columns(self, gate_features, pair.cheap_features)
+        features_of_full = cost_of_columns(self, gate_features, self._full_features)
         self.cost_table_ = {
             "gate": float(features_of_gate + decision_cost),
             # The cheap model is evaluated once, before or after the decision.
@@ -963,7 +968,10 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         else:
             # The gate has read the scores of the cheap model.
             scores = cheap_scores[rows]
-        return self._answers_of(np.exp(log_probabilities(scores)), response)
+        proba = np.exp(log_probabilities(scores))
+        if response == "predict_proba":
+            return proba
+        return self.classes_[proba.argmax(axis=1)]
 
     def _full_answers(self, plan, response, rows):
         """Return the answers of the full model, in a sweep from the cache.
@@ -1010,7 +1018,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         array-like of shape (n_rows,) or (n_rows, n_classes)
             Probabilities have the columns of the full model.
         """
-        X = self._input(plan.state.ledger, rows, self._full_features, plan.X)
+        X = model_input(self, plan.state.ledger, rows, self._full_features, plan.X)
         with note_failure("full", len(rows), response):
             answers = getattr(self.estimator_, response)(X)
             if response == "predict":
@@ -1072,3 +1080,21 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return VisualBlock(
             "parallel", [self.estimator], names=["full"], dash_wrapped=False
         )
+
+
+def cost_of_columns(buyer, *column_sets):
+    """Return the cost of buying all columns of some sets, each group once.
+
+    Parameters
+    ----------
+    buyer : FeatureBuyer
+        It has the groups of columns and their costs.
+    *column_sets : ndarray of int
+        Positions of columns. A column may be in several sets, and is paid once.
+
+    Returns
+    -------
+    float
+    """
+    groups = np.unique(buyer.group_of_[np.concatenate(column_sets)])
+    return float(buyer.group_costs_[groups].sum())

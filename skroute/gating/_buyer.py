@@ -168,21 +168,6 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         self._categorical = np.array(is_category)
         return _read_columns(self._readers, columns)
 
-    def _feature_cost(self, *column_sets):
-        """Return the cost of buying all columns of some sets, each group once.
-
-        Parameters
-        ----------
-        *column_sets : ndarray of int
-            Positions of columns. A column may be in several sets, and is paid once.
-
-        Returns
-        -------
-        float
-        """
-        groups = np.unique(self.group_of_[np.concatenate(column_sets)])
-        return float(self.group_costs_[groups].sum())
-
     # Rows of a call, and what they buy ------------------------------------------------
 
     def _check_rows(self, X):
@@ -254,55 +239,40 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         )
         return FeatureLedger(*values.shape, self.group_of_, n_groups, values=values)
 
-    def _input(self, ledger, rows, columns, X):
-        """Return rows of some columns in the form that a user's model was fitted on.
 
-        Parameters
-        ----------
-        ledger : FeatureLedger
-            Buys the columns of lazy rows that are not bought yet.
-        rows : ndarray of int
-            Rising positions of rows.
-        columns : ndarray of int
-            Positions of the columns that the model reads.
-        X : {array-like, data frame, LazyFeatures}
-            All rows of the call.
+def model_input(buyer, ledger, rows, columns, X):
+    """Return rows of some columns in the form that a user's model was fitted on.
 
-        Returns
-        -------
-        {ndarray, data frame} of shape (n_selected_rows, n_selected_columns)
-        """
-        if not isinstance(X, LazyFeatures):
-            selected = _safe_indexing(X, rows)
-            if len(columns) == self.n_features_in_:
-                return selected
-            return _safe_indexing(selected, columns, axis=1)
-        values = ledger.take(rows, columns)
-        if self._readers is None:
-            # `fit` read an array of numbers, and so does the model.
-            return values[:, columns]
-        # `fit` read a frame. The model gets the cells as the source returned them.
-        cells = {column: ledger.cells[column][rows] for column in columns}
-        raw_rows = self._raw.rows(cells, len(rows))
-        return _safe_indexing(raw_rows, columns, axis=1)
+    Parameters
+    ----------
+    buyer : FeatureBuyer
+        Fitted.
+    ledger : FeatureLedger
+        Buys the columns of lazy rows that are not bought yet.
+    rows : ndarray of int
+        Rising positions of rows.
+    columns : ndarray of int
+        Positions of the columns that the model reads.
+    X : {array-like, data frame, LazyFeatures}
+        All rows of the call.
 
-    def _answers_of(self, proba, response):
-        """Return class probabilities as they are, or the most probable labels.
-
-        Parameters
-        ----------
-        proba : ndarray of shape (n_rows, n_classes)
-        response : {"predict", "predict_proba"}
-            The method that was called.
-
-        Returns
-        -------
-        ndarray of shape (n_rows,) or (n_rows, n_classes)
-            Labels for ``"predict"``.
-        """
-        if response == "predict_proba":
-            return proba
-        return self.classes_[proba.argmax(axis=1)]
+    Returns
+    -------
+    {ndarray, data frame} of shape (n_selected_rows, n_selected_columns)
+    """
+    if not isinstance(X, LazyFeatures):
+        selected = _safe_indexing(X, rows)
+        if len(columns) == buyer.n_features_in_:
+            return selected
+        return _safe_indexing(selected, columns, axis=1)
+    values = ledger.take(rows, columns)
+    if buyer._readers is None:
+        # `fit` read an array of numbers, and so does the model.
+        return values[:, columns]
+    # `fit` read a frame. The model gets the cells as the source returned them.
+    cells = {column: ledger.cells[column][rows] for column in columns}
+    raw_rows = buyer._raw.rows(cells, len(rows))
+    return _safe_indexing(raw_rows, columns, axis=1)
 
 
 def _read_columns(readers, columns):

@@ -15,7 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import CallParameter, Plan, check_budget, dispatch, note_failure
 from skroute.base._inspection import may_take_weights
-from skroute.gating._buyer import FeatureBuyer, FeatureLedger, quality_of
+from skroute.gating._buyer import (
+    FeatureBuyer,
+    FeatureLedger,
+    model_input,
+    quality_of,
+)
 from skroute.gating._choosing import (
     ROOM,
     HeldOut,
@@ -1371,7 +1376,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         if isinstance(model, SetModel):
             return model.proba(ledger.take(rows, columns)[:, columns])
         # This is a model of the user.
-        read = self._input(ledger, rows, columns, X)
+        read = model_input(self, ledger, rows, columns, X)
         with note_failure("estimator", len(rows), "predict_proba"):
             proba = check_probabilities(model.predict_proba(read), "estimator")
         return align_by_class(
@@ -1397,7 +1402,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         model = models[position]
         if isinstance(model, SetModel):
             return self._proba(models, position, X, ledger, rows).argmax(axis=1)
-        read = self._input(ledger, rows, self._columns(position), X)
+        read = model_input(self, ledger, rows, self._columns(position), X)
         with note_failure("estimator", len(rows), "predict"):
             return np.searchsorted(self.classes_, model.predict(read))
 

@@ -167,6 +167,9 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
     ``choice_members_``, ``choice_weights_`` and, for several labels,
     ``choice_thresholds_``. The state of a plan is a `MemberAnswers`. A row whose answer
     is that of one member gets what the member predicts.
+
+    A subclass calls ``_fit_and_judge`` in its ``_fit``. If new costs act at once, it
+    replaces ``costs_`` and ``choice_costs_``.
     """
 
     _parameter_constraints: dict = {

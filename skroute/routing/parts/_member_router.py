@@ -117,7 +117,8 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
     (`Members`).
 
     The choices of a router are its members, and answers are theirs. A router whose
-    choices are combinations of members replaces ``_answer``.
+    choices are combinations of members replaces ``_answer``. A router that chose rules
+    for the costs of `fit` replaces ``costs_``, which follows the parameter `costs`.
 
     It may set these class attributes:
 

@@ -15,6 +15,7 @@ from skroute.quality._logged import (
     estimate_cells,
     estimate_propensities,
     folds_of_log,
+    with_text_lengths,
 )
 from skroute.quality._overlap import (
     Agreement,
@@ -852,7 +853,10 @@ def prepare_evaluation(X, log, *, routes, limits, names, cv, confidence_level):
     folds = folds_of_log(len(log.choice), cv)
     if log.propensity is None:
         estimated_propensity = estimate_propensities(
-            features, log.choice, n_choices=len(log.names), folds=folds
+            with_text_lengths(features, X),
+            log.choice,
+            n_choices=len(log.names),
+            folds=folds,
         )
         log = log._replace(propensity=estimated_propensity)
     decisions = _compare_decisions(log, routes)

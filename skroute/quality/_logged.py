@@ -12,11 +12,23 @@ from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils.parallel import Parallel, delayed
 
 from skroute.quality._frame_encoder import FrameEncoder
-from skroute.utils._frames import is_frame, needs_encoding, table_of_numbers
+from skroute.utils._compat import _safe_indexing
+from skroute.utils._frames import (
+    as_rows,
+    cells_of,
+    is_frame,
+    is_text,
+    names_and_columns,
+    needs_encoding,
+    table_of_numbers,
+    texts_of,
+)
 from skroute.utils._tensors import on_host
 from skroute.utils._texts_of_fit import texts_counted_once
+from skroute.utils._threads import workers_for
 from skroute.utils._validation import relative_weights
 
 # Weight of the choices' shares in the log, which are mixed into estimated propensities.
@@ -34,6 +46,9 @@ _ADDED_ROWS = 0.5
 _SPLIT_FEATURES = 0.5
 # Cells that a forest is fitted on. More are drawn at random. Bounds the time of a fit.
 _MOST_CELLS = 200_000
+# Rows by whose mean estimates the levels of two models are compared. Their estimates
+# differ by about the same on all rows, so that few rows are enough.
+_MOST_ROWS_OF_LEVEL = 1_000
 # Folds of the estimates that fill unknown cells for a user's estimator. The number is
 # small, because each of the many fits in a cross-validation fills cells.
 _FOLDS_OF_FILLING = 3
@@ -59,6 +74,37 @@ def as_numbers(X):
         return table_of_numbers(X)
     rows = np.asarray(on_host(X), dtype=np.float64)
     return rows.reshape(len(rows), -1)
+
+
+def with_text_lengths(numbers, X):
+    """Add the lengths of texts, in characters and in words, to rows as numbers.
+
+    Many services send long texts to another model. This rule hardly shows in the words
+    of a text, which are what `as_numbers` encodes.
+
+    Parameters
+    ----------
+    numbers : {ndarray, csr matrix} of shape (n_rows, n_features)
+        The rows by `as_numbers`.
+    X : as in `as_numbers`
+        The same rows.
+
+    Returns
+    -------
+    {ndarray, csr matrix} of shape (n_rows, n_features + n_lengths)
+        The argument itself if the rows have no texts.
+    """
+    if not needs_encoding(X):
+        return numbers
+    lengths = []
+    _, columns = names_and_columns(as_rows(X))
+    for column in columns:
+        if any(is_text(cell) for cell in cells_of(column)):
+            # A missing text has no characters.
+            texts = [text or "" for text in texts_of(column)]
+            lengths.append([len(text) for text in texts])
+            lengths.append([len(text.split()) for text in texts])
+    return np.column_stack([numbers, *lengths])
 
 
 def folds_of_log(n_rows, cv=5):
@@ -451,6 +497,87 @@ class KnownCellsRegressor(RegressorMixin, BaseEstimator):
         self.estimator_ = clone(self.estimator).fit(X, target, **fit_params)
         return self
 
+    def cross_fit(
+        self,
+        X,
+        y,
+        folds,
+        costs=None,
+        n_jobs=None,
+        return_kept=False,
+        sample_weight=None,
+        return_by_fold=False,
+    ):
+        """Fit, and return out-of-fold estimates of the same rows.
+
+        The models of two folds know different outcomes. One of them may rate a choice
+        higher than the other on all rows. This difference is noise, and where prices
+        are small, it decides. Estimates that set prices are therefore moved to the
+        level of one model: its mean estimate of each choice.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+        folds : list of (ndarray of int, ndarray of int)
+            For each fold the rows outside of it and its rows.
+        costs : object, default=None
+            Not used. Estimators with this method get it.
+        n_jobs : int, default=None
+            Folds that are fitted in parallel.
+        return_kept, return_by_fold : bool, default=False
+            Whether to return `kept` and `by_fold` as well.
+
+        Returns
+        -------
+        estimate : ndarray of the shape of `y`
+            Out-of-fold estimates.
+        kept : ndarray of the shape of `y`
+            These estimates, on the level of the model of all rows.
+        by_fold : ndarray of shape (n_folds, ...)
+            For each fold these estimates, on the level of the model of this fold.
+        """
+        weight = None
+        if sample_weight is not None:
+            weight = np.asarray(sample_weight, dtype=np.float64)
+        fit_params = {} if weight is None else {"sample_weight": weight}
+        self.fit(X, y, **fit_params)
+        rows_of_level = np.arange(len(y))
+        if len(y) > _MOST_ROWS_OF_LEVEL:
+            rng = np.random.default_rng(0)
+            rows_of_level = rng.choice(len(y), _MOST_ROWS_OF_LEVEL, replace=False)
+        level_weight = None if weight is None else weight[rows_of_level]
+        jobs = []
+        for train, test in folds:
+            fold_params = {} if weight is None else {"sample_weight": weight[train]}
+            job = delayed(_estimates_of_fold)(
+                clone(self).fit,
+                _safe_indexing(X, train),
+                y[train],
+                fold_params,
+                _safe_indexing(X, test),
+                _safe_indexing(X, rows_of_level),
+            )
+            jobs.append(job)
+        estimates_of_folds = Parallel(n_jobs=workers_for([self], n_jobs))(jobs)
+        estimate = np.empty(y.shape)
+        # On the level 0: less the level of the model that has estimated the row.
+        without_level = np.empty(y.shape)
+        levels = []
+        for (_, test), (of_test, of_level) in zip(folds, estimates_of_folds):
+            level = np.average(of_level, axis=0, weights=level_weight)
+            levels.append(level)
+            estimate[test] = of_test.reshape(estimate[test].shape)
+            without_level[test] = estimate[test] - level
+        tables = [estimate]
+        if return_kept:
+            of_level = self.predict(_safe_indexing(X, rows_of_level))
+            level = np.average(of_level, axis=0, weights=level_weight)
+            tables.append(without_level + level)
+        if return_by_fold:
+            tables.append(np.array([without_level + level for level in levels]))
+        return tables[0] if len(tables) == 1 else tuple(tables)
+
     def predict(self, X):
         """Return estimates of all choices, of shape (n_rows, n_choices)."""
         if self.estimator_ is not None:
@@ -463,6 +590,31 @@ class KnownCellsRegressor(RegressorMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+def _estimates_of_fold(fit, X_train, y_train, fit_params, X_test, X_of_level):
+    """Fit a model without a fold, and return its estimates.
+
+    Parameters
+    ----------
+    fit : callable
+        The method of an estimator that is not fitted.
+    X_train, y_train : indexable
+        The rows outside of the fold, and their table.
+    fit_params : dict
+        Parameters of `fit`.
+    X_test : indexable
+        The rows of the fold.
+    X_of_level : indexable
+        The rows by whose mean estimates the levels of models are compared.
+
+    Returns
+    -------
+    of_test, of_level : ndarray
+        Estimates of the two last.
+    """
+    model = fit(X_train, y_train, **fit_params)
+    return model.predict(X_test), model.predict(X_of_level)
 
 
 def _filled(table, rows, row_weight):

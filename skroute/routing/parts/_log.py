@@ -19,6 +19,7 @@ from skroute.quality._logged import (
     estimate_cells,
     estimate_propensities,
     folds_of_log,
+    with_text_lengths,
 )
 from skroute.quality._overlap import (
     Agreement,
@@ -632,7 +633,10 @@ def read_answers(
     if propensity is None:
         source = "estimated"
         chance = estimate_propensities(
-            as_numbers(X), logged.positions, len(names), folds_of_log(n_rows)
+            with_text_lengths(as_numbers(X), X),
+            logged.positions,
+            len(names),
+            folds_of_log(n_rows),
         )
     else:
         source = "given"

@@ -29,6 +29,7 @@ from skroute.utils._compat import validate_style_kwargs
 from skroute.utils._named import check_rows_match
 from skroute.utils._optional import axes_of
 from skroute.utils._plotting import (
+    LATER_COLOURS,
     REFERENCE_COLOUR,
     colours_of,
     cost_label,
@@ -175,6 +176,7 @@ class AccuracyCostDisplay(Display):
         if not ax.has_data():
             # The first curve has the colour of text. Other colours are for the choices.
             default_style["color"] = foreground_colour()
+            ax.set_prop_cycle(color=LATER_COLOURS)
         style = validate_style_kwargs(default_style, curve_kwargs or {})
         order = np.argsort(self.cost, kind="stable")
         (self.line_,) = ax.plot(
@@ -1091,19 +1093,12 @@ class OffPolicyDisplay(Display):
         set_title(ax, title)
         self.lines_ = []
         self.band_ = None
-        colours = dict(zip(_LEGEND_NAMES, colours_of(_LEGEND_NAMES)))
         for name in estimators:
             quality = getattr(self.curve.quality, name)
             cost = getattr(self.curve.cost, name)
             # The doubly robust estimate has a solid line with points, and an interval.
             is_main = name == "doubly_robust"
-            default_style = {}
-            if not is_main:
-                default_style = {
-                    "linestyle": "--",
-                    "marker": "",
-                    "color": colours[name],
-                }
+            default_style = {} if is_main else {"linestyle": "--", "marker": ""}
             style = validate_style_kwargs(default_style, curve_kwargs or {})
             curve = AccuracyCostDisplay(
                 cost=cost.estimate,

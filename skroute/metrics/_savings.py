@@ -26,7 +26,7 @@ from skroute.metrics._tradeoff import (
 from skroute.utils._compat import Integral, Interval, Real, num_samples, validate_params
 from skroute.utils._named import check_rows_match
 from skroute.utils._optional import axes_of
-from skroute.utils._plotting import REFERENCE_COLOUR, colours_of, finish_axes
+from skroute.utils._plotting import LATER_COLOURS, REFERENCE_COLOUR, finish_axes
 from skroute.utils._tables import Column, Table, format_value
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers
@@ -200,7 +200,6 @@ class Savings:
         matplotlib Axes
         """
         ax = axes_of(self, ax)
-        colours = colours_of(self.compared)
         for position, saving in enumerate(self.compared):
             share = saving.share_saved
             gained = saving.quality_gained
@@ -210,7 +209,7 @@ class Savings:
                 xerr=_bars(share, factor=100.0),
                 yerr=_bars(gained, factor=1.0),
                 fmt="o",
-                color=colours[position],
+                color=LATER_COLOURS[position],
                 fillstyle="none",
                 # The model of today is often the best single model. One circle is then
                 # inside the other.

@@ -21,6 +21,9 @@ COLOURS = (
     "#6a5acd",  # indigo
     "#009988",  # teal
 )
+# Colours of what is not a choice, such as a second curve. They begin at the end, where
+# few routers have a choice.
+LATER_COLOURS = COLOURS[::-1]
 # Colour of references, such as the random mix, on a light and on a dark background.
 REFERENCE_COLOUR = "0.5"
 # Largest number of entries of a legend inside the axes, in a wide and in a narrow
@@ -93,7 +96,7 @@ def finish_axes(
 ):
     """Write the labels and the title of axes, and draw a legend that hides no data.
 
-    Labels and title are broken into lines that are no longer than the axes.
+    Labels and title are broken into lines that fit the axes.
 
     Parameters
     ----------

@@ -122,6 +122,9 @@ class TestAccuracyCost:
         assert second.line_.get_linestyle() == "--"
         labels = [text.get_text() for text in first.ax_.get_legend().get_texts()]
         assert labels == ["router", "random"]
+        # The first colours are those of choices.
+        third = AccuracyCostDisplay(cost=[1, 2], quality=[0.5, 0.8]).plot(ax=first.ax_)
+        assert third.line_.get_color() in COLOURS[-3:]
 
 
 # Names of eleven models, as long as real ones.

@@ -83,7 +83,13 @@ budgets = np.linspace(*table.costs, 7)
 log = {"choice": names[choice[test]], "propensity": propensity[test]}
 fig, ax = plt.subplots(figsize=(6, 4), layout="constrained")
 display = OffPolicyDisplay.from_estimator(
-    router, X[test], q[test], **log, budgets=budgets, ax=ax
+    router,
+    X[test],
+    q[test],
+    **log,
+    budgets=budgets,
+    cost_unit="USD per million tokens",
+    ax=ax,
 )
 truth = accuracy_cost_curve(router, X[test], Q[test], budgets)
 ax.plot(truth.cost, truth.quality, color="grey", linestyle=":", label="truth")

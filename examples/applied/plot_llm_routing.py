@@ -82,13 +82,11 @@ AccuracyCostDisplay.from_estimator(
     router, X_test, Q_test, budgets=budgets, name="router", ax=ax
 )
 AccuracyCostDisplay(cost=budgets, quality=references.random, name="random mix").plot(
-    ax=ax, curve_kwargs={"linestyle": "--", "marker": ""}
+    ax=ax, curve_kwargs={"linestyle": "--", "marker": "", "color": "0.5"}
 )
 AccuracyCostDisplay(
     cost=budgets, quality=references.single, name="best single model"
-).plot(
-    ax=ax, curve_kwargs={"drawstyle": "steps-post", "marker": "", "color": "tab:gray"}
-)
+).plot(ax=ax, curve_kwargs={"drawstyle": "steps-post", "marker": ""})
 ax.set(
     xlabel="Mean price (USD per million tokens)",
     ylabel="Mean score on test prompts",

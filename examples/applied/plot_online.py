@@ -89,7 +89,7 @@ for name, run in (("learns while serving", learns), ("fitted once", happened)):
     for ax, values in zip(axes, (run.cost, run.quality, run.route == 1)):
         ax.plot(np.convolve(values, window, mode="valid"), label=name)
 axes[0].axhline(ceiling, color="0.3", linestyle="--")
-axes[0].set(ylabel="spend", title="A model gets worse for 600 requests")
+axes[0].set(ylabel="spend (dollars)", title="A model gets worse for 600 requests")
 axes[1].set(ylabel="quality")
 axes[2].set(ylabel=f"share of {names[1]}", xlabel="request (means of 100)")
 axes[0].legend()

@@ -12,9 +12,8 @@ from skroute.utils._compat import validate_style_kwargs
 from skroute.utils._plotting import (
     REFERENCE_COLOUR,
     cost_label,
-    draw_legend,
+    finish_axes,
     foreground_colour,
-    set_title,
 )
 from skroute.utils._tables import (
     Column,
@@ -442,12 +441,12 @@ class CertificateDisplay(Display):
                 linewidth=1,
                 label=f"promised: at most {self.max_loss:g}",
             )
-        ax.set(
+        finish_axes(
+            ax,
             xlabel=cost_label("Mean cost per row on evidence rows", self.cost_unit),
             ylabel="Mean loss against the reference",
+            title="Operating points and what is certified",
         )
-        set_title(ax, "Operating points and what is certified")
-        draw_legend(ax)
         return self
 
     @classmethod

@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 from skroute.utils._compat import Integral, Interval, Real, validate_params
 from skroute.utils._named import check_rows_match
 from skroute.utils._optional import axes_of
+from skroute.utils._plotting import REFERENCE_COLOUR, colours_of, finish_axes
 from skroute.utils._tables import format_value, frame_of_record
 from skroute.utils._tolerances import LIMIT_ROOM
 from skroute.utils._typing import ArrayLike, NDArray
@@ -525,16 +526,19 @@ class PromiseMonitor:
             kinds = list(self._bettors)
             # (n_updates, 1 + n_promises). Column 0 has the number of rows.
             history = np.array(self._history)
-        for column, kind in enumerate(kinds, start=1):
+        for column, (kind, colour) in enumerate(zip(kinds, colours_of(kinds)), start=1):
             if len(history):
                 powers_of_ten = history[:, column] / np.log(10)
-                ax.plot(history[:, 0], powers_of_ten, label=kind)
-        ax.axhline(0.0, color="0.6", linestyle="--", linewidth=1)
-        ax.set(
-            xlabel="Rows",
-            ylabel="Evidence against the promise (powers of ten; 0: alarm)",
+                ax.plot(history[:, 0], powers_of_ten, color=colour, label=kind)
+        ax.axhline(
+            0.0, color=REFERENCE_COLOUR, linestyle="--", linewidth=1, label="alarm"
         )
-        ax.legend(loc="best")
+        finish_axes(
+            ax,
+            xlabel="Rows",
+            ylabel="Evidence against the promise (powers of ten)",
+            title="Evidence that a promise is broken",
+        )
         return ax
 
     def __getstate__(self):

@@ -4,7 +4,7 @@ import numpy as np
 
 from skroute.utils._compat import validate_style_kwargs
 from skroute.utils._optional import axes_of
-from skroute.utils._plotting import draw_legend, set_title
+from skroute.utils._plotting import colours_of, finish_axes
 
 __all__ = ["ExitDisplay", "TradeoffDisplay"]
 
@@ -166,8 +166,9 @@ class ExitDisplay:
         edges = np.unique(edges.astype(int))
         # 0.5 puts the edges between two numbers of members.
         counts, _ = np.histogram(self.members, bins=edges + 0.5)
+        bar_colour, line_colour = colours_of(["bars", "line"])
         bar_style = validate_style_kwargs(
-            {"color": "C0", "alpha": 0.4, "align": "edge", "label": "leave here"},
+            {"color": bar_colour, "alpha": 0.6, "align": "edge", "label": "leave here"},
             bar_kwargs or {},
         )
         self.bars_ = ax.bar(
@@ -177,20 +178,22 @@ class ExitDisplay:
         if name is not None:
             label = f"{name}: {label}"
         line_style = validate_style_kwargs(
-            {"color": "C1", "label": label}, line_kwargs or {}
+            {"color": line_colour, "label": label}, line_kwargs or {}
         )
         undecided = np.append(1.0, self.survival)
         (self.line_,) = ax.step(
             range(self.n_members + 1), undecided, where="post", **line_style
         )
-        ax.set(
+        # The bar of the last member ends half a member after it.
+        ax.set(xlim=(0, self.n_members + 0.5), ylim=(0, 1.02))
+        # There is no half member.
+        ax.locator_params(axis="x", integer=True)
+        finish_axes(
+            ax,
             xlabel="Members evaluated",
             ylabel="Share of rows",
-            xlim=(0, self.n_members),
-            ylim=(0, 1.02),
+            title="When rows leave the ensemble",
         )
-        set_title(ax, "When rows leave the ensemble")
-        draw_legend(ax)
         self.ax_ = ax
         self.figure_ = ax.figure
         return self
@@ -294,17 +297,22 @@ class TradeoffDisplay:
         self.lines_ = []
         if line_kwargs is None:
             line_kwargs = [{}] * len(self.curves)
-        for name, line_style in zip(self.curves, line_kwargs, strict=False):
+        colours = colours_of(self.curves)
+        for name, colour, line_style in zip(
+            self.curves, colours, line_kwargs, strict=False
+        ):
             shares, costs = self.curves[name]
             order = np.argsort(shares)
-            style = validate_style_kwargs({"marker": ".", "label": name}, line_style)
+            style = validate_style_kwargs(
+                {"marker": ".", "color": colour, "label": name}, line_style
+            )
             self.lines_ += ax.plot(100 * shares[order], costs[order], **style)
-        ax.set(
+        finish_axes(
+            ax,
             xlabel="Answers that differ from the full ensemble (%)",
             ylabel="Mean cost per row",
+            title="Cost of early exit against changed answers",
         )
-        set_title(ax, "Members evaluated for the same answers")
-        draw_legend(ax)
         self.ax_ = ax
         self.figure_ = ax.figure
         return self

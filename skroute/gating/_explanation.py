@@ -1,16 +1,28 @@
 """Explanation of the purchases for one row, and of the reason to stop."""
 
+import textwrap
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from skroute.utils._optional import axes_of
+from skroute.utils._plotting import (
+    REFERENCE_COLOUR,
+    colours_of,
+    finish_axes,
+)
 from skroute.utils._tables import Column, Table, format_value
 
 # Largest number of classes whose probabilities are shown. If there are more classes,
 # the most probable ones are shown.
 _SHOWN_CLASSES = 3
+# Largest number of letters in a line of a label. Longer ones take half of a figure.
+_LABEL_LENGTH = 24
+# Heights in inches of a line of a label with its distance to the next one, and of all
+# around the lines: title, axis label and margins.
+_LINE_HEIGHT = 0.18
+_FRAME_HEIGHT = 1.2
 
 
 class NextPurchase(NamedTuple):
@@ -164,7 +176,7 @@ class Explanation:
         return sorted(likeliest[:_SHOWN_CLASSES].tolist())
 
     def plot(self, *, ax: Any = None) -> Any:
-        """Draw the class probabilities against the cost spent so far.
+        """Draw the class probabilities after each purchase, from the top down.
 
         Parameters
         ----------
@@ -176,32 +188,39 @@ class Explanation:
         matplotlib Axes
         """
         ax = axes_of(self, ax)
-        spent = np.cumsum([purchase.cost for purchase in self.rounds])
         proba = np.array([purchase.proba for purchase in self.rounds])
-        shown_classes = self._shown_classes()
-        for position in shown_classes:
-            label = f"probability of {self.classes[position]}"
-            probabilities = proba[:, position]
-            ax.plot(spent, probabilities, "o-", drawstyle="steps-post", label=label)
-        # The first round is before any purchase, and has no label.
-        for cost, purchase in zip(spent[1:], self.rounds[1:]):
-            ax.axvline(cost, color="0.8", linewidth=1, zorder=0)
-            # The label is at the top if the line of the first shown class is low there,
-            # and else at the bottom.
-            is_low = purchase.proba[shown_classes[0]] < 0.5
-            ax.annotate(
-                "bought: " + ", ".join(purchase.groups),
-                (cost, 0.98 if is_low else 0.02),
-                xycoords=("data", "axes fraction"),
-                rotation=90,
-                ha="right",
-                va="top" if is_low else "bottom",
-                fontsize="small",
+        spent = np.cumsum([purchase.cost for purchase in self.rounds])
+        rounds = np.arange(len(self.rounds))
+        colours = colours_of(self.classes)
+        for position in self._shown_classes():
+            ax.plot(
+                proba[:, position],
+                rounds,
+                "o-",
+                color=colours[position],
+                label=f"probability of {self.classes[position]}",
             )
-        ax.set(xlabel="Cost spent on this row", ylabel="Probability", ylim=(0, 1))
-        ax.set_title(self.reason, fontsize="small", wrap=True)
-        # The legend is above the axes, where it hides nothing.
-        ax.legend(loc="lower right", bbox_to_anchor=(1, 1.06), frameon=False)
+        labels = []
+        for purchase, cost in zip(self.rounds, spent):
+            # Only the first round, before any purchase, may have no groups.
+            groups = ", ".join(purchase.groups) or "nothing"
+            label = f"{groups} ({format_value(cost)})"
+            labels.append(textwrap.fill(label, _LABEL_LENGTH))
+        ax.set_yticks(rounds, labels, fontsize="small")
+        # A grid line leads from the label of a round to its points.
+        ax.grid(axis="y", color=REFERENCE_COLOUR, alpha=0.4)
+        ax.invert_yaxis()
+        ax.set(xlim=(-0.02, 1.02))
+        # The rounds have equal distances, so the longest label decides.
+        n_lines = len(labels) * max(label.count("\n") + 1 for label in labels)
+        finish_axes(
+            ax,
+            xlabel="Probability of a class",
+            ylabel="Bought (cost spent so far)",
+            title=self.reason,
+            fills_axes=True,
+            height=_FRAME_HEIGHT + _LINE_HEIGHT * n_lines,
+        )
         return ax
 
 

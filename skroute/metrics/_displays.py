@@ -29,13 +29,15 @@ from skroute.utils._compat import validate_style_kwargs
 from skroute.utils._named import check_rows_match
 from skroute.utils._optional import axes_of
 from skroute.utils._plotting import (
+    LATER_COLOURS,
     REFERENCE_COLOUR,
     colours_of,
     cost_label,
-    draw_legend,
-    draw_legend_outside,
+    finish_axes,
     foreground_colour,
+    list_width,
     set_title,
+    takes_half,
 )
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_row_weights, refuse_missing
@@ -47,8 +49,8 @@ _MANY_MODELS = 6
 _LEAST_SHARE = 0.005
 # Height in inches of a cell of a matrix. A number in it can be read.
 _CELL_HEIGHT = 0.25
-# Height in inches of the labels and of the title of a matrix.
-_LABELS_HEIGHT = 1.75
+# Height in inches of the axis labels and of the title of a matrix.
+_LABELS_HEIGHT = 1.0
 # Standard errors on each side of an interval of 95 %, by the normal distribution.
 _NORMAL_QUANTILE = 1.96
 
@@ -174,15 +176,16 @@ class AccuracyCostDisplay(Display):
         if not ax.has_data():
             # The first curve has the colour of text. Other colours are for the choices.
             default_style["color"] = foreground_colour()
+            ax.set_prop_cycle(color=LATER_COLOURS)
         style = validate_style_kwargs(default_style, curve_kwargs or {})
         order = np.argsort(self.cost, kind="stable")
         (self.line_,) = ax.plot(
             np.asarray(self.cost)[order], np.asarray(self.quality)[order], **style
         )
-        ax.set(xlabel=self.xlabel, ylabel=self.ylabel)
         self.mix_ = self._draw_singles(ax) if self.singles else None
-        set_title(ax, "Quality against cost")
-        draw_legend(ax)
+        finish_axes(
+            ax, xlabel=self.xlabel, ylabel=self.ylabel, title="Quality against cost"
+        )
         return self
 
     def _draw_singles(self, ax):
@@ -433,19 +436,20 @@ class RouteShareDisplay(Display):
         }
         style.update(area_kwargs or {})
         self.areas_ = ax.stackplot(budgets, shares.T, **style)
-        ax.set(
-            xlabel=cost_label("Budget, mean cost per row", self.cost_unit),
-            ylabel="Share of rows",
-            xmargin=0,
-            ylim=(0, 1),
-        )
-        set_title(ax, "Which choice answers")
+        ax.set(xmargin=0, ylim=(0, 1))
         used_areas = []  # The areas that the legend has.
         for area, shares_of_choice in zip(self.areas_, shares.T):
             if np.any(shares_of_choice > _LEAST_SHARE):
                 used_areas.append(area)
-        # The areas fill the axes, so the legend is outside, in the order of the areas.
-        draw_legend_outside(ax, used_areas[::-1])
+        finish_axes(
+            ax,
+            xlabel=cost_label("Budget, mean cost per row", self.cost_unit),
+            ylabel="Share of rows",
+            title="Which choice answers",
+            # The upper area is the first in the legend.
+            handles=used_areas[::-1],
+            fills_axes=True,
+        )
         return self
 
     @classmethod
@@ -630,36 +634,48 @@ class ComplementarityDisplay(Display):
         ax = self._on(ax)
         percent = 100 * np.asarray(self.matrix, dtype=np.float64)
         has_many = len(percent) > _MANY_MODELS
-        drawn = ConfusionMatrixDisplay(percent, display_labels=self.names).plot(
+        # Names next to a matrix in a narrow figure would take its place.
+        is_numbered = takes_half(ax.figure, self.names)
+        labels = range(1, len(percent) + 1) if is_numbered else self.names
+        drawn = ConfusionMatrixDisplay(percent, display_labels=labels).plot(
             ax=ax,
             values_format=".0f" if has_many else ".1f",
             im_kw={"vmin": 0, **(im_kwargs or {})},
             text_kw={"fontsize": "x-small" if has_many else "medium"},
         )
         # Each name is turned, and its end is at its tick. So long names do not overlap.
-        for label in ax.get_xticklabels():
-            label.set(
-                rotation=90 if has_many else 45,
-                ha="right",
-                va="center" if has_many else "top",
-                rotation_mode="anchor",
-            )
+        if not is_numbered:
+            for label in ax.get_xticklabels():
+                label.set(
+                    rotation=90 if has_many else 45,
+                    ha="right",
+                    va="center" if has_many else "top",
+                    rotation_mode="anchor",
+                )
         self.image_ = drawn.im_
         self.text_ = drawn.text_
         for text in np.diag(self.text_):
             # The diagonal is 0 by definition.
             text.set_text("")
         drawn.im_.colorbar.set_label("% of rows")
-        ax.set(xlabel="Model that is wrong", ylabel="Model that is right")
         if has_many:
             ax.tick_params(labelsize="small")
         if is_new_figure:
             # The matrix is square. This layout leaves no empty space next to it.
             self.figure_.set_layout_engine("compressed")
-            height = _LABELS_HEIGHT + _CELL_HEIGHT * len(percent)
-            if self.figure_.get_figheight() < height:
-                self.figure_.set_figheight(height)
-        set_title(ax, "Who is right where\nanother is wrong")
+        height = _LABELS_HEIGHT + _CELL_HEIGHT * len(percent)
+        if not is_numbered:
+            # The names are below the matrix, too.
+            height += list_width(self.names)
+        finish_axes(
+            ax,
+            xlabel="Model that is wrong",
+            ylabel="Model that is right",
+            title="Who is right where\nanother is wrong",
+            handles=_number_handles(ax, self.names) if is_numbered else [],
+            fills_axes=True,
+            height=height,
+        )
         return self
 
     @classmethod
@@ -710,6 +726,17 @@ class ComplementarityDisplay(Display):
             names, quality = _quality_of_choices(router, X, y)
         display = cls(matrix=complementarity_matrix(quality), names=names)
         return display.plot(ax=ax, im_kwargs=im_kwargs)
+
+
+def _number_handles(ax, names):
+    """Return entries of a legend that give the name of each number, from 1.
+
+    They are lines without points, which are added to the axes.
+    """
+    handles = []
+    for number, name in enumerate(names, start=1):
+        handles += ax.plot([], [], linestyle="", label=f"{number}: {name}")
+    return handles
 
 
 def _quality_of_members(router, X, y):
@@ -865,16 +892,13 @@ class RouterDiagnosticsDisplay(Display):
             color=foreground_colour(),
             label="estimate is right",
         )
-        ax.set(
+        finish_axes(
+            ax,
             xlabel="Quality estimated by the router",
             ylabel="Observed quality (95 % interval)",
-        )
-        set_title(
-            ax,
-            "Quality above a random mix of equal cost:\n"
+            title="Quality above a random mix of equal cost:\n"
             f"{self.found:+.3g} (an oracle: {self.possible:+.3g})",
         )
-        draw_legend(ax)
         return self
 
     @classmethod
@@ -1062,7 +1086,11 @@ class OffPolicyDisplay(Display):
                 f"{unknown[0]!r} among them."
             )
         ax = self._on(ax)
-        set_title(ax, "Quality against cost, estimated from a log")
+        xlabel = cost_label("Mean cost per row, estimated", self.cost_unit)
+        ylabel = "Mean quality, estimated"
+        title = "Quality against cost, estimated from a log"
+        # Later titles, such as that of a curve, do not replace it.
+        set_title(ax, title)
         self.lines_ = []
         self.band_ = None
         for name in estimators:
@@ -1076,8 +1104,8 @@ class OffPolicyDisplay(Display):
                 cost=cost.estimate,
                 quality=quality.estimate,
                 name=_LEGEND_NAMES[name],
-                xlabel=cost_label("Mean cost per row, estimated", self.cost_unit),
-                ylabel="Mean quality, estimated",
+                xlabel=xlabel,
+                ylabel=ylabel,
             )
             line = curve.plot(ax=ax, curve_kwargs=style).line_
             self.lines_.append(line)
@@ -1091,7 +1119,8 @@ class OffPolicyDisplay(Display):
                     color=line.get_color(),
                     label="interval of doubly robust",
                 )
-        draw_legend(ax)
+        # The legend of the last curve has no interval. This one has it.
+        finish_axes(ax, xlabel=xlabel, ylabel=ylabel, title=title)
         return self
 
     @classmethod

@@ -43,9 +43,29 @@ input {{ width: min(40rem, 75vw) }} input + span {{ display: none }}
 <body><h1>{title}</h1><p>{about}</p><div id="page"></div>
 <script>{library}</script>
 <script type="application/json" id="spec">{spec}</script>
-<script>vegaEmbed("#page", JSON.parse(document.getElementById("spec").textContent),
+<script>const spec = JSON.parse(document.getElementById("spec").textContent);
+// A window that is narrower than the charts side by side has them below each other.
+if (innerWidth < {min_width}) {{
+  const [row, curve] = spec.vconcat;
+  const [table, bars] = row.hconcat;
+  spec.vconcat = [table, bars, curve];
+  // 175 pixels: margins, the longest label of the table, and half a point at the right.
+  // All axes begin below each other.
+  table.width = bars.width = curve.width = Math.min(curve.width, innerWidth - 175);
+  // A smaller font, so that a number and a name fit.
+  table.mark.fontSize = 11;
+  // Names of choices are longer. They are on the bars.
+  bars.mark = {{type: "bar", opacity: 0.5}};
+  bars.encoding.y.axis =
+    {{labelAlign: "left", labelPadding: -4, ticks: false, zindex: 1}};
+  spec.config.legend.columns = 1;
+}}
+vegaEmbed("#page", spec,
 {{actions: false, ast: true, renderer: "svg"}});</script></body></html>
 """
+# Width in pixels of the page with the table and the bars side by side. Names have up to
+# 45 letters.
+_MIN_WIDTH = 1000
 
 
 @validate_params(
@@ -234,6 +254,7 @@ def _fill_page(spec, *, title, about, library):
     str
     """
     return _PAGE.format(
+        min_width=_MIN_WIDTH,
         title=html.escape(title),
         about=html.escape(about),
         # Neither the library nor a text of the data may end its script element.
@@ -601,7 +622,7 @@ def _chart_spec(tables, *, budget_texts, start, quality_label, unit):
             {"name": "stop", "bind": slider, "value": start},
             {"name": "budgets", "value": budget_texts},
         ],
-        "title": {"text": {"expr": "'Budget: ' + budgets[stop]"}, "fontSize": 18},
+        "title": {"text": {"expr": "'Budget: ' + budgets[stop]"}, "fontSize": 16},
         "vconcat": [
             {"hconcat": [_number_table(), _share_bars(tables)]},
             _curve_chart(tables, quality_label=quality_label, unit=unit),
@@ -610,7 +631,14 @@ def _chart_spec(tables, *, budget_texts, start, quality_label, unit):
             "view": {"stroke": None},
             # The legend is below the curves. Above them it would look like part of the
             # table.
-            "legend": {"orient": "bottom", "columns": 3, "titleLimit": 0},
+            "legend": {
+                "orient": "bottom",
+                "columns": 2,
+                "titleLimit": 0,
+                "labelLimit": 0,
+            },
+            # Names are not cut: 0 is no limit.
+            "axis": {"labelLimit": 0},
             "title": {"anchor": "start"},
         },
     }
@@ -626,9 +654,9 @@ def _number_table():
             "align": "left",
             "fontSize": 13,
             "dx": 6,
-            "limit": 265,
+            "limit": 375,
         },
-        "width": 270,
+        "width": 380,
         "encoding": {
             "x": {"value": 0},
             "y": {**_NAMES, "field": "what"},
@@ -696,7 +724,9 @@ def _curve_chart(tables, *, quality_label, unit):
     dict
     """
     name = {**_NAMES, "field": "what"}
-    cost = {**_NUMBERS, "field": "cost", "title": f"{tables.cost_name}{unit}"}
+    # A title is a list of lines. Without a unit there is one.
+    cost_title = [tables.cost_name, unit.strip()] if unit else [tables.cost_name]
+    cost = {**_NUMBERS, "field": "cost", "title": cost_title}
     quality = {**_NUMBERS, "field": "value", "title": quality_label}
     band = {
         "transform": [_OF_ROUTER],
@@ -745,7 +775,7 @@ def _curve_chart(tables, *, quality_label, unit):
         "mark": {"type": "circle", "size": 130, "color": "black"},
     }
     return {
-        "title": "Quality against cost. The circle is the router at this budget",
+        "title": ["Quality against cost.", "The circle is the router at this budget"],
         "width": 540,
         "height": 300,
         "encoding": {"x": cost, "y": quality},

@@ -26,6 +26,7 @@ from skroute.metrics._tradeoff import (
 from skroute.utils._compat import Integral, Interval, Real, num_samples, validate_params
 from skroute.utils._named import check_rows_match
 from skroute.utils._optional import axes_of
+from skroute.utils._plotting import LATER_COLOURS, REFERENCE_COLOUR, finish_axes
 from skroute.utils._tables import Column, Table, format_value
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers
@@ -208,21 +209,23 @@ class Savings:
                 xerr=_bars(share, factor=100.0),
                 yerr=_bars(gained, factor=1.0),
                 fmt="o",
+                color=LATER_COLOURS[position],
                 fillstyle="none",
                 # The model of today is often the best single model. One circle is then
                 # inside the other.
                 markersize=6 + 4 * position,
                 capsize=3,
-                label=f"instead of: {saving.reference}",
+                label=f"compared with {saving.reference}",
             )
-        ax.axhline(0.0, color="0.6", linestyle="--", linewidth=1)
-        ax.axvline(0.0, color="0.6", linestyle="--", linewidth=1)
-        ax.set(
+        ax.axhline(0.0, color=REFERENCE_COLOUR, linestyle="--", linewidth=1)
+        ax.axvline(0.0, color=REFERENCE_COLOUR, linestyle="--", linewidth=1)
+        finish_axes(
+            ax,
             xlabel=f"{'Cost' if self.billed else 'Expected cost'} saved (%)",
             ylabel="Quality gained",
-            title=f"The router, compared ({self.confidence_level:.0%} intervals)",
+            title="What the router saves and gains "
+            f"({self.confidence_level:.0%} intervals)",
         )
-        ax.legend(loc="best")
         return ax
 
 

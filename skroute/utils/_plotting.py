@@ -1,6 +1,7 @@
 """Colours, legends and labels that all displays share."""
 
 import math
+import textwrap
 
 from skroute.utils._optional import import_optional
 
@@ -20,28 +21,39 @@ COLOURS = (
     "#6a5acd",  # indigo
     "#009988",  # teal
 )
+# Colours of what is not a choice, such as a second curve. They begin at the end, where
+# few routers have a choice.
+LATER_COLOURS = COLOURS[::-1]
 # Colour of references, such as the random mix, on a light and on a dark background.
 REFERENCE_COLOUR = "0.5"
 # Largest number of entries of a legend inside the axes, in a wide and in a narrow
 # figure. A longer one hides the data.
 _MAX_INSIDE = 4
 _MAX_INSIDE_NARROW = 2
-# Width of a figure in inches below which a long legend stands below the axes. To the
-# right of them it would take half of the figure.
+# Width of a figure in inches below which a long legend is below the axes. To the right
+# of them it would take half of the figure.
 _NARROW = 5.0
+# Share of the width of a figure that a legend inside the axes or to the right of them
+# may take. A wider one leaves too little to the data.
+_MAX_SHARE = 0.5
 # Distance in inches between the axes and a legend to the right of them.
 _GAP_RIGHT = 0.1
 # Distance in inches between the axes and a legend below: tick labels and axis label.
 _GAP_BELOW = 0.45
-# Height in inches that axes keep above a legend, with their labels and their title.
+# Least height in inches of axes with their labels and their title, above a legend.
 _AXES_HEIGHT = 2.7
-# Height in inches of a line of a legend.
+# Height in inches of a line of a legend, and of a line of an axis label.
 _LINE_HEIGHT = 0.18
 # Maximal number of columns of a legend below the axes.
 _MAX_COLUMNS = 2
 # Widths in inches of a small letter of a legend, and of a handle with its margins.
-_LETTER_WIDTH = 0.075
+_LETTER_WIDTH = 0.07
 _HANDLE_WIDTH = 0.5
+# Width of a letter of an axis label or a title, as a share of its font size. Measured
+# on the labels of displays.
+_LETTER_SHARE = 0.52
+# Font sizes are in points. An inch has 72 of them.
+_POINTS_PER_INCH = 72
 
 
 def colours_of(names):
@@ -72,86 +84,198 @@ def foreground_colour():
     return import_optional("matplotlib", "a display").rcParams["text.color"]
 
 
-def draw_legend(ax, handles=None):
-    """Draw a legend where it hides no data, of everything that has a label.
+def finish_axes(
+    ax,
+    *,
+    xlabel,
+    ylabel,
+    title,
+    handles=None,
+    fills_axes=False,
+    height=0.0,
+):
+    """Write the labels and the title of axes, and draw a legend that hides no data.
+
+    Labels and title are broken into lines that fit the axes.
 
     Parameters
     ----------
     ax : matplotlib Axes
+        All data are drawn.
+    xlabel, ylabel : str
+    title : str
+        Axes that have a title already keep it.
     handles : list of matplotlib Artist, default=None
         What the legend shows. None takes everything in the axes that has a label.
+    fills_axes : bool, default=False
+        True if the data fill the axes, so that a legend must be outside.
+    height : float, default=0
+        Least height in inches of the axes with their labels and their title. 0 is no
+        limit.
     """
+    _make_higher(ax, height)
+    ax.set(xlabel=xlabel, ylabel=ylabel)
+    set_title(ax, title)
     if handles is None:
         handles, _ = ax.get_legend_handles_labels()
-    if not handles:
-        return
-    is_narrow = ax.figure.get_figwidth() < _NARROW
-    max_inside = _MAX_INSIDE_NARROW if is_narrow else _MAX_INSIDE
-    if len(handles) <= max_inside:
+    n_inside = 0 if fills_axes else _MAX_INSIDE
+    is_narrow = _width_of(ax.figure) < _NARROW
+    if is_narrow:
+        n_inside = min(n_inside, _MAX_INSIDE_NARROW)
+    is_wide = takes_half(ax.figure, [handle.get_label() for handle in handles])
+    is_inside = len(handles) <= n_inside and not is_wide
+    is_below = not is_inside and (is_narrow or is_wide)
+    if handles and is_inside:
         ax.legend(handles=handles, loc="best")
-        return
-    draw_legend_outside(ax, handles)
-
-
-def draw_legend_outside(ax, handles):
-    """Draw a legend to the right of the axes, or below them in a narrow figure.
-
-    Parameters
-    ----------
-    ax : matplotlib Axes
-    handles : list of matplotlib Artist
-    """
-    transforms = import_optional("matplotlib.transforms", "a display")
-    figure = ax.figure
-    if figure.get_figwidth() < _NARROW:
-        # The distance is in inches, so that it fits the axis label at any size.
-        n_columns = _number_of_columns(figure.get_figwidth(), handles)
-        _make_place_below(figure, n_lines=math.ceil(len(handles) / n_columns))
-        shift = transforms.ScaledTranslation(0, -_GAP_BELOW, figure.dpi_scale_trans)
-        ax.legend(
-            handles=handles,
-            loc="upper center",
-            bbox_to_anchor=(0.5, 0.0),
-            bbox_transform=ax.transAxes + shift,
-            ncols=n_columns,
-            fontsize="small",
-            frameon=False,
-        )
-        return
-    shift = transforms.ScaledTranslation(_GAP_RIGHT, 0, figure.dpi_scale_trans)
-    ax.legend(
-        handles=handles,
-        loc="center left",
-        bbox_to_anchor=(1.0, 0.5),
-        bbox_transform=ax.transAxes + shift,
-        fontsize="small",
-        frameon=False,
-    )
-
-
-def _number_of_columns(width, handles):
-    """Return how many columns of a legend fit into a width in inches, at least one."""
-    n_letters = max(len(str(handle.get_label())) for handle in handles)
-    column_width = _HANDLE_WIDTH + _LETTER_WIDTH * n_letters
-    return min(max(int(width // column_width), 1), _MAX_COLUMNS)
-
-
-def _make_place_below(figure, *, n_lines):
-    """Make a figure higher if a legend of `n_lines` leaves too little to the axes.
-
-    Only a figure with a layout and single axes, as displays make it, is changed.
-    """
-    if figure.get_layout_engine() is None or len(figure.axes) != 1:
-        return
-    needed = _AXES_HEIGHT + n_lines * _LINE_HEIGHT
-    if figure.get_figheight() < needed:
-        figure.set_figheight(needed)
+    elif handles and not is_below:
+        _draw_legend_right(ax, handles)
+    # A legend to the right makes the axes narrower. So the labels are broken after it.
+    _break_labels(ax)
+    if handles and is_below:
+        # A legend below is under the last line of the label.
+        _draw_legend_below(ax, handles, height=height)
 
 
 def set_title(ax, title):
     """Set the title of axes that have none."""
     if not ax.get_title():
         ax.set_title(title, fontsize="medium")
+
+
+def takes_half(figure, names):
+    """Return True if a list of names needs more than half of the width of a figure.
+
+    Parameters
+    ----------
+    figure : matplotlib Figure or SubFigure
+    names : list of str
+    """
+    return list_width(names) > _MAX_SHARE * _width_of(figure)
+
+
+def _make_higher(ax, height):
+    """Make the figure of axes at least as high as `height` in inches.
+
+    Only a figure with a layout and single axes, as displays make it, is changed. A
+    colour bar belongs to its axes.
+    """
+    figure = _whole_figure(ax)
+    n_axes = sum(axes.get_label() != "<colorbar>" for axes in figure.axes)
+    if figure.get_layout_engine() is None or n_axes != 1:
+        return
+    if figure.get_figheight() < height:
+        figure.set_figheight(height)
+
+
+def _whole_figure(ax):
+    """Return the figure of axes, which may be in a subfigure of it."""
+    # The attribute of a subfigure is the whole figure, and that of a figure is itself.
+    return ax.figure.figure
+
+
+def _width_of(figure):
+    """Return the width of a figure or subfigure in inches."""
+    return figure.bbox.width / figure.dpi
+
+
+def list_width(names):
+    """Return the width in inches of a legend with one column of names."""
+    n_letters = max((len(str(name)) for name in names), default=0)
+    return _HANDLE_WIDTH + _LETTER_WIDTH * n_letters
+
+
+def _draw_legend_right(ax, handles):
+    """Draw a legend to the right of the axes, half way up."""
+    _draw_legend_outside(
+        ax,
+        handles,
+        loc="center left",
+        anchor=(1.0, 0.5),
+        shift=(_GAP_RIGHT, 0.0),
+    )
+
+
+def _draw_legend_below(ax, handles, *, height):
+    """Draw a legend below the label of the horizontal axis.
+
+    A label that is longer than the figure is broken into lines. The figure becomes
+    higher if the legend would leave less than `height` in inches to the axes.
+    """
+    width = _width_of(ax.figure)
+    names = [str(handle.get_label()) for handle in handles]
+    n_columns = min(max(int(width // list_width(names)), 1), _MAX_COLUMNS)
+    n_letters = max(int((width - _HANDLE_WIDTH) / _LETTER_WIDTH), 1)
+    labels = [textwrap.fill(name, n_letters) for name in names]
+    n_lines = sum(label.count("\n") + 1 for label in labels)
+    more_lines = ax.get_xlabel().count("\n")
+    gap = _GAP_BELOW + more_lines * _LINE_HEIGHT
+    n_lines = math.ceil(n_lines / n_columns) + more_lines
+    _make_higher(ax, max(height, _AXES_HEIGHT) + n_lines * _LINE_HEIGHT)
+    _draw_legend_outside(
+        ax,
+        handles,
+        loc="upper center",
+        anchor=(0.5, 0.0),
+        shift=(0.0, -gap),
+        labels=labels,
+        ncols=n_columns,
+    )
+
+
+def _draw_legend_outside(ax, handles, *, loc, anchor, shift, **options):
+    """Draw a legend without a frame next to the axes.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+    handles : list of matplotlib Artist
+    loc : str
+        Corner or side of the legend that is at the anchor.
+    anchor : tuple of two floats
+        A point of the axes, from 0 to 1.
+    shift : tuple of two floats
+        Distance from the anchor in inches, so that it fits the labels at any size.
+    **options : keyword arguments
+        Further arguments of matplotlib's ``legend``.
+    """
+    transforms = import_optional("matplotlib.transforms", "a display")
+    translation = transforms.ScaledTranslation(*shift, ax.figure.dpi_scale_trans)
+    ax.legend(
+        handles=handles,
+        loc=loc,
+        bbox_to_anchor=anchor,
+        bbox_transform=ax.transAxes + translation,
+        fontsize="small",
+        frameon=False,
+        **options,
+    )
+
+
+def _break_labels(ax):
+    """Break the labels and the title of axes into lines, in place."""
+    figure = _whole_figure(ax)
+    layout = figure.get_layout_engine()
+    if layout is not None:
+        # The axes get the size that labels of ticks and the legend leave to them.
+        layout.execute(figure)
+    # In inches.
+    width, height = ax.bbox.size / figure.dpi
+    for text, length in (
+        (ax.xaxis.label, width),
+        (ax.yaxis.label, height),
+        (ax.title, width),
+    ):
+        letter_width = _LETTER_SHARE * text.get_fontsize() / _POINTS_PER_INCH
+        n_letters = max(int(length / letter_width), 1)
+        lines = []
+        for line in text.get_text().split("\n"):
+            if len(line) > n_letters and line.endswith(")"):
+                # The unit in parentheses at the end has a line of its own.
+                line, _, unit = line.rpartition(" (")
+                lines += textwrap.wrap(line, n_letters)
+                line = "(" + unit
+            lines += textwrap.wrap(line, n_letters)
+        text.set_text("\n".join(lines))
 
 
 def cost_label(text, unit):

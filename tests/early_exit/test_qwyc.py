@@ -506,6 +506,8 @@ def test_displays(quick, problem):
     assert display.line_.get_label().startswith("Adult: still undecided")
     assert display.survival[-1] == 0.0
     assert sum(bar.get_height() for bar in display.bars_) == pytest.approx(1.0)
+    # The bar of the last member is inside the axes.
+    assert display.ax_.get_xlim() == (0, display.n_members + 0.5)
     _, ax = plt.subplots()
     again = ExitDisplay.from_predictions(
         display.members, 40, ax=ax, line_kwargs={"color": "k"}

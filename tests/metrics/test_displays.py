@@ -8,16 +8,22 @@ from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import Ridge
 from sklearn.metrics import balanced_accuracy_score
 
+from skroute.certified import CertificateDisplay, PromiseMonitor
+from skroute.certified._certificate import OperatingPoints
 from skroute.datasets import make_routing_problem
+from skroute.early_exit import ExitDisplay, TradeoffDisplay
+from skroute.gating import Explanation, NextPurchase, Round
 from skroute.metrics import (
     AccuracyCostDisplay,
     ComplementarityDisplay,
+    OffPolicyDisplay,
     RouterDiagnosticsDisplay,
     RouteShareDisplay,
     reference_curves,
+    savings,
 )
 from skroute.routing import BudgetRouter, DummyRouterClassifier
-from skroute.utils._plotting import colours_of
+from skroute.utils._plotting import COLOURS, REFERENCE_COLOUR, colours_of
 from tests.metrics._stub import RankRouter, problem
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -116,10 +122,14 @@ class TestAccuracyCost:
         assert second.line_.get_linestyle() == "--"
         labels = [text.get_text() for text in first.ax_.get_legend().get_texts()]
         assert labels == ["router", "random"]
+        # The first colours are those of choices.
+        third = AccuracyCostDisplay(cost=[1, 2], quality=[0.5, 0.8]).plot(ax=first.ax_)
+        assert third.line_.get_color() in COLOURS[-3:]
 
 
 # Names of eleven models, as long as real ones.
-LONG_NAMES = [f"provider/model-{number}-instruct" for number in range(11)]
+LONG_NAMES = [f"provider/model-{number}-32b-instruct" for number in range(11)]
+LONG_UNIT = "USD per 1,000 requests"
 
 
 @pytest.fixture(scope="module", params=[3, 11])
@@ -136,43 +146,163 @@ def models(request):
 
 def draw_all(router, X, Q):
     """Return the displays of a router on the same rows, all with the same arguments."""
-    budgets = [0.15, 0.4, 0.8]
+    money = {"budgets": [0.15, 0.4, 0.8], "cost_unit": LONG_UNIT}
     return [
-        AccuracyCostDisplay.from_estimator(router, X, Q, budgets=budgets),
-        RouteShareDisplay.from_estimator(router, X, Q, budgets=budgets),
+        AccuracyCostDisplay.from_estimator(router, X, Q, **money),
+        RouteShareDisplay.from_estimator(router, X, Q, **money),
         RouterDiagnosticsDisplay.from_estimator(router, X, Q, budget=0.4),
         ComplementarityDisplay.from_estimator(router, X, Q),
     ]
 
 
-@pytest.mark.parametrize("size", [(4, 3), (12.8, 4.8)])
+def off_policy_display(router, X, Q):
+    """Return the display of a log in which every choice has an equal chance."""
+    choice = np.arange(len(X)) % Q.shape[1]
+    q = Q.to_numpy()[np.arange(len(X)), choice]
+    log = {"choice": choice, "propensity": np.full(len(X), 1 / Q.shape[1])}
+    return OffPolicyDisplay.from_estimator(
+        router, X, q, budgets=[0.15, 0.4, 0.8], cost_unit=LONG_UNIT, **log
+    )
+
+
+def certificate_display():
+    """Return the display of three operating points."""
+    falling = np.array([0.2, 0.1, 0.02])
+    points = OperatingPoints(
+        budget=np.array([1.0, 2.0, 3.0]),
+        loss=falling,
+        loss_upper=falling + 0.02,
+        cost=np.array([1.0, 2.0, 3.0]),
+        cost_upper=np.array([1.1, 2.1, 3.1]),
+        certified=np.array([False, False, True]),
+        single=None,
+    )
+    return CertificateDisplay(points=points, max_loss=0.05, cost_unit=LONG_UNIT).plot()
+
+
+def explanation(names):
+    """Return an explanation that has bought a group of each name, at a low cost."""
+    start = Round([], cost=0.0, proba=np.array([0.5, 0.5]), following=None)
+    best = NextPurchase(["scan"], cost=1.0, gain=0.001, needed=0.002)
+    rounds = [start]
+    for name in names:
+        rounds.append(Round([name], 0.1, np.array([0.4, 0.6]), following=best))
+    reason = "Stopped: scan was expected to bring +0.001, and it must bring 0.002."
+    return Explanation(rounds, np.array(["ill", "well"]), reason)
+
+
+def draw_every_picture(router, X, Q):
+    """Return the axes of all pictures of the package."""
+    names = list(Q.columns)
+    # Shares of changed answers, and costs.
+    early_exits = (np.array([0.0, 0.1]), np.array([4.0, 2.0]))
+    displays = [
+        *draw_all(router, X, Q),
+        off_policy_display(router, X, Q),
+        certificate_display(),
+        ExitDisplay.from_predictions([1, 2, 2, 3], n_members=3, name=names[0]),
+        TradeoffDisplay(dict.fromkeys(names, early_exits)).plot(),
+    ]
+    monitor = PromiseMonitor(budget=1.0, max_loss=0.1, audit_rate=1.0)
+    monitor.update(cost=[1.0, 2.0], loss=[0.0, 1.0])
+    saved = savings(router, X, Q, today=names[0], n_resamples=20)
+    axes = [display.ax_ for display in displays]
+    return [*axes, monitor.plot(), saved.plot(), explanation(names).plot()]
+
+
+def drawn_tick_labels(axis):
+    """Return the labels of an axis whose ticks are inside its limits."""
+    low, high = sorted(axis.get_view_interval())
+    ticks = zip(axis.get_ticklocs(), axis.get_ticklabels())
+    return [label for location, label in ticks if low <= location <= high]
+
+
+# A log of 400 rows with eleven choices is short.
+SHORT_LOG = pytest.mark.filterwarnings("ignore:An estimated quality of")
+
+
+@SHORT_LOG
+@pytest.mark.parametrize("size", [(4, 3), (6.4, 4.8), (12.8, 4.8)])
 def test_texts_and_legends_are_inside_the_figure_and_hide_no_label(
     models, pyplot, size
 ):
     router, X, Q, _ = models
     with pyplot.rc_context({"figure.figsize": size}):
-        for display in draw_all(router, X, Q):
-            display.figure_.draw_without_rendering()
-            ax = display.ax_
-            texts = [ax.title, ax.xaxis.label, ax.yaxis.label]
-            # Labels of ticks outside the limits are not drawn.
-            left, right = sorted(ax.get_xlim())
-            for label in ax.get_xticklabels():
-                if left <= label.get_position()[0] <= right:
-                    texts.append(label)
+        for ax in draw_every_picture(router, X, Q):
+            ax.figure.draw_without_rendering()
+            title = ax.get_title()
+            assert title
+            labels = drawn_tick_labels(ax.xaxis)
+            rows = drawn_tick_labels(ax.yaxis)
+            texts = [ax.title, ax.xaxis.label, ax.yaxis.label, *labels, *rows]
             legend = ax.get_legend()
             if legend is not None:
                 texts.append(legend)
-            whole = display.figure_.bbox
+            whole = ax.figure.bbox
             # Half a pixel of rounding.
             for text in texts:
                 box = text.get_window_extent()
-                assert box.x0 > -0.5 and box.x1 < whole.x1 + 0.5, text
-                assert box.y0 > -0.5 and box.y1 < whole.y1 + 0.5, text
+                assert box.x0 > -0.5 and box.x1 < whole.x1 + 0.5, (title, text)
+                assert box.y0 > -0.5 and box.y1 < whole.y1 + 0.5, (title, text)
+            for row, next_row in zip(rows, rows[1:]):
+                box = row.get_window_extent()
+                assert not box.overlaps(next_row.get_window_extent()), (title, row)
             if legend is not None and len(legend.get_texts()) > 4:
                 legend_box = legend.get_window_extent()
                 assert not legend_box.overlaps(ax.get_window_extent())
                 assert not legend_box.overlaps(ax.xaxis.label.get_window_extent())
+
+
+@SHORT_LOG
+@pytest.mark.parametrize("style", ["default", "dark_background"])
+def test_lines_have_the_same_colours_on_a_light_and_on_a_dark_background(
+    models, pyplot, style
+):
+    router, X, Q, _ = models
+    with pyplot.style.context(style):
+        # Twelve colours, that of references, and that of text.
+        colours = [*COLOURS, REFERENCE_COLOUR, pyplot.rcParams["text.color"]]
+        expected = {to_hex(colour) for colour in colours}
+        assert to_hex(pyplot.rcParams["axes.facecolor"]) not in expected
+        for ax in draw_every_picture(router, X, Q):
+            for line in ax.lines:
+                assert to_hex(line.get_color()) in expected, (ax.get_title(), line)
+
+
+def test_long_names_of_a_matrix_in_a_narrow_figure_are_in_a_legend(pyplot):
+    names = LONG_NAMES[:3]
+    with pyplot.rc_context({"figure.figsize": (4, 3)}):
+        display = ComplementarityDisplay(matrix=np.eye(3), names=names).plot()
+    for axis in (display.ax_.xaxis, display.ax_.yaxis):
+        numbers = [label.get_text() for label in axis.get_ticklabels()]
+        assert numbers == ["1", "2", "3"]
+    texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert texts == [f"{number}: {name}" for number, name in enumerate(names, 1)]
+
+
+def test_a_long_unit_has_a_line_of_its_own_and_a_legend_is_below_it(pyplot):
+    with pyplot.rc_context({"figure.figsize": (4, 3)}):
+        display = RouteShareDisplay(
+            budget=[1, 2],
+            route_share=[[0.5, 0.5], [1.0, 0.0]],
+            choices=["a", "b"],
+            cost_unit=LONG_UNIT,
+        ).plot()
+    expected = f"Budget, mean cost per row\n({LONG_UNIT})"
+    assert display.ax_.get_xlabel() == expected
+    display.figure_.draw_without_rendering()
+    label = display.ax_.xaxis.label.get_window_extent()
+    assert display.ax_.get_legend().get_window_extent().y1 < label.y0
+
+
+def test_displays_draw_in_a_subfigure(models, pyplot):
+    router, X, Q, _ = models
+    subfigures = pyplot.figure(layout="constrained").subfigures(1, 2)
+    call = {"budgets": [0.2, 0.6], "cost_unit": LONG_UNIT}
+    for subfigure in subfigures:
+        AccuracyCostDisplay.from_estimator(
+            router, X, Q, ax=subfigure.subplots(), references=True, **call
+        )
 
 
 def test_a_choice_has_one_colour_in_all_displays(models):

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -261,7 +262,13 @@ def test_the_page_asks_for_nothing_and_nothing_breaks_out_of_it(
     assert WILD in shown(page)[2]
 
 
-def test_in_a_browser_the_slider_moves_the_numbers(router, problem, tmp_path):
+@contextmanager
+def opened_page(path, noted, **options):
+    """Open a report in a browser, and yield its page.
+
+    `noted` is a list. Requests, messages and errors are appended to it. `options` are
+    those of a new page.
+    """
     driver = pytest.importorskip(
         "playwright.sync_api", reason="playwright drives the browser"
     )
@@ -269,23 +276,29 @@ def test_in_a_browser_the_slider_moves_the_numbers(router, problem, tmp_path):
     browsers = [shutil.which(name) for name in names if shutil.which(name)]
     if not browsers:
         pytest.skip("there is no chromium here")
+    with driver.sync_playwright() as started:
+        # Containers do not allow the sandbox. The page is our own.
+        opened = started.chromium.launch(
+            executable_path=browsers[0], args=["--no-sandbox"]
+        )
+        page = opened.new_page(**options)
+        page.on("request", lambda request: noted.append(request.url))
+        page.on("console", lambda message: noted.append(message.text))
+        page.on("pageerror", lambda error: noted.append(str(error)))
+        page.goto(path.as_uri())
+        page.wait_for_selector("#page svg", timeout=60_000)
+        yield page
+        opened.close()
+
+
+def test_in_a_browser_the_slider_moves_the_numbers(router, problem, tmp_path):
     X, Q = problem.data[300:], problem.quality[300:]
     path = decision_report(
         router, X, Q, path=tmp_path / "r.html", cost_unit="USD", **FEW
     )
     rows, _, _ = shown(path)
     noted = []
-    with driver.sync_playwright() as started:
-        # Containers do not allow the sandbox. The page is our own.
-        opened = started.chromium.launch(
-            executable_path=browsers[0], args=["--no-sandbox"]
-        )
-        page = opened.new_page()
-        page.on("request", lambda request: noted.append(request.url))
-        page.on("console", lambda message: noted.append(message.text))
-        page.on("pageerror", lambda error: noted.append(str(error)))
-        page.goto(path.as_uri())
-        page.wait_for_selector("#page svg", timeout=60_000)
+    with opened_page(path, noted) as page:
         page.focus("input[type=range]")
         page.keyboard.press("Home")
         for k, budget in enumerate(rows["budget"]):
@@ -299,5 +312,27 @@ def test_in_a_browser_the_slider_moves_the_numbers(router, problem, tmp_path):
             assert set(shown_there) <= set(texts)
             page.keyboard.press("ArrowRight")
         assert page.locator("#out").count() == 0
-        opened.close()
+    assert [text for text in noted if text != path.as_uri()] == []
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_a_page_fits_its_window_and_cuts_no_name(problem, tmp_path, width):
+    names = [f"provider/model-{number}-32b-instruct" for number in range(3)]
+    costs = dict(zip(names, problem.costs))
+    router = BudgetRouter(Ridge(), costs=costs, budget=0.4, cv=2)
+    router.fit(problem.data[:300], problem.quality[:300])
+    X, Q = problem.data[300:], problem.quality[300:]
+    unit = "USD per 1,000 requests"
+    path = decision_report(
+        router, X, Q, path=tmp_path / "r.html", cost_unit=unit, **FEW
+    )
+    noted = []
+    with opened_page(path, noted, viewport={"width": width, "height": 900}) as page:
+        texts = page.locator("#page svg text").all_text_contents()
+        # Names are at the bars and in the legend.
+        assert [texts.count(name) for name in names] == [2, 2, 2]
+        # The sign of a text that Vega has cut.
+        assert not [text for text in texts if "…" in text]
+        charts = page.locator("#page")
+        assert charts.evaluate("charts => charts.scrollWidth <= charts.clientWidth")
     assert [text for text in noted if text != path.as_uri()] == []

@@ -35,6 +35,8 @@ from skroute.utils._validation import check_numbers
 _ROUTER = "router"
 _MIX = "random mix at equal cost"
 _UNLIMITED = "without a budget"
+# Name of the reference that costs at most as much as the router.
+_BEST_WITHIN = "best single choice at no more cost"
 _LOG_RULE = "rule of the log"
 # The harm of rows that the router was fitted on, for the warning.
 _TOO_GOOD = "its quality on them is too good"
@@ -346,12 +348,13 @@ def savings(
 ) -> Savings:
     """Compute what a fitted router saves on held-out rows, with paired intervals.
 
-    The router is compared with the answers of today, the best single choice, and the
-    random mix of single choices that costs as much as the router. All are evaluated on
-    the same rows, and the intervals are those of the difference on a row. An estimator
-    without single choices is compared with itself without a budget. The random mix has
-    no share saved in the printed table. It costs less than the router if no mix that
-    spends more is better.
+    The router is compared with the answers of today, the best single choice, the best
+    single choice that costs no more than the router, and the random mix of single
+    choices that costs as much as the router. All are evaluated on the same rows, and
+    the intervals are those of the difference on a row. An estimator without single
+    choices is compared with itself without a budget. The random mix has no share saved
+    in the printed table. It costs less than the router if no mix that spends more is
+    better.
 
     Parameters
     ----------
@@ -416,7 +419,8 @@ def savings(
     -----
     The best single choice is the best one on the rows of `fit`, by ``mean_quality_``,
     if the estimator has it. Otherwise it is the best one on these rows, which favours
-    it.
+    it. If a cheaper choice is nearly as good, the router saves much against the best
+    one, and little or nothing against the cheaper one: read both lines.
 
     Examples
     --------
@@ -450,11 +454,18 @@ def savings(
         quality=quality_table[:, 0],
         seconds=_seconds_of(sweep, sweep.router.plan(sweep.X, call), seconds),
     )
-    references = _references(sweep, call, today=today, seconds=seconds)
+    references = _references(
+        sweep, call, float(router.cost.mean()), today=today, seconds=seconds
+    )
+    operating_budget = call.budget
+    certificate = getattr(sweep.router, "certificate_", None)
+    if certificate is not None:
+        # The router works at a certified point within the budget of the call.
+        operating_budget = min(operating_budget, certificate.operating_budget)
     return _compare(
         router,
         references,
-        budget=call.budget,
+        budget=operating_budget,
         billed=outcomes.billed,
         cost_unit=cost_unit,
         confidence_level=confidence_level,
@@ -509,7 +520,7 @@ def _as_matrix(table):
     return table if hasattr(table, "shape") else np.asarray(table, dtype=np.float64)
 
 
-def _references(sweep, call, *, today, seconds):
+def _references(sweep, call, router_cost, *, today, seconds):
     """Return the references that a router is compared with (`References`).
 
     Parameters
@@ -518,6 +529,8 @@ def _references(sweep, call, *, today, seconds):
         Evaluation of the router on the test rows.
     call : Call
         The call of the router.
+    router_cost : float
+        Mean cost of the router on the test rows.
     today, seconds
         As in :func:`savings`.
     """
@@ -548,12 +561,21 @@ def _references(sweep, call, *, today, seconds):
             quality=singles.quality[rows, columns],
             seconds=times[rows, columns],
         )
-    best = _best_single(sweep.router, singles)
-    named[f"best single choice: {singles.names[best]}"] = Contender(
-        cost=singles.cost[:, best],
-        quality=singles.quality[:, best],
-        seconds=times[:, best],
-    )
+    means = _means_of_singles(sweep.router, singles)
+    best = int(np.argmax(means))
+    chosen = {f"best single choice: {singles.names[best]}": best}
+    # The best choice may cost much more than another one that is nearly as good.
+    costs_no_more = singles.cost.mean(axis=0) <= router_cost
+    means_within = np.where(costs_no_more, means, -np.inf)
+    best_within = int(np.argmax(means_within))
+    if means_within[best_within] > -np.inf and best_within != best:
+        chosen[f"{_BEST_WITHIN}: {singles.names[best_within]}"] = best_within
+    for label, column in chosen.items():
+        named[label] = Contender(
+            cost=singles.cost[:, column],
+            quality=singles.quality[:, column],
+            seconds=times[:, column],
+        )
     return References(named, Contender(singles.cost, singles.quality, times))
 
 
@@ -624,11 +646,12 @@ def _columns_of_today(today, names, n_rows):
     return label, np.array([positions[str(name)] for name in choices])
 
 
-def _best_single(router, singles):
-    """Return the position of the single choice with the best mean quality.
+def _means_of_singles(router, singles):
+    """Return the mean quality by which single choices are ranked, (n_names,).
 
     The means are those of the rows of `fit`, if the router has them. Otherwise they are
-    those of `singles` (`SingleChoices`), on the test rows.
+    those of `singles` (`SingleChoices`), on the test rows. A choice that cannot be the
+    best one has minus infinity.
     """
     # A certified router has no means of its own, but the estimator inside has.
     means = getattr(getattr(router, "estimator_", router), "mean_quality_", None)
@@ -638,9 +661,9 @@ def _best_single(router, singles):
     if means is None or list(router.choices_)[: len(names)] != names:
         means = singles.quality.mean(axis=0)
     # An entry for abstaining may follow. It cannot be the best single choice.
-    means = np.asarray(means)[: len(names)]
-    is_unknown = np.isnan(means)
-    return int(np.argmax(np.where(is_unknown, -np.inf, means)))
+    ranked = np.full(len(singles.names), -np.inf)
+    ranked[: len(names)] = np.asarray(means)[: len(names)]
+    return np.where(np.isnan(ranked), -np.inf, ranked)
 
 
 def _compare(

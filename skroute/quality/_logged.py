@@ -12,10 +12,8 @@ from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
-from sklearn.utils.parallel import Parallel, delayed
 
 from skroute.quality._frame_encoder import FrameEncoder
-from skroute.utils._compat import _safe_indexing
 from skroute.utils._frames import (
     as_rows,
     cells_of,
@@ -28,7 +26,6 @@ from skroute.utils._frames import (
 )
 from skroute.utils._tensors import on_host
 from skroute.utils._texts_of_fit import texts_counted_once
-from skroute.utils._threads import workers_for
 from skroute.utils._validation import relative_weights
 
 # Weight of the choices' shares in the log, which are mixed into estimated propensities.
@@ -46,9 +43,11 @@ _ADDED_ROWS = 0.5
 _SPLIT_FEATURES = 0.5
 # Cells that a forest is fitted on. More are drawn at random. Bounds the time of a fit.
 _MOST_CELLS = 200_000
-# Rows by whose mean estimates the levels of two models are compared. Their estimates
-# differ by about the same on all rows, so that few rows are enough.
-_MOST_ROWS_OF_LEVEL = 1_000
+# Share of the known cells that a leaf of a forest of cells has at least.
+_SHARE_OF_LEAF = 1 / 200
+# Bounds of the number of these cells.
+_FEWEST_CELLS_OF_LEAF = 3
+_MOST_CELLS_OF_LEAF = 50
 # Folds of the estimates that fill unknown cells for a user's estimator. The number is
 # small, because each of the many fits in a cross-validation fills cells.
 _FOLDS_OF_FILLING = 3
@@ -251,6 +250,8 @@ class CellForest:
     ratio : bool, default=False
         Whether differences from the mean of a choice are divided by this mean, as suits
         costs. Estimates are then at least 0. If False, differences stay as they are.
+    min_samples_leaf : int, default=None
+        Least number of cells of a leaf. None takes `leaf_size` of the cells of `fit`.
 
     Attributes
     ----------
@@ -263,8 +264,9 @@ class CellForest:
         Estimates ``(value - mean_) / unit_``.
     """
 
-    def __init__(self, ratio=False):
+    def __init__(self, ratio=False, min_samples_leaf=None):
         self.ratio = ratio
+        self.min_samples_leaf = min_samples_leaf
 
     def fit(self, rows, table, row_weight=None):
         """Fit the forest on the known cells of a table.
@@ -294,10 +296,12 @@ class CellForest:
         cells = _cells(rows[row_of_cell], indicators)
         deviations = values - self.mean_[choice_of_cell]
         scaled_deviations = deviations / self.unit_[choice_of_cell]
+        min_samples_leaf = self.min_samples_leaf
+        if min_samples_leaf is None:
+            min_samples_leaf = leaf_size(len(values))
         self.forest_ = ExtraTreesRegressor(
             _N_TREES,
-            # A leaf has at least half a percent of the cells, within bounds.
-            min_samples_leaf=int(np.clip(len(values) // 200, 3, 50)),
+            min_samples_leaf=min_samples_leaf,
             max_features=_SPLIT_FEATURES,
             random_state=0,
         )
@@ -323,6 +327,17 @@ class CellForest:
             # Ratios are for costs, which are at least 0.
             estimates = np.maximum(estimates, 0.0)
         return estimates
+
+
+def leaf_size(n_cells):
+    """Return the least number of cells of a leaf, for a number of known cells.
+
+    Forests whose estimates are compared or mixed need the same number, as those of the
+    folds and of all rows. Estimates of smaller leaves vary more from row to row, so
+    that a price that was set by them would spend another amount.
+    """
+    wanted = int(n_cells * _SHARE_OF_LEAF)
+    return int(np.clip(wanted, _FEWEST_CELLS_OF_LEAF, _MOST_CELLS_OF_LEAF))
 
 
 def _known_cells(table):
@@ -415,9 +430,11 @@ def estimate_cells(rows, table, folds, *, ratio=False, row_weight=None):
     ndarray of shape (n_rows, n_choices)
     """
     estimates = np.empty(table.shape)
+    min_samples_leaf = leaf_size(np.count_nonzero(~np.isnan(table)))
     for train, test in folds:
         weight = None if row_weight is None else row_weight[train]
-        forest = CellForest(ratio).fit(rows[train], table[train], row_weight=weight)
+        forest = CellForest(ratio, min_samples_leaf)
+        forest.fit(rows[train], table[train], row_weight=weight)
         estimates[test] = forest.predict(rows[test])
     return estimates
 
@@ -434,6 +451,8 @@ class KnownCellsRegressor(RegressorMixin, BaseEstimator):
         None: the estimates are those of the forest itself.
     ratio : bool, default=False
         As in `CellForest`. Only used if `estimator` is None.
+    min_samples_leaf : int, default=None
+        As in `CellForest`. Only used if `estimator` is None.
 
     Attributes
     ----------
@@ -445,9 +464,10 @@ class KnownCellsRegressor(RegressorMixin, BaseEstimator):
         The fitted forest. Only if `estimator` is None.
     """
 
-    def __init__(self, estimator=None, ratio=False):
+    def __init__(self, estimator=None, ratio=False, min_samples_leaf=None):
         self.estimator = estimator
         self.ratio = ratio
+        self.min_samples_leaf = min_samples_leaf
 
     def fit(self, X, y, sample_weight=None, **fit_params):
         """Fit on rows and on a table of outcomes, of which most may be unknown (NaN).
@@ -488,7 +508,8 @@ class KnownCellsRegressor(RegressorMixin, BaseEstimator):
         self.estimator_ = None
         if self.estimator is None:
             # The forest itself estimates.
-            self.forest_ = CellForest(self.ratio).fit(rows, table, row_weight)
+            forest = CellForest(self.ratio, self.min_samples_leaf)
+            self.forest_ = forest.fit(rows, table, row_weight)
             return self
         filled = _filled(table, rows, row_weight)
         # The table of one choice becomes a target of one dimension, because not every
@@ -496,87 +517,6 @@ class KnownCellsRegressor(RegressorMixin, BaseEstimator):
         target = filled[:, 0] if filled.shape[1] == 1 else filled
         self.estimator_ = clone(self.estimator).fit(X, target, **fit_params)
         return self
-
-    def cross_fit(
-        self,
-        X,
-        y,
-        folds,
-        costs=None,
-        n_jobs=None,
-        return_kept=False,
-        sample_weight=None,
-        return_by_fold=False,
-    ):
-        """Fit, and return out-of-fold estimates of the same rows.
-
-        The models of two folds know different outcomes. One of them may rate a choice
-        higher than the other on all rows. This difference is noise, and where prices
-        are small, it decides. Estimates that set prices are therefore moved to the
-        level of one model: its mean estimate of each choice.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in `fit`.
-        folds : list of (ndarray of int, ndarray of int)
-            For each fold the rows outside of it and its rows.
-        costs : object, default=None
-            Not used. Estimators with this method get it.
-        n_jobs : int, default=None
-            Folds that are fitted in parallel.
-        return_kept, return_by_fold : bool, default=False
-            Whether to return `kept` and `by_fold` as well.
-
-        Returns
-        -------
-        estimate : ndarray of the shape of `y`
-            Out-of-fold estimates.
-        kept : ndarray of the shape of `y`
-            These estimates, on the level of the model of all rows.
-        by_fold : ndarray of shape (n_folds, ...)
-            For each fold these estimates, on the level of the model of this fold.
-        """
-        weight = None
-        if sample_weight is not None:
-            weight = np.asarray(sample_weight, dtype=np.float64)
-        fit_params = {} if weight is None else {"sample_weight": weight}
-        self.fit(X, y, **fit_params)
-        rows_of_level = np.arange(len(y))
-        if len(y) > _MOST_ROWS_OF_LEVEL:
-            rng = np.random.default_rng(0)
-            rows_of_level = rng.choice(len(y), _MOST_ROWS_OF_LEVEL, replace=False)
-        level_weight = None if weight is None else weight[rows_of_level]
-        jobs = []
-        for train, test in folds:
-            fold_params = {} if weight is None else {"sample_weight": weight[train]}
-            job = delayed(_estimates_of_fold)(
-                clone(self).fit,
-                _safe_indexing(X, train),
-                y[train],
-                fold_params,
-                _safe_indexing(X, test),
-                _safe_indexing(X, rows_of_level),
-            )
-            jobs.append(job)
-        estimates_of_folds = Parallel(n_jobs=workers_for([self], n_jobs))(jobs)
-        estimate = np.empty(y.shape)
-        # On the level 0: less the level of the model that has estimated the row.
-        without_level = np.empty(y.shape)
-        levels = []
-        for (_, test), (of_test, of_level) in zip(folds, estimates_of_folds):
-            level = np.average(of_level, axis=0, weights=level_weight)
-            levels.append(level)
-            estimate[test] = of_test.reshape(estimate[test].shape)
-            without_level[test] = estimate[test] - level
-        tables = [estimate]
-        if return_kept:
-            of_level = self.predict(_safe_indexing(X, rows_of_level))
-            level = np.average(of_level, axis=0, weights=level_weight)
-            tables.append(without_level + level)
-        if return_by_fold:
-            tables.append(np.array([without_level + level for level in levels]))
-        return tables[0] if len(tables) == 1 else tuple(tables)
 
     def predict(self, X):
         """Return estimates of all choices, of shape (n_rows, n_choices)."""
@@ -590,31 +530,6 @@ class KnownCellsRegressor(RegressorMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
-
-
-def _estimates_of_fold(fit, X_train, y_train, fit_params, X_test, X_of_level):
-    """Fit a model without a fold, and return its estimates.
-
-    Parameters
-    ----------
-    fit : callable
-        The method of an estimator that is not fitted.
-    X_train, y_train : indexable
-        The rows outside of the fold, and their table.
-    fit_params : dict
-        Parameters of `fit`.
-    X_test : indexable
-        The rows of the fold.
-    X_of_level : indexable
-        The rows by whose mean estimates the levels of models are compared.
-
-    Returns
-    -------
-    of_test, of_level : ndarray
-        Estimates of the two last.
-    """
-    model = fit(X_train, y_train, **fit_params)
-    return model.predict(X_test), model.predict(X_of_level)
 
 
 def _filled(table, rows, row_weight):

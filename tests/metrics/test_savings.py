@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from skroute.certified import CertifiedRouter
 from skroute.early_exit import QWYCEnsemble
 from skroute.metrics import (
     accuracy_cost_curve,
@@ -300,6 +301,42 @@ def test_the_random_mix_depends_on_no_unit():
         )
         # No mix is as cheap as the cheaper choice of each row.
         assert np.isnan(saved[MIX].cost)
+
+
+def test_the_best_choice_alone_that_costs_no_more_has_a_line():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(400, 1))
+    # The dear model is a little better than the cheap one, on rows that X shows.
+    Q = np.column_stack([np.full(400, 0.8), 0.79 + 0.03 * X[:, 0], np.full(400, 0.2)])
+    costs = {"cheap": 1, "dear": 10, "bad": 2}
+    router = BudgetRouter(Ridge(), costs=costs, budget=3).fit(X[:200], Q[:200])
+    saved = savings(router, X[200:], Q[200:], n_resamples=20)
+    names = [reference.reference for reference in saved.compared]
+    assert names[:2] == [
+        "best single choice: dear",
+        "best single choice at no more cost: cheap",
+    ]
+    within = saved["best single choice at no more cost: cheap"]
+    assert within.cost == 1
+    assert within.share_saved.estimate < 0
+    # Where the router costs less than each choice but the best, there is no such line.
+    best_is_cheapest = router.set_params(costs={"cheap": 20, "dear": 10, "bad": 30})
+    best_is_cheapest.set_params(budget=None)
+    saved = savings(best_is_cheapest, X[200:], Q[200:], n_resamples=20)
+    assert len(saved.compared) == 2
+
+
+def test_savings_of_a_certificate_have_the_budget_of_its_operating_point():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(2000, 1))
+    small = rng.uniform(size=2000) < X[:, 0]
+    Q = np.column_stack([small, np.full(2000, 0.95)]).astype(float)
+    router = BudgetRouter(Ridge(), costs=[1, 10])
+    certified = CertifiedRouter(router, max_loss=0.1, random_state=0)
+    certified.fit(X[:1000], Q[:1000])
+    saved = savings(certified, X[1000:], Q[1000:], n_resamples=20)
+    assert saved.budget == certified.certificate_.operating_budget < np.inf
+    assert "no limit" not in repr(saved)
 
 
 def test_a_choice_alone_that_is_as_good_and_cheaper_is_named():

@@ -416,3 +416,85 @@ def test_a_rule_on_one_of_many_columns_is_seen(has_text):
     with pytest.warns(UserWarning, match="validation_quality_ is NaN"):
         router = BudgetRouter(costs=[1, 4], budget=2.5).fit(X, quality, choice=choice)
     assert router.overlap_.lack is not None
+
+
+@pytest.mark.parametrize(
+    "rows_of", [pd.DataFrame, lambda texts: texts["prompt"].tolist()]
+)
+@pytest.mark.parametrize("counted", ["letters", "words"])
+def test_a_rule_on_the_length_of_a_text_is_seen(rows_of, counted):
+    """X has the texts alone, and no column with their lengths."""
+    rng = np.random.default_rng(1)
+    words = np.array("a at the then their there through throughout".split())
+    prompts = [" ".join(rng.choice(words, n)) for n in rng.integers(5, 80, 700)]
+    length = {"letters": len, "words": lambda text: len(text.split())}[counted]
+    lengths = np.array([length(prompt) for prompt in prompts])
+    choice = (lengths > np.median(lengths)).astype(int)
+    quality = (rng.random(700) < np.where(choice, 0.8, 0.6)).astype(float)
+    X = rows_of(pd.DataFrame({"prompt": prompts}))
+    with pytest.warns(UserWarning, match="validation_quality_ is NaN"):
+        router = BudgetRouter(costs=[1, 4], budget=2.5).fit(X, quality, choice=choice)
+    assert router.overlap_.lack is not None
+    drawn = rng.integers(0, 2, 700)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        router.fit(X, quality, choice=drawn)
+    assert router.overlap_.lack is None
+
+
+def test_forests_of_folds_have_the_leaves_of_the_forest_of_all_rows(monkeypatch):
+    """Smaller leaves vary more, and their price would spend another amount."""
+    leaves = []
+
+    class Forest(mechanism.CellForest):
+        def fit(self, rows, table, row_weight=None):
+            super().fit(rows, table, row_weight)
+            leaves.append(self.forest_.min_samples_leaf)
+            return self
+
+    monkeypatch.setattr(mechanism, "CellForest", Forest)
+    X, q, choice, b, c = draw_log("uniform", 800, 3)
+    log = {"choice": NAMES[choice], "propensity": b}
+    BudgetRouter(costs=COSTS, budget=4).fit(X, q, costs=c, **log)
+    BudgetRouter(costs=COSTS, budget=4, abstain_cost=0.3).fit(X, q, **log)
+    # 800 cells are known. The model of all rows has them all, a fold 640.
+    assert len(leaves) > 10 and set(leaves) == {4}
+
+
+@pytest.mark.slow
+def test_a_log_of_single_answers_keeps_its_budget_on_new_rows(data_home, monkeypatch):
+    """On 20 random logs of TriviaQA; leaves that grow with the rows spend 14 % more."""
+    monkeypatch.setattr(mechanism, "_N_TREES", 40)
+    log = np.load(data_home / "cascades/triviaqa.npz", allow_pickle=True)
+    texts = pd.read_csv(data_home / "cascades/triviaqa_prompts.csv.gz")
+    texts = texts.set_index("query_id")["prompt"].reindex(log["query_id"])
+    X = texts.to_frame().reset_index(drop=True)
+    X["n_chars"] = X["prompt"].str.len()
+    models = [2, 3, 5, 8]
+    names = log["model_names"][models].astype(str)
+    Q = log["correctness"][:, models].astype(float)
+    C = 1000.0 * log["cost"][:, models]
+    chance = np.array([0.3, 0.2, 0.3, 0.2])
+    spent = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        train, test = np.split(rng.permutation(len(X)), [800])
+        choice = rng.choice(4, size=800, p=chance)
+        bills = C[train, choice]
+        prices = {
+            name: bills[choice == position].mean()
+            for position, name in enumerate(names)
+        }
+        router = BudgetRouter(costs=prices, budget=0.2)
+        router.fit(
+            X.iloc[train],
+            Q[train, choice],
+            costs=bills,
+            choice=names[choice],
+            propensity=chance[choice],
+        )
+        answers = router.predict(X.iloc[test])
+        columns = [list(names).index(answer) for answer in answers]
+        spent.append(C[test, columns].mean() / 0.2)
+    # The standard error of the mean is .02 to .04.
+    assert abs(np.mean(spent) - 1) < 0.08

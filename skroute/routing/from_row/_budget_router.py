@@ -12,7 +12,7 @@ from skroute.base import check_affordable, check_budget
 from skroute.base._calls import ALLOWED, EXCLUDE, REQUEST_ID
 from skroute.base._inspection import models_of
 from skroute.quality import QualityRegressor
-from skroute.quality._logged import KnownCellsRegressor
+from skroute.quality._logged import KnownCellsRegressor, leaf_size
 from skroute.quality._overlap import beyond_range, lack_of_overlap
 from skroute.routing.parts._call_costs import check_call_costs, summarize_costs
 from skroute.routing.parts._estimates import folds_of
@@ -75,13 +75,16 @@ from skroute.utils._validation import (
 )
 
 
-def reader_of_known_cells(reader, fit_params, *, ratio=False):
+def reader_of_known_cells(reader, table, fit_params, *, ratio=False):
     """Return an estimator that fits another one on a table with unknown cells.
 
     Parameters
     ----------
     reader : regressor or None
         Not fitted. None: the forest that fills unknown cells is the estimate.
+    table : ndarray of shape (n_rows, n_choices)
+        All rows that it will be fitted on, as a whole and without folds. NaN is
+        unknown.
     fit_params : dict
         Parameters of its `fit`. If ``sample_weight`` is one of them, the returned
         estimator requests it.
@@ -92,7 +95,8 @@ def reader_of_known_cells(reader, fit_params, *, ratio=False):
     -------
     KnownCellsRegressor
     """
-    regressor = KnownCellsRegressor(reader, ratio)
+    n_cells = np.count_nonzero(~np.isnan(table))
+    regressor = KnownCellsRegressor(reader, ratio, leaf_size(n_cells))
     if routing_enabled() and "sample_weight" in fit_params:
         regressor.set_fit_request(sample_weight=True)
     return regressor
@@ -646,7 +650,9 @@ default=None
         """Return the unfitted estimator that learns costs from a log."""
         if log.known_costs is None:
             return self.cost_estimator
-        return reader_of_known_cells(self.cost_estimator, fit_params, ratio=True)
+        return reader_of_known_cells(
+            self.cost_estimator, log.paid, fit_params, ratio=True
+        )
 
     def _quality_reader(self, log, fit_params):
         """Return the unfitted estimator that learns quality from a log."""
@@ -656,7 +662,11 @@ default=None
             reader = QualityRegressor()
         if log.known_quality is None:
             return reader
-        return reader_of_known_cells(reader, fit_params)
+        table = log.quality
+        if log.abstain_quality is not None:
+            # The last column is abstaining, which is not estimated.
+            table = table[:, :-1]
+        return reader_of_known_cells(reader, table, fit_params)
 
     def _warn_after_fit(self, budget):
         """Warn if something about the fit is probably not as the user wants it."""

@@ -89,11 +89,12 @@ class Call:
         dict from str to object
             Names and values. Keywords that are None are left out.
         """
-        keywords = {}
+        keywords = dict(self.options)
         for name in COMMON_NAMES:
-            if getattr(self, name) is not None:
-                keywords[name] = getattr(self, name)
-        return keywords | dict(self.options)
+            value = getattr(self, name)
+            if value is not None:
+                keywords[name] = value
+        return keywords
 
     def option(self, name):
         """Return the value of a keyword, or None if the call does not give it.

@@ -482,6 +482,9 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
             For a budget that is not a number of at least 0.
         """
         self._check_is_fitted()
+        if not parameters:
+            # Single rows are most often asked without keywords, and are to be fast.
+            return Call(self._effective_budget(budget))
         names = [parameter.name for parameter in self.call_parameters]
         for name in parameters:
             if name not in names:
@@ -613,7 +616,9 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         self._check_is_fitted()
         call = self.make_call() if call is None else call
         refuse_masked(X=X)
-        check_rows_match(X=X, **call.keywords())
+        keywords = call.keywords()
+        if keywords:
+            check_rows_match(X=X, **keywords)
         return self._check_rows(X), call
 
     def answer(self, plan: Plan, response: str = "predict") -> np.ndarray:

@@ -984,7 +984,7 @@ def _fit_without_fold(job, table):
     deviations = quality - mean_of(quality, weight)
     fit = MEMBERS[job.name]
     member = fit(table.rows[job.train], deviations, seed=job.seed, weight=weight)
-    return member, member.predict(table.rows[job.test])
+    return member, member.predict_once(table.rows[job.test])
 
 
 def _fit_for_new_rows(name, members_of_folds, *, table, deviations, seed):

@@ -17,7 +17,13 @@ from sklearn.utils import (
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import CostAwareMixin, Plan, check_rows, note_failure
+from skroute.base import (
+    CostAwareMixin,
+    Plan,
+    check_budget,
+    check_rows,
+    note_failure,
+)
 from skroute.base._inspection import (
     answered_rows,
     is_frozen,
@@ -721,7 +727,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             fallback=self.fallback,
         )
         # Raises an error if nothing can be promised.
-        certificate = selection.certificate(self._effective_budget(None))
+        certificate = selection.certificate(check_budget(self.budget))
         if maybe_fitted_on:
             # This warns if the estimator was fitted on some of the rows.
             count_seen(self.estimator_, evidence_rows.X, "they are no evidence")
@@ -782,13 +788,13 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     def operating_points_(self):
         """All operating points with their bounds, for the present budget."""
         check_is_fitted(self)
-        return self._selection.operating_points(self._effective_budget(None))
+        return self._selection.operating_points(check_budget(self.budget))
 
     @property
     def certificate_(self):
         """The guarantee at the present budget (:class:`Certificate`)."""
         check_is_fitted(self)
-        return self._selection.certificate(self._effective_budget(None))
+        return self._selection.certificate(check_budget(self.budget))
 
     def certify_batch(self, X, *, n_labels=100, label_cost=None, **call):
         """Answer a batch of known rows, with a guarantee for these rows.

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from skroute.base import (
     CostAwareMixin,
     Plan,
+    check_budget,
     check_costs,
     check_rows,
     inherit_member_tags,
@@ -539,7 +540,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         self._cost_of_count = np.concatenate([[0.0], np.cumsum(costs[self.order_])])
         self._engine = engine.reordered(self.order_)
         # Raises an error if no set of thresholds fits the budget.
-        affordable(tradeoff, self._effective_budget(None))
+        affordable(tradeoff, check_budget(self.budget))
         # The choice for a row is the number of members that are evaluated.
         self.choices_ = [str(k) for k in range(engine.n_members + 1)]
         warn_of_rare_answers(alpha, calibrated, labels, self.confidence)
@@ -618,7 +619,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         has_names = hasattr(self, "feature_names_in_")
         if not has_names and not self._before and self._engine.reads_unchecked(X):
             return X
-        return super()._check_rows(X)
+        return check_rows(self, X, reset=False)
 
     def _smallest_budget(self):
         return self.tradeoff_.cost.min()

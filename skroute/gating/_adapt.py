@@ -13,7 +13,14 @@ from sklearn.utils import get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
-from skroute.base import Plan, check_affordable, check_costs, dispatch, note_failure
+from skroute.base import (
+    Plan,
+    check_affordable,
+    check_budget,
+    check_costs,
+    dispatch,
+    note_failure,
+)
 from skroute.base._inspection import may_take_weights
 from skroute.gating._boosting import BoostedGate
 from skroute.gating._buyer import (
@@ -396,7 +403,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         pair = self._fit_pair(rows, is_held_out, lambda: task.step("alternate"))
         self._set_gate(pair, rows, is_held_out)
         self._set_costs()
-        budget = self._effective_budget(None)
+        budget = check_budget(self.budget)
         self._check_feasible(budget)
         # With p_full=0 the user asks for no gate, so that no warning is due.
         gate_sends_none = self.p_full > 0 and not self._sends_rows()
@@ -775,7 +782,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
                 "validation figures. Use cross_val_score."
             )
         # A row is sent if the share of rows that the budget sends exceeds its rank.
-        share = self._affordable_share(self._effective_budget(None))
+        share = self._affordable_share(check_budget(self.budget))
         is_sent = held_out.ranks < share
         costs = self.cost_table_
         quality = np.where(is_sent, held_out.full_quality, held_out.cheap_quality)

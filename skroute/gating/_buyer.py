@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
-from skroute.base import CostAwareMixin
+from skroute.base import CostAwareMixin, check_rows
 from skroute.features._groups import FeatureGroupsMixin
 from skroute.features._lazy import LazyFeatures, RawRows
 from skroute.utils._cache import cache_of
@@ -176,7 +176,7 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
             return X
         if is_mapping(X):
             return LazyFeatures(X)
-        return as_rows(super()._check_rows(X))
+        return as_rows(check_rows(self, X, reset=False))
 
     def _ledger(self, X):
         """Return the ledger of the rows of a call, with nothing planned.

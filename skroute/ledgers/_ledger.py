@@ -40,7 +40,8 @@ class Ledger(Store):
 
     Every method is atomic, also if other processes use the same purses. The bookings
     are the same for all ledgers. A subclass stores them: it implements the methods of
-    :class:`Store`.
+    :class:`Store`. If its time is not that of this machine, it also replaces
+    ``_clock()`` and ``_clock_lag()``.
 
     Parameters
     ----------

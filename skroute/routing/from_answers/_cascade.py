@@ -12,6 +12,7 @@ from skroute.base import (
     check_affordable,
     check_budget,
     check_costs,
+    check_rows,
 )
 from skroute.base._calls import REQUEST_ID
 from skroute.routing.from_answers._cascade_rules import (
@@ -473,7 +474,7 @@ default=None
     def _check_rows(self, X):
         """Check rows of a call. If `fit` got no X, they only count or are hashed."""
         if self._has_rows:
-            return super()._check_rows(X)
+            return check_rows(self, X, reset=False)
         if X is None:
             return X
         if isinstance(X, (str, bytes)) or is_mapping(X) or np.isscalar(X):

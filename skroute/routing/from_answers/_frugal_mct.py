@@ -659,7 +659,7 @@ class FrugalMCTClassifier(CombiningRouter):
 
     def _policy(self):
         check_is_fitted(self)
-        return self._options_at(self._effective_budget(None)).policy
+        return self._options_at(check_budget(self.budget)).policy
 
     def _validation(self, budget):
         """Return quality and cost of each row, by the best base of the other folds."""
@@ -731,7 +731,7 @@ class FrugalMCTClassifier(CombiningRouter):
         """
         check_is_fitted(self)
         X = self._check_rows(X)
-        options = self._options_at(self._effective_budget(None))
+        options = self._options_at(check_budget(self.budget))
         answers = MemberAnswers(self, X)
         features = self._features_of_base(answers, X, options.base)
         estimates = options.policy.estimates(features)
@@ -811,7 +811,7 @@ class FrugalMCTClassifier(CombiningRouter):
     def base_(self):
         """Name of the base at the constructor's budget."""
         check_is_fitted(self)
-        return self._members.names[self._options_at(self._effective_budget(None)).base]
+        return self._members.names[self._options_at(check_budget(self.budget)).base]
 
     @property
     def delta_(self):

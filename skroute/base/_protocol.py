@@ -278,8 +278,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         together. Such an estimator cannot be certified.
 
     Wrappers of decision estimators call public methods alone: :meth:`make_call`,
-    :meth:`plan`,
-    :meth:`plan_single`, :meth:`answer`, :meth:`respond` and the views.
+    :meth:`plan`, :meth:`plan_single`, :meth:`answer`, :meth:`respond` and the views.
 
     Examples
     --------
@@ -820,8 +819,8 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         """Return the accuracy or R2 of `predict`, over the rows that are answered.
 
         The score is that of scikit-learn, even if `quality` of the estimator is another
-        one.
-        :func:`~skroute.metrics.mean_quality_scorer` measures the answers by `quality`.
+        one. :func:`~skroute.metrics.mean_quality_scorer` measures the answers by
+        `quality`.
 
         Parameters
         ----------

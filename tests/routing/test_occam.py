@@ -1,5 +1,6 @@
 """OccamRouterClassifier as its users use it."""
 
+import warnings
 from unittest.mock import patch
 
 import numpy as np
@@ -7,7 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.compose import ColumnTransformer
-from sklearn.datasets import make_classification
+from sklearn.datasets import load_digits, make_classification
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import RandomForestRegressor
@@ -20,7 +21,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from skroute.routing import OccamRouterClassifier
+from skroute.routing import FrugalMCTClassifier, OccamRouterClassifier
 from tests.router_checks import Counting
 
 COSTS = {"cheap": 1.0, "costly": 5.0}
@@ -291,3 +292,24 @@ def test_the_answer_of_the_member_that_embeds_is_its_own(threshold, frozen):
         spent = stream.status().spent
         assert stream.predict(x[None]) == label
         assert stream.status().spent == pytest.approx(spent + price)
+
+
+def test_a_member_alone_is_named_with_its_own_quality_and_cost():
+    """Also if deciding pays for it, and if choices are combinations of members."""
+    X, y = load_digits(return_X_y=True)
+    members = [("bayes", GaussianNB()), ("logreg", LogisticRegression(C=0.01))]
+    options = {"costs": [1, 5], "cv": 2, "quality_estimator": TREE}
+    for router in (
+        OccamRouterClassifier(members, embedding="bayes", **options),
+        FrugalMCTClassifier(members, **options),
+    ):
+        router.fit(X[:400], y[:400])
+        assert len(router.mean_quality_) == len(router.choices_)
+        quality = router.mean_quality_[router.choices_.index("bayes")]
+        message = f"'bayes' alone has a quality of {quality:.4g} .* costs 1 per row"
+        with pytest.warns(UserWarning, match=message):
+            router._warn_of_single_choice(4.0, 0.5)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            # The member costs as much as the router.
+            router._warn_of_single_choice(1.0, 0.5)

@@ -168,8 +168,9 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
     ``choice_thresholds_``. The state of a plan is a `MemberAnswers`. A row whose answer
     is that of one member gets what the member predicts.
 
-    A subclass calls ``_fit_and_judge`` in its ``_fit``. If new costs act at once, it
-    replaces ``costs_`` and ``choice_costs_``.
+    A subclass calls ``_fit_and_judge`` in its ``_fit``. It sets ``_validated_parts``,
+    the held-out rules of each fold, or replaces ``_validated``. If new costs act at
+    once, it replaces ``costs_`` and ``choice_costs_``.
     """
 
     _parameter_constraints: dict = {
@@ -201,7 +202,7 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         members : dict from str to estimator
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_labels)
-        task : callback context
+        task : FitTask
         params : dict
             `sample_weight`, and metadata for the `fit` of members.
 
@@ -248,7 +249,7 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
                     labels.append(named_labels(responses["scores"]))
         objective = objective_of(self, self._members.target)
         judged = JudgedAnswers(
-            answers.to("scores"),
+            answers.answers_by("scores"),
             labels,
             target=answers.target,
             quality=objective.bound(answers.target, answers.weight).of,

@@ -421,7 +421,7 @@ class FrugalMCTClassifier(CombiningRouter):
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_labels)
-        task : callback context
+        task : FitTask
             Progress of the fit.
         **params : dict
             `sample_weight`, and metadata for the `fit` of members.
@@ -596,11 +596,12 @@ class FrugalMCTClassifier(CombiningRouter):
         members = np.arange(len(costs))
         # Positions of names that are not excluded: the members, then abstaining. It is
         # a call for one row, which no table of allowed choices restricts.
-        allowed, _ = kept_choices(
+        kept_positions, _ = kept_choices(
             self._excludable_names(), n_samples=1, exclude=exclude, allowed=None
         )
-        may_abstain = len(members) in allowed
-        excluded = np.setdiff1d(members, allowed)
+        # Abstaining comes after the members.
+        may_abstain = len(members) in kept_positions
+        excluded = np.setdiff1d(members, kept_positions)
         options_now = []
         for options in self._options:
             if options.base in excluded:
@@ -658,6 +659,7 @@ class FrugalMCTClassifier(CombiningRouter):
         return allowed[best]
 
     def _policy(self):
+        """Return the policy after the base of `budget`, with its choices only."""
         check_is_fitted(self)
         return self._options_at(check_budget(self.budget)).policy
 
@@ -677,9 +679,9 @@ class FrugalMCTClassifier(CombiningRouter):
         best = np.empty(quality.shape[1], dtype=np.int64)
         for rows, others in rows_and_others(policy.fold):
             weight = weight_of_rows(policy.weight, others)
-            judged = quality[:, others]
-            means = mean_of_rows(judged, weight)
-            best[rows] = best_or_cheaper(means, spent, judged, weight)
+            quality_of_others = quality[:, others]
+            means = mean_of_rows(quality_of_others, weight)
+            best[rows] = best_or_cheaper(means, spent, quality_of_others, weight)
         rows = np.arange(len(best))
         return quality[best, rows], cost[best, rows]
 
@@ -800,6 +802,16 @@ class FrugalMCTClassifier(CombiningRouter):
         """Cost of a call of each member by the present `costs`, shape (n_members,)."""
         check_is_fitted(self)
         return self._members.costs_now(self.costs, self.estimators)
+
+    @property
+    def mean_quality_(self):
+        """Mean quality of each choice on the rows of `fit`, shape (n_choices,)."""
+        check_is_fitted(self)
+        means = []
+        for options in self._options:
+            policy = options.policy
+            means.append(np.average(policy.quality, axis=0, weights=policy.weight))
+        return np.concatenate(means)
 
     @property
     def choice_costs_(self):

@@ -650,7 +650,7 @@ class FrugalMLClassifier(CombiningRouter):
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
-        task : callback context
+        task : FitTask
             Progress of the fit.
         **params : dict
             `sample_weight`, and metadata for the `fit` of members.
@@ -675,7 +675,7 @@ class FrugalMLClassifier(CombiningRouter):
 
         sizes = {"n_labels": len(self.classes_), "n_thresholds": self.n_thresholds}
         learned = learn_label_rules(base_answers, bases, **sizes)
-        fold_of_row = answers.part
+        fold_of_row = answers.fold_of_row
         held_out = []
         for rows, others in rows_and_others(fold_of_row):
             learned_of_others = learn_label_rules(

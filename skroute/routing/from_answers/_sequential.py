@@ -409,7 +409,7 @@ class SequentialRouterClassifier(CombiningRouter):
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_labels)
-        task : callback context
+        task : FitTask
             Progress of the fit.
         **params : dict
             `sample_weight`, and metadata for the `fit` of members.
@@ -455,7 +455,7 @@ class SequentialRouterClassifier(CombiningRouter):
         self._values = None
         if self._states.n_calls > 2:
             rules += self._learn_sequential(bases, quality, learner)
-        fold_of_row = answers.part
+        fold_of_row = answers.fold_of_row
         self._choose_rules(rules, fold_of_row, row_weight=answers.weight)
         self.choices_ = [choice.name for choice in choices]
 

@@ -740,7 +740,8 @@ default=None
         Parameters
         ----------
         budget : float
-            Mean budget per request, in the unit of `costs`.
+            Mean budget per request, in the unit of `costs`. It is not read here: the
+            price follows from ``price_at`` of the result.
 
         exclude : sequence of str, default=()
             Names of choices that are not offered.

@@ -53,7 +53,7 @@ class DummyRouter(MemberRouter):
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
-        task : callback context
+        task : FitTask
             Progress of the fit.
         **params : dict
             `sample_weight`, and metadata for the `fit` of members.
@@ -81,7 +81,7 @@ class DummyRouter(MemberRouter):
         else:
             objective = objective_of(self, self._members.target)
             bound_objective = objective.bound(answers.target, answers.weight)
-            responses = answers.to(objective.asks)
+            responses = answers.answers_by(objective.asks)
             # (n_rows, n_members)
             quality = bound_objective.table(answers.target, responses)
             self._mean_quality = np.average(quality, axis=0, weights=answers.weight)

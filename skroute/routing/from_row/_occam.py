@@ -113,7 +113,7 @@ class Occam(LimitsMixin, MemberRouter):
         ----------
         X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
-        task : callback context
+        task : FitTask
             Progress of the fit.
         **params : dict
             `sample_weight`, and metadata for the `fit` of members.
@@ -171,7 +171,8 @@ class Occam(LimitsMixin, MemberRouter):
     def _learn(self, X, answers):
         """Learn the policy from out-of-fold answers of the members (`OutOfFold`).
 
-        Sets ``choices_``, ``abstain_quality_``, ``_learned`` and ``_routing_seconds``.
+        Sets ``choices_``, ``abstain_quality_``, ``_learned``, ``_routing_seconds`` and
+        the attributes of ``_fit_embedding``.
         """
         features = self._fit_embedding(X, answers)
         log = self._log_of(answers)
@@ -255,7 +256,7 @@ class Occam(LimitsMixin, MemberRouter):
         """Return quality and added cost of each member on each row (`Log`)."""
         objective = objective_of(self, self._members.target)
         bound_objective = objective.bound(answers.target, answers.weight)
-        responses = answers.to(objective.asks)
+        responses = answers.answers_by(objective.asks)
         quality = bound_objective.table(answers.target, responses)
         split = split_costs(
             self._members.costs_of_fit,
@@ -342,7 +343,8 @@ class Occam(LimitsMixin, MemberRouter):
             Input of the quality estimator.
         state : dict or None
             Answers of the member that embeds, by position and method. They are paid.
-            None if there is no such member, or its answers are not these labels.
+            None if there is no such member, or if its answers are not its most probable
+            labels.
         answers : dict
             Answer of the member that embeds to the first row, by its position. It is
             empty if `state` is None.
@@ -442,7 +444,8 @@ class Occam(LimitsMixin, MemberRouter):
         Parameters
         ----------
         budget : float
-            Mean budget per request, in the unit of `costs`.
+            Mean budget per request, in the unit of `costs`. It is not read here: the
+            price follows from ``price_at`` of the result.
 
         exclude : sequence of str, default=()
             Names of members that are not offered.

@@ -123,9 +123,10 @@ def learn_policy(
     """Estimate quality out of fold on a log, and return the policy.
 
     Tables have the names that they have in `Log` and `Policy`. `paid` is what each
-    choice cost in the log. `planned` are the costs by which rows are decided, or None
-    if these are the paid ones. `realised` are the paid costs if there are planned ones,
-    or else None. Estimates "as new" have the distribution of the estimates of new rows.
+    choice cost in the log. `planned` are the costs by which rows are decided: the
+    planned costs of the log or, without them, the paid ones. `realised` are the paid
+    costs if the log has planned ones, or else None. Estimates "as new" have the
+    distribution of the estimates of new rows.
 
     Parameters
     ----------

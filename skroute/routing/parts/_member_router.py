@@ -192,7 +192,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         y : array-like of shape (n_samples,)
         params : dict
             `sample_weight`, and metadata for the `fit` of members.
-        task : callback context
+        task : FitTask
             Progress of the fit.
         method : str or None
             The method by which members answer rows, see `SingleLabel.call`. None: they

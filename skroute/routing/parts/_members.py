@@ -176,16 +176,11 @@ class OutOfFold:
     given_weight: np.ndarray | None = None
 
     @property
-    def part(self):
+    def fold_of_row(self):
         """Number of the fold of each row, ndarray of shape (n_rows,)."""
         return fold_of_rows(self.folds, len(self.target))
 
-    @property
-    def responses(self):
-        """Answers of each member by its first method. None if it was not asked."""
-        return [next(iter(answers.values()), None) for answers in self.by_method]
-
-    def to(self, method):
+    def answers_by(self, method):
         """Return the answers of each member by one method, a list of arrays."""
         return [answers[method] for answers in self.by_method]
 

@@ -382,7 +382,7 @@ class Policy:
             list price costs twice the new one. Abstaining, the last choice, may be left
             out. None keeps the costs.
         **changes : dict
-            New values of `reg_lambda`, `deciding` and `least_prices`.
+            New values of scalar fields.
 
         Returns
         -------

@@ -181,10 +181,13 @@ class Router(CostAwareMixin):
         router whose log has no outcomes at some budgets replaces it, and
         ``_validation_curve()``, too.
 
-    It may replace two more methods:
+    It may replace three more methods:
 
     ``_look(X, positions) -> Look``
         Compute what the quality estimator reads. The default is X itself.
+
+    ``_smallest_budget()``
+        Return the mean cost of the cheapest plan. The default is that of ``_policy()``.
 
     ``request_policy(budget, exclude=()) -> RequestPolicy``
         Return what decides the requests of a stream. The default prices the choices of
@@ -255,7 +258,8 @@ class Router(CostAwareMixin):
         Parameters
         ----------
         budget : float
-            Mean budget per request, in the unit of `costs`.
+            Mean budget per request, in the unit of `costs`. It is not read here: the
+            price follows from ``price_at`` of the result.
 
         exclude : sequence of str, default=()
             Names of choices that are not offered.
@@ -272,7 +276,8 @@ class Router(CostAwareMixin):
     ):
         """Return the decider of requests at the present parameters (`PricedRequests`).
 
-        The parameters are those of `PricedRequests`.
+        `exclude` has the names of choices that are not offered. The other parameters
+        are those of `PricedRequests`.
         """
         # One row, which no table of allowed choices restricts.
         positions, _ = kept_choices(self.choices_, 1, exclude, None)
@@ -462,7 +467,7 @@ default=None
         )
 
     def _warn_of_single_choice(self, budget, quality):
-        """Warn if one choice has a quality on the rows of `fit` below a mean cost.
+        """Warn if one model alone has a quality on the rows of `fit` below a mean cost.
 
         Parameters
         ----------
@@ -471,16 +476,26 @@ default=None
         quality : float
         """
         policy = self._policy()
-        # NaN in `means`, which the log does not know, is not enough.
-        means = self.mean_quality_
-        all_bills = np.broadcast_to(policy.paid, policy.quality.shape)
-        bills = np.average(all_bills, axis=0, weights=policy.weight)
+        names = self.single_choices_
+        # Quality and cost of each model if it answers all rows. A model that never
+        # answers alone is not among the choices, and has no quality.
+        means = np.full(len(names), np.nan)
+        for position, name in enumerate(names):
+            if name in self.choices_:
+                means[position] = self.mean_quality_[self.choices_.index(name)]
+        if policy.paid.ndim == 2:
+            # The bills of each row. Models come first, then abstaining.
+            bills = np.average(policy.paid, axis=0, weights=policy.weight)
+        else:
+            bills = self.costs_
+        bills = bills[: len(names)]
+        # NaN in `means` is not enough.
         is_better = (means >= quality) & (bills < budget * (1 - ROUNDING))
         if not is_better.any():
             return
         cheapest = int(np.where(is_better, bills, np.inf).argmin())
         warn(
-            f"{self.choices_[cheapest]!r} alone has a quality of "
+            f"{names[cheapest]!r} alone has a quality of "
             f"{means[cheapest]:.4g} on the rows of fit, and costs "
             f"{bills[cheapest]:.6g} per row. The router reaches {quality:.4g} only at "
             f"{budget:.6g}: for this quality, use that choice for all rows."

@@ -969,8 +969,8 @@ def choose_by_mixture(
         weight=None,
     )
     n_choices, n_rows = tables.gains.shape
-    # A plan has the draws up to the sum of its share and the shares before it. The last
-    # sum is 1, up to rounding, and is left out: no draw may be beyond it.
+    # Each plan has an interval of draws, as long as its share. These are their upper
+    # ends. The last end is 1, and is left out: rounding leaves no draw without a plan.
     last_draws = np.cumsum(limit_prices.shares)[:-1]
     plan_of_row = np.searchsorted(last_draws, draws, side="right")
     mixed_choices = np.empty(n_rows, np.int64)

@@ -132,6 +132,8 @@ def solve_exact(problem, greedy, tolerance, *, finish):
     gap = greedy.bound - greedy.gain
     if gap <= tolerance:
         return ProvenPlan(greedy.choices, greedy.bound)
+    # If all values are multiples of a step, which is a grid, the values of two plans
+    # are equal, or differ by a step at least.
     # A better plan has a gap that is smaller by more than `margin`. 0 without a grid:
     # any smaller gap is better.
     margin = 0.0

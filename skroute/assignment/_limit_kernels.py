@@ -440,15 +440,16 @@ def search_around(
 ):
     """Improve a plan, then force one option after the other and improve again.
 
-    Forcing an option leads out of a plan that no change of two rows improves. The plan
-    after an option was forced is taken if it fits, and the best plan so far does not
-    fit or has less value.
+    Forcing an option leads out of a plan that no change of two rows improves. The new
+    plan replaces the best plan if it fits and is worth more. If the best plan does not
+    fit, any plan that fits replaces it.
 
     Parameters
     ----------
     starts, row_of_option, gain, extra, room, current : ndarray
         As in `improve_plan`. All but the first two are written to, and are those of the
-        returned plan.
+        returned plan. `gain` and `extra` are the value and the amounts of each option,
+        less those of the row's option in the plan. `room` is what the limits leave.
     value : ndarray of shape (n_options,)
         Gain of each option over the best value of its row, at most 0. It does not
         depend on the plan.

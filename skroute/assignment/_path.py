@@ -316,10 +316,13 @@ def _realised_budgets(hulls, realised, by_efficiency, last_of_group):
     ----------
     hulls : Hulls
     realised : ndarray of shape (n_rows, n_choices) or (1, n_choices)
+        What each choice has really cost.
     by_efficiency : ndarray of shape (n_increments,)
         Increments by falling efficiency.
     last_of_group : ndarray of shape (n_breaks - 1,)
-        Position of the last increment of each break in this order.
+        Increments of equal efficiency are a group, and have one break. The first break
+        is before all groups. This is the position of the last increment of each group
+        in this order.
 
     Returns
     -------

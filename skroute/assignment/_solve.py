@@ -147,10 +147,10 @@ def solve_assignment(
         - ``"highs"``, ``"cvxpy"``: the whole integer program, as a reference.
 
     tol : float, default=1e-9
-        Gap that counts as optimal, relative to ``|upper_bound|``. The search ends at a
-        gap of `tol` relative to the gain of ``upper_bound`` over the cheapest plan, if
-        that is smaller, so that an offset of all values does not change the plan.
-        Raising it ends the search earlier.
+        Relative gap that counts as optimal. The gap is divided by ``|upper_bound|`` or,
+        if that is smaller, by the gain of ``upper_bound`` over the cheapest plan. So an
+        offset of all values does not change the plan. Raising it ends the search
+        earlier.
 
     solver_options : dict, default=None
         Options of HiGHS by name (``solver="highs"``), or keyword arguments of

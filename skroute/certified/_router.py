@@ -71,11 +71,11 @@ from skroute.utils._validation import (
     warn,
 )
 
-# With a fitted estimator, some rows only set the scale of the budgets. They are not
-# evidence, so that there are few of them. The next three constants limit their number.
+# With a fitted estimator, some rows only set the scale of the budgets. They are lost as
+# evidence, so that only a few are used. The next three constants limit their number.
 # Share of all rows that may set the scale.
 _SCALE_SHARE = 0.05
-# At least this many rows may set the scale, as far as `_SCALE_SHARE` allows.
+# This many rows set the scale, even of a small sample, as far as `_SCALE_SHARE` allows.
 _SCALE_ROWS = 5
 # If there are many rows, at most one in this number of rows may set the scale.
 _ROWS_PER_SCALE_ROW = 100

@@ -314,7 +314,10 @@ class Selection:
         return is_certified & affords(budget, costs)
 
     def _advice_on_budget(self, budget, k):
-        """Return the text of how many rows a budget needs at point `k`."""
+        """Return a sentence: how many rows may be enough to promise a budget at `k`.
+
+        `k` is the position of an operating point.
+        """
         costs = self.evidence.costs[:, k]
         level = self.level(budget)
         needed = _more_rows_needed(

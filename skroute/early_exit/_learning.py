@@ -1,4 +1,8 @@
-"""Learning the order and the thresholds of QWYC, and choosing among the thresholds."""
+"""Learning the order and the thresholds of QWYC, and choosing among the thresholds.
+
+A row is bad at a position of the order if leaving there above the upper threshold gives
+a wrong answer. Its value there is what the thresholds are compared with.
+"""
 
 from collections.abc import Mapping
 from numbers import Real
@@ -932,7 +936,7 @@ class _RareAnswer(NamedTuple):
 
 
 def warn_of_rare_answers(alpha, calibrated, labels, confidence):
-    """Warn if many rows of a rare answer may be answered otherwise.
+    """Warn if early exit may change the answers of many rows with a rare answer.
 
     There is no warning about an answer if held-out rows show that few of its rows get
     another answer.

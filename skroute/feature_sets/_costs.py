@@ -219,11 +219,17 @@ def given_costs(costs, names):
     polynomials = list(functions.values())
     degree = max(map(len, polynomials)) - 1
     coef = np.array([np.pad(row, (0, degree + 1 - len(row))) for row in polynomials])
-    # The first column has the constants. A `largest` of 0: all costs are constant. The
-    # powers of other sizes are at most `_LARGEST_POWER`.
-    largest = _LARGEST_POWER ** (1 / degree) if coef[:, 1:].any() else 0.0
+    # 0: all costs are constant. The first column of `coef` has the constants.
+    largest_size = 0.0
+    if coef[:, 1:].any():
+        # The highest power of this size is `_LARGEST_POWER`.
+        largest_size = _LARGEST_POWER ** (1 / degree)
     return FeatureCosts(
-        names, coef, functions=powers, function_params=degree, largest_size=largest
+        names,
+        coef,
+        functions=powers,
+        function_params=degree,
+        largest_size=largest_size,
     )
 
 

@@ -175,7 +175,8 @@ class GreedyFeatureSelector(BaseFeatureSelector):
     def _choose(self, trainer, reference):
         """Grow one sequence for each trade-off. Return the masks of their sets.
 
-        It sets `_sequences` and `_followed`, which :meth:`_goals` reads.
+        It sets what :meth:`_goals` reads: `_sequences`, and `_followed`, which says
+        which sequence a budget follows.
 
         Parameters
         ----------

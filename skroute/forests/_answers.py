@@ -172,8 +172,8 @@ def answer(forest, scores):
     if forest.classes is None:
         return answers[:, 0] if has_one_column else answers
     if has_one_column and rule.kind != "mean":
-        # The one column is the probability of the second class. An average has a column
-        # for each class.
+        # The one column is the probability of the second class. Answers of the kind
+        # "mean" have a column for each class already.
         return np.concatenate([1 - answers, answers], axis=1)
     return answers
 

@@ -51,7 +51,7 @@ def _interpreted_lowest_bit(x):
     """Return what `_lowest_bit` returns, without compilation."""
     x = int(x)
     if x < 0:
-        # The complement of the number of a leaf of an oblivious tree.
+        # `x` is the complement of a leaf's number, as oblivious trees have it.
         return ~x
     # `x & -x` has the lowest bit of `x` alone.
     return (x & -x).bit_length() - 1

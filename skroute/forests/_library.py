@@ -164,7 +164,7 @@ _MISSING_SHARE = 0.05
 
 
 def rows_at_thresholds(forest, n=200):
-    """Return rows at the thresholds of a forest, and at the next numbers.
+    """Return rows whose cells are thresholds of a forest, or the floats next to them.
 
     Parameters
     ----------
@@ -334,15 +334,16 @@ def _changed_column(column, positions, cells, is_missing):
     pandas.Series
         Of the same type. A column of categories has the new cells among them.
     """
-    is_text = column.dtype.kind == "O"
+    # Objects, such as texts, and types of pandas itself, such as categories.
+    is_of_objects = column.dtype.kind == "O"
     if is_sparse_type(column.dtype):
         changed = column.sparse.to_dense()
-    elif is_text:
+    elif is_of_objects:
         changed = column.astype(object)
     else:
         changed = column.copy()
     changed.iloc[positions] = cells
-    if is_text and not is_missing and hasattr(column, "cat"):
+    if is_of_objects and not is_missing and hasattr(column, "cat"):
         # The type of the column lacks the new categories.
         return changed.astype("category")
     return changed.astype(column.dtype)

@@ -277,6 +277,7 @@ def _add_tree(builder, tree, output):
     )
     for node, start, size in segments:
         codes = np.array(tree["categories"][start : start + size])
+        # In place of a threshold, a categorical node has the number of its set.
         threshold[node] = builder.add_set(_words_of(codes))
     # XGBoost sends the categories in a set to the right, and kernels to the left. The
     # children of categorical nodes are thus exchanged.

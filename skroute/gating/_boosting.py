@@ -187,7 +187,10 @@ class BoostedPair(Pair):
 
     @property
     def simpler(self):
-        """Pair whose gate is the doubt alone. None if the gate has no trees."""
+        """Pair whose gate is the doubt of the cheap model, without trees.
+
+        None if the gate has no trees.
+        """
         if not self.gate_has_trees:
             return None
         doubt_alone = np.array([1.0, 0.0])  # (a, b)

@@ -71,7 +71,7 @@ LEAF_PRICES = PriceRange(20, 2e-3, 3.0)
 
 
 class Shown(NamedTuple):
-    """Features that rows have bought with one set, and the answers of its model.
+    """Features of one set, as some rows have bought them, and the answers of its model.
 
     Attributes
     ----------

@@ -1711,8 +1711,10 @@ class Step(NamedTuple):
     expectations: dict
 
 
-# A row for which no price was drawn yet.
+# Which of the two prices was drawn for a row.
 _NOT_DRAWN = -1
+_AT_PRICE = 0
+_AT_LOWER_PRICE = 1
 
 
 class LowerPrice:
@@ -1729,12 +1731,12 @@ class LowerPrice:
 
     def __init__(self, n_rows, share):
         self._share = share
-        # For each row _NOT_DRAWN, 0 for the price, or 1 for the lower one.
+        # For each row _NOT_DRAWN, _AT_PRICE or _AT_LOWER_PRICE.
         self._drawn = np.full(n_rows, _NOT_DRAWN)
 
     def is_lower(self, rows):
         """Return True for each of `rows` (positions) that buys at the lower price."""
-        return self._drawn[rows] == 1  # 1: the lower price
+        return self._drawn[rows] == _AT_LOWER_PRICE
 
     def take(self, rows, high, low, values):
         """Return the set that each row buys at its own price, or STOP.
@@ -1754,8 +1756,10 @@ class LowerPrice:
             return high
         is_new = (high != low) & (self._drawn[rows] == _NOT_DRAWN)
         draws = even_draws(feature_keys(values[is_new]))
-        # True is stored as 1, the lower price. False is stored as 0, the price.
-        self._drawn[rows[is_new]] = draws < self._share
+        # The share is that of the lower price.
+        self._drawn[rows[is_new]] = np.where(
+            draws < self._share, _AT_LOWER_PRICE, _AT_PRICE
+        )
         return np.where(self.is_lower(rows), low, high)
 
 

@@ -221,7 +221,7 @@ class SwitchSearch:
         return matters
 
     def trial(self, groups):
-        """Return the answers of a small booster of a set to the judging rows (`Trial`).
+        """Fit a small booster on the columns of a set, and judge it (`Trial`).
 
         `groups` is the set. Each set is tried once, and its trial stored in `_trials`.
         """

@@ -213,7 +213,7 @@ class Window(NamedTuple):
 
 
 class WindowUse(NamedTuple):
-    """An amount that a call uses of a window.
+    """Amount that one call takes from a window, which is a limit per stretch of time.
 
     Attributes
     ----------
@@ -221,6 +221,7 @@ class WindowUse(NamedTuple):
         Name of the window in the ledger.
 
     amount : float
+        In the unit of the window, such as requests or tokens.
     """
 
     window: str

@@ -321,7 +321,7 @@ class Ledger(Store):
         )
 
     def _reserve(self, purses, choose, least, keep, held, key, uses):
-        """Book the method `reserve`: return its reservation, or the error to raise.
+        """Do the booking of `reserve`. Return its reservation, or the error to raise.
 
         An error is returned, and not raised, so that the transaction is stored: it has
         booked passed deadlines and released the held amount.
@@ -359,6 +359,8 @@ class Ledger(Store):
             held = self._find_reservation(held.number)
             self._give_back(held, now)
         first_purse = all_purses[0]
+        # The open reservation of the same key, or the error that it is committed. None:
+        # the request is new.
         earlier = self._find_earlier(first_purse, key)
         if earlier is not None:
             return earlier
@@ -578,7 +580,7 @@ class Ledger(Store):
     ) -> None:
         """Keep the money of a call reserved until its bill is settled.
 
-        The key of the reservation is free for the same request, which counts once.
+        The same request may be sent again with the same key. It still counts once.
 
         Parameters
         ----------

@@ -778,8 +778,9 @@ def worth_of(estimator, y=None, row_quality=None):
     classes = _classes_of(estimator, y, several=several)
     objective = objective_of_labels(quality, classes, several=several)
     if several or objective.name == "accuracy":
-        # The function compares labels as they are.
+        # Answers are compared as they are.
         return objective
+    # With `classes`, labels become positions before they are compared.
     return replace(objective, classes=classes)
 
 

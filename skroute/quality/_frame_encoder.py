@@ -703,12 +703,13 @@ class _HashedTexts:
         `counts` is a csr matrix of shape (n_texts, n_columns).
         """
         n_texts, n_columns = counts.shape
-        # Number of texts that have each word: an entry of a csr matrix is one text.
-        texts_with = np.bincount(counts.indices, minlength=n_columns)
-        most_frequent = np.argsort(-texts_with, kind="stable")[:_MOST_WORDS]
-        is_repeated = texts_with[most_frequent] > 1
+        # Number of texts that have each word. A stored entry is a pair of a text and a
+        # word in it.
+        n_texts_with = np.bincount(counts.indices, minlength=n_columns)
+        most_frequent = np.argsort(-n_texts_with, kind="stable")[:_MOST_WORDS]
+        is_repeated = n_texts_with[most_frequent] > 1
         used = np.sort(most_frequent[is_repeated])
-        rarity = _rarity(texts_with[used], n_texts=n_texts)
+        rarity = _rarity(n_texts_with[used], n_texts=n_texts)
         if len(used) < 2:
             # The texts have hardly a word in common: there is no direction.
             return _LearnedWords(used, rarity, None, np.zeros((n_texts, 1)))
@@ -719,7 +720,7 @@ class _HashedTexts:
         directions = directions.astype(np.float32)
         # `rows_as_new` has each text as if it had not been in `fit`. A word that only
         # one other text has would then not be used: its weight is 0.
-        others_with = texts_with[used] - 1
+        others_with = n_texts_with[used] - 1
         rarity_in_others = _rarity(others_with, n_texts=n_texts - 1)
         rarity_in_others[others_with == 1] = 0
         rows_as_new = along_directions_of_others(

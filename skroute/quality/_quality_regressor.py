@@ -124,7 +124,7 @@ class _Problem(NamedTuple):
         Parameters
         ----------
         rows : ndarray of int
-            Rows of a problem with weights.
+            Positions of the rows. The problem must have weights.
 
         Returns
         -------

@@ -420,6 +420,7 @@ default=None
             n_models,
             max_calls=max_calls,
             by_cost=np.argsort(self.costs_, kind="stable").tolist(),
+            # Estimates before the first call are made from X.
             has_estimates=self._has_rows,
         )
 

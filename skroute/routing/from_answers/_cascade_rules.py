@@ -279,7 +279,10 @@ class LogRegressions:
         self._basis_of_models = {}
 
     def basis(self, models):
-        """Return the `StateBasis` on the signals of some models, a tuple of int."""
+        """Return the `StateBasis` on the signals of some models.
+
+        `models` is the tuple of their positions.
+        """
         if models not in self._basis_of_models:
             self._basis_of_models[models] = StateBasis(
                 self._scores.features(models),

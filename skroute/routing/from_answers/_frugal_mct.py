@@ -762,12 +762,14 @@ class FrugalMCTClassifier(CombiningRouter):
         Returns
         -------
         RequestPolicy
-            It offers the choices of one base, which deciding asks.
+            All requests have the same base. It is asked in order to decide, and the
+            choices after it are offered.
         """
         check_is_fitted(self)
         options = self._options_at(budget, exclude)
         return PricedRequests(
             options.policy,
+            # Positions in `choices_`. The policy counts the choices of the base from 0.
             options.first + options.policy.kept,
             look=partial(self._ask_base, options),
             excludable=self._excludable_names(),

@@ -100,7 +100,9 @@ class RowSignals(NamedTuple):
 
 
 class SignalScales:
-    """Normal scores of everything that a cascade reads, by the ranks of training rows.
+    """Transformation of signals to normal scores.
+
+    The normal score of a value is the normal quantile of its rank among training rows.
 
     Parameters
     ----------

@@ -139,8 +139,8 @@ class Occam(LimitsMixin, MemberRouter):
 
         def cheapest_plan(costs):
             """Return the mean cost of the cheapest plan, deciding included."""
-            # It is not known yet if a row can pay the member that embeds twice. A
-            # single payment gives a lower bound.
+            # A row that chooses the member that embeds may have to pay it again. This
+            # is not known yet. A single payment gives a lower bound.
             split = split_costs(
                 costs,
                 routing_cost=self.routing_cost,
@@ -191,7 +191,9 @@ class Occam(LimitsMixin, MemberRouter):
             n_jobs=self.n_jobs,
             fit_params=fit_params,
         )
-        self._routing_seconds = 0.0
+        self._routing_seconds = 0.0  # not timed
+        # The only text is "time": costs are seconds. Deciding is then timed as well,
+        # unless its cost is given.
         if isinstance(self.costs, str) and self.routing_cost is None:
             self._routing_seconds = self._time_decisions(policy, X)
         self._learned = replace(policy, amounts=self._read_amounts(log))

@@ -920,7 +920,8 @@ class BudgetStream:
         # The ledger's `Reservation` of the smallest amount, before any estimate.
         held = self.ledger.hold(self._purses, least, _check_key(key))
         if held.state == "open":
-            # The request of this key has its ticket. The state of its plan is lost.
+            # A request of this key was decided before, and keeps its ticket. The state
+            # of its plan is lost.
             return Reservation(_ticket(held), x, state=None)
         try:
             estimates = offers.estimate(x)
@@ -959,7 +960,8 @@ class BudgetStream:
         # The ledger's `Reservation` of the largest amount, before any model is asked.
         held = self.ledger.hold(self._purses, planned.largest_cost, _check_key(key))
         if held.state == "open":
-            # The request of this key has its ticket. The state of its plan is lost.
+            # A request of this key was decided before, and keeps its ticket. The state
+            # of its plan is lost.
             return Reservation(_ticket(held), x, state=None)
         try:
             plan = planned.plan(x, self.books(), exclude)

@@ -331,6 +331,7 @@ def learn_costs(estimator, X, log, folds, *, task, n_jobs, fit_params):
         n_jobs=n_jobs,
         fit_params=fit_params,
     )
+    # None: the out-of-fold estimates serve for every fold.
     planned_by_fold = fitted.by_fold
     if planned_by_fold is not None:
         planned_by_fold = np.maximum(planned_by_fold, 0.0)

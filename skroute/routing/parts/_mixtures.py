@@ -291,7 +291,7 @@ class ValidatedPart(NamedTuple):
 
     @classmethod
     def from_rows(cls, mixture, cost, quality, weight=None):
-        """Return the sums over the rows of one fold.
+        """Sum up cost, quality and their squares over the rows of one fold.
 
         Parameters
         ----------

@@ -883,12 +883,12 @@ class Policy:
         are_costs_estimated = self.realised is not None and not costs_given
         # Mean of `costs` per row of the cheapest choices of these rows, with deciding.
         least_of_rows = float(np.min(costs, axis=-1).mean()) + self.deciding
-        # The smallest budget is the mean bill of the cheapest plan of the log, ...
+        # The smallest budget is the mean bill of the cheapest plan of the log. If the
+        # rows are decided together, or several rows came with their costs, it is that
+        # of these rows. A single row may cost more than a mean budget.
         smallest_budget = self.least
-        # ... or that of these rows, if they are decided together, or several rows came
-        # with their costs. A single row may cost more than a mean budget.
         is_mean_of_rows = policy == "batch" or (costs_given and len(values) > 1)
-        # A budget is compared with bills. Estimated costs are none.
+        # A budget is compared with bills, and never with estimated costs.
         if is_mean_of_rows and not are_costs_estimated:
             smallest_budget = least_of_rows
         check_affordable(budget, smallest_budget, advice=self._advice_on_limits())

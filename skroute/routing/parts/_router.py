@@ -467,7 +467,9 @@ default=None
         )
 
     def _warn_of_single_choice(self, budget, quality):
-        """Warn if one model alone has a quality on the rows of `fit` below a mean cost.
+        """Warn if one model alone reaches a quality, and costs less than the router.
+
+        The quality of a model is its mean on the rows of `fit`.
 
         Parameters
         ----------

@@ -102,10 +102,10 @@ class Target(ABC):
 
     @abstractmethod
     def labels(self, answers):
-        """Return encoded answers as the user gets them."""
+        """Decode answers, so that they are as the user gets them."""
 
     def probabilities(self, answers):
-        """Return encoded probabilities as the user gets them."""
+        """Decode probabilities, so that they are as the user gets them."""
         return answers
 
     @abstractmethod

@@ -417,14 +417,8 @@ class FrugalMCTClassifier(CombiningRouter):
     def _fit(self, X, y, *, task, **params):
         """Fit and ask the members, and learn a policy for each base.
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,) or (n_samples, n_labels)
-        task : FitTask
-            Progress of the fit.
-        **params : dict
-            `sample_weight`, and metadata for the `fit` of members.
+        Parameters are those of `CostAwareMixin._fit`. `params` are `sample_weight` and
+        metadata for the `fit` of members.
         """
         members = members_by_name(self.estimators, self._validate_names)
         answers, judged = self._fit_and_judge(members, X, y, task=task, params=params)

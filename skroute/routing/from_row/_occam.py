@@ -109,14 +109,8 @@ class Occam(LimitsMixin, MemberRouter):
     def _fit(self, X, y, *, task, **params):
         """Fit and ask the members, and learn which of them each row is worth.
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        task : FitTask
-            Progress of the fit.
-        **params : dict
-            `sample_weight`, and metadata for the `fit` of members.
+        Parameters are those of `CostAwareMixin._fit`. `params` are `sample_weight` and
+        metadata for the `fit` of members.
         """
         members = members_by_name(self.estimators, self._validate_names)
         names = list(members)

@@ -1055,8 +1055,8 @@ def overlap_of(log, choices):
     """
     weight = log.known_quality.weight
     n_rows = len(weight)
-    # For each choice, the rows on which the policy makes it, those of them on which the
-    # log made it too, and the rows on which the log made it at all.
+    # Numbers of rows by choice. The policy makes the choice on `needed` rows. On
+    # `matched` of these, the log made it, too. The log made it on `made` rows in all.
     agreement = log.known_quality.agreement(choices)
     # NaN for a choice that the policy never makes.
     mean_weight = np.full(len(log.names), np.nan)

@@ -1,5 +1,6 @@
 """The base of routers over members: the steps of `fit`, answers, quality and score."""
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -309,35 +310,33 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         return list(self.member_names_)
 
     def _answer(self, plan, response):
+        answer_rows = partial(self._answers_of_members, plan, response)
+        return answer_unless_abstained(self, plan, response, answer_rows)
+
+    def _answers_of_members(self, plan, response, rows):
+        """Return the answers to some rows of a plan, each by the member of its choice.
+
+        `rows` are positions in the plan. None of these rows abstains.
+        """
+        members = self._members
         # Answers that deciding has paid for, by (member, method).
         paid_answers = plan.state or {}
-        target = self._members.target
         sweep = cache_of(self)
 
-        def answer_rows(rows):
-            """Return the answers to some rows, each by its member."""
+        def answer(choice, positions):
+            """Return a member's answers to rows given by their positions in `rows`."""
+            rows_of_choice = rows[positions]
+            if (choice, response) in paid_answers:
+                # The member is not called again.
+                return paid_answers[choice, response][rows_of_choice]
+            return members.ask(
+                choice, response, plan.X, rows_of_choice, counter=sweep, cache=sweep
+            )
 
-            # `positions` are positions in `rows`.
-            def answer(choice, positions):
-                rows_of_choice = rows[positions]
-                if (choice, response) in paid_answers:
-                    # The member is not called again.
-                    return paid_answers[choice, response][rows_of_choice]
-                return self._members.ask(
-                    choice,
-                    response,
-                    plan.X,
-                    rows_of_choice,
-                    counter=sweep,
-                    cache=sweep,
-                )
-
-            answers = dispatch(plan.route[rows], answer)
-            if response == "predict":
-                return target.labels(answers)
-            return target.probabilities(answers)
-
-        return answer_unless_abstained(self, plan, response, answer_rows)
+        answers = dispatch(plan.route[rows], answer)
+        if response == "predict":
+            return members.target.labels(answers)
+        return members.target.probabilities(answers)
 
     def _offers_proba(self):
         """Return True if all members have `predict_proba`."""

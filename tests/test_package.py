@@ -69,7 +69,7 @@ MAY_IMPORT = {
     "feature_sets": {"metrics"},
     "features": set(),
     "forests": set(),
-    "gating": {"features", "forests", "metrics"},
+    "gating": {"assignment", "features", "forests", "metrics"},
     "guarantees": set(),
     "ledgers": set(),
     "members": set(),

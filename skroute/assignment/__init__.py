@@ -1,4 +1,7 @@
-"""Assignment: the multiple-choice knapsack problem, its dual price, and its bound."""
+"""Assignment: the multiple-choice knapsack problem, its dual price, and its bound.
+
+Also here: backward induction, which spends a budget in several steps for each row.
+"""
 
 from skroute.assignment._path import AssignmentPath, Rule, assignment_path
 from skroute.assignment._several import PlanLimit

@@ -2,9 +2,8 @@
 
 The *lead* of a larger set over stopping is the gain in quality that it brings, less the
 price of the additional cost. The gain is that of answering with the larger set, or of
-going on from there, if that is better. This is backward induction as for American
-options (Longstaff and Schwartz, 2001, section 1). The expected lead of a row is a mean
-over rows that have shown similar values at the same set. A `State` groups these rows.
+going on from there, if that is better. The expected lead of a row is a mean over rows
+that have shown similar values at the same set. A `State` groups these rows.
 """
 
 from abc import ABC, abstractmethod
@@ -14,16 +13,13 @@ import numpy as np
 from scipy import sparse
 from sklearn.ensemble import RandomForestRegressor
 
+from skroute.assignment._induction import STOP, best_move, induce_backward, take_moves
 from skroute.utils._tolerances import ROUNDING, SCORE_TIE
 
-# The move of a row that buys nothing more.
-STOP = -1
 # In place of the left child of a leaf, in scikit-learn and in the kernel.
 LEAF = -1
 # In place of a leaf, if the tree was grown on the row.
 _NO_LEAF = -1
-# A smaller lead over stopping is rounding.
-_LEAST_LEAD = 1e-12
 # A price, in units of the mean gain per mean cost, at which no purchase is worth it.
 _NO_PURCHASE = 1e12
 # Largest number of bins of a state by answers.
@@ -467,11 +463,8 @@ class Expectation(NamedTuple):
         if not len(self.larger):
             n_rows, _, n_prices = self.leads.shape
             return np.full((n_rows, n_prices), STOP)
-        best = self.leads.argmax(axis=1)  # positions in `larger`
-        # This is faster than the maximum along this axis.
-        best_lead = np.take_along_axis(self.leads, best[:, np.newaxis], axis=1)[:, 0]
-        is_worth = best_lead > _LEAST_LEAD
-        return np.where(is_worth, self.larger[best], STOP)
+        best = best_move(self.leads, value_of_stopping=0.0).position
+        return np.where(best == STOP, STOP, self.larger[best])
 
 
 class Policies(NamedTuple):
@@ -662,59 +655,109 @@ def learn_policies(value, states, sets, costs, *, prices, allowed, n_rounds, wei
     -------
     Policies
     """
-    n_sets, n_rows = value.shape
-    # Single precision takes half of the memory.
-    value = value.astype(np.float32)
-    prices32 = prices.astype(np.float32)
-    n_prices = len(prices)
-    # Value of the set that each row ends at, less the price of its purchases, for each
-    # first set. At first no row buys. (n_prices, n_sets, n_rows)
-    worth = np.repeat(value[np.newaxis], n_prices, axis=0)
-    # The set that each row ends at, from each first set: at first, this set itself.
-    first_sets = np.arange(n_sets, dtype=np.int16)[:, np.newaxis]
-    ends = np.broadcast_to(first_sets, (n_prices, n_sets, n_rows)).copy()
-    # Index arrays that are broadcast to (n_prices, n_rows).
-    price_index = np.arange(n_prices)[:, np.newaxis]
-    row = np.arange(n_rows)
-    all_moves = []
-    all_ends = []
-    all_nexts = []
-    # Each pass allows one purchase more than the pass before. Without a limit, a single
-    # pass allows any number.
-    for _ in range(1 if n_rounds is None else n_rounds):
-        # Worth and ends after a purchase. Without a limit they are `worth` and `ends`
-        # themselves, which the loop over sets fills from the last set on. With a
-        # limit, one purchase less is left: they are copies from the pass before.
-        worth_after = worth if n_rounds is None else worth.copy()
-        ends_after = ends if n_rounds is None else ends.copy()
-        moves_of_sets = {}
-        nexts = np.full(ends.shape, STOP, dtype=np.int16)
-        for position in range(n_sets - 1, -1, -1):
-            larger = _larger_sets(position, sets, costs, allowed)
-            if not len(larger) or states[position] is None:
-                # Rows stop at this set.
-                continue
-            extra = (costs[larger] - costs[position]).astype(np.float32)
-            # Lead over stopping of each larger set. (n_prices, n_larger, n_rows)
-            lead = worth_after[:, larger] - value[position]
-            lead -= prices32[:, np.newaxis, np.newaxis] * extra[:, np.newaxis]
-            moves_of_sets[position], go = _learn_moves(
-                lead, larger, states[position], weight
-            )
-            nexts[:, position] = go
-            is_going = go != STOP
-            # Rows that stop have their own set as target, which is not read.
-            target = np.where(is_going, go, position)
-            paid = prices32[:, np.newaxis] * (costs[target] - costs[position])
-            worth_of_going = worth_after[price_index, target, row] - paid
-            worth[:, position] = np.where(is_going, worth_of_going, value[position])
-            ends[:, position] = np.where(
-                is_going, ends_after[price_index, target, row], position
-            )
-        all_moves.append(moves_of_sets)
-        all_ends.append(ends.copy())
-        all_nexts.append(nexts)
-    return Policies(prices, states, all_moves, all_ends, all_nexts)
+    following = {}
+    for position, state in enumerate(states):
+        if state is None:
+            following[position] = np.empty(0, dtype=np.int64)
+        else:
+            following[position] = _larger_sets(position, sets, costs, allowed)
+    purchases = _Purchases(value, states, costs, following, prices, weight)
+    policies = Policies(prices, states, moves=[], ends=[], nexts=[])
+    if n_rounds is None:
+        _add_outcomes(policies, induce_backward(following, purchases.decide))
+        return policies
+    # With no purchase left, all rows stop. Each pass allows one purchase more.
+    outcomes = {position: purchases.stop(position) for position in following}
+    for _ in range(n_rounds):
+        outcomes = induce_backward(following, purchases.decide, outcomes_after=outcomes)
+        _add_outcomes(policies, outcomes)
+    return policies
+
+
+class _SetOutcomes(NamedTuple):
+    """What comes of the held-out rows after one set, and the decisions there.
+
+    Attributes
+    ----------
+    worth : ndarray of shape (n_prices, n_rows), dtype=float32
+        Value of the set that each row ends at, less the price of the purchases from
+        this set on.
+    ends : ndarray of shape (n_prices, n_rows), dtype=int16
+        The set that each row ends at.
+    nexts : ndarray of shape (n_prices, n_rows), dtype=int16
+        The set that each row buys next. STOP: none.
+    moves : Moves or None
+        None if nothing can be bought after this set.
+    """
+
+    worth: np.ndarray
+    ends: np.ndarray
+    nexts: np.ndarray
+    moves: Moves | None
+
+
+class _Purchases:
+    """Decisions of held-out rows after each set. Parameters as of `learn_policies`.
+
+    Parameters
+    ----------
+    value, states, costs
+    following : dict from int to ndarray of int
+        For each set the larger sets that may be bought.
+    prices, weight
+    """
+
+    def __init__(self, value, states, costs, following, prices, weight):
+        # Single precision takes half of the memory.
+        self._value = value.astype(np.float32)
+        self._prices = prices.astype(np.float32)
+        self._states = states
+        self._costs = costs
+        self._following = following
+        self._weight = weight
+
+    def stop(self, position):
+        """Return the outcomes of a set after which no row buys (`_SetOutcomes`)."""
+        value = self._value[position]
+        shape = (len(self._prices), len(value))
+        return _SetOutcomes(
+            worth=np.broadcast_to(value, shape),
+            ends=np.full(shape, position, dtype=np.int16),
+            nexts=np.full(shape, STOP, dtype=np.int16),
+            moves=None,
+        )
+
+    def decide(self, position, next_outcomes):
+        """Return the outcomes of a set after which rows may buy a larger one.
+
+        `position` is that of the set. `next_outcomes` are the `_SetOutcomes` of the
+        larger sets that may be bought.
+        """
+        if not next_outcomes:
+            return self.stop(position)
+        larger = self._following[position]
+        extra = self._costs[larger] - self._costs[position]
+        # Lead over stopping of each larger set. (n_prices, n_larger, n_rows)
+        lead = np.stack([outcomes.worth for outcomes in next_outcomes], axis=1)
+        lead -= self._value[position]
+        price_of_move = self._prices[:, np.newaxis] * extra.astype(np.float32)
+        lead -= price_of_move[:, :, np.newaxis]
+        moves, best = _learn_moves(lead, larger, self._states[position], self._weight)
+        is_going = best != STOP
+        worth_after = take_moves(
+            np.stack([outcomes.worth for outcomes in next_outcomes], axis=1), best
+        )
+        ends_after = take_moves(
+            np.stack([outcomes.ends for outcomes in next_outcomes], axis=1), best
+        )
+        worth_of_going = worth_after - self._prices[:, np.newaxis] * extra[best]
+        worth = np.where(is_going, worth_of_going, self._value[position])
+        return _SetOutcomes(
+            worth=worth.astype(np.float32),
+            ends=np.where(is_going, ends_after, position).astype(np.int16),
+            nexts=np.where(is_going, larger[best], STOP).astype(np.int16),
+            moves=moves,
+        )
 
 
 def _learn_moves(lead, larger, state, weight):
@@ -733,8 +776,9 @@ def _learn_moves(lead, larger, state, weight):
     Returns
     -------
     moves : Moves
-    go : ndarray of shape (n_prices, n_rows)
-        The set that each row buys, by the leads of the other rows. STOP: none.
+    best : ndarray of shape (n_prices, n_rows)
+        Position in `larger` of the set that each row buys, by the leads of the other
+        rows. STOP: none.
     """
     n_prices, n_larger, n_rows = lead.shape
     # A column for each pair of a larger set and a price.
@@ -743,8 +787,23 @@ def _learn_moves(lead, larger, state, weight):
     # One axis for the sets and one for the prices again. (n_cells, n_larger, n_prices)
     cell_leads = cell_means.reshape(-1, n_larger, n_prices).astype(np.float32)
     row_leads = expected.reshape(n_rows, n_larger, n_prices)
-    expectation = Expectation(larger, row_leads)
-    return Moves(larger, cell_leads), expectation.go.T
+    best = best_move(row_leads, value_of_stopping=0.0).position
+    return Moves(larger, cell_leads), best.T
+
+
+def _add_outcomes(policies, outcomes):
+    """Add the decisions with one purchase more to the lists of `Policies`.
+
+    `outcomes` is a dict from each set to its `_SetOutcomes`.
+    """
+    moves_of_sets = {}
+    for position, outcomes_of_set in outcomes.items():
+        if outcomes_of_set.moves is not None:
+            moves_of_sets[position] = outcomes_of_set.moves
+    policies.moves.append(moves_of_sets)
+    in_order = [outcomes[position] for position in range(len(outcomes))]
+    policies.ends.append(np.stack([of_set.ends for of_set in in_order], axis=1))
+    policies.nexts.append(np.stack([of_set.nexts for of_set in in_order], axis=1))
 
 
 def _larger_sets(position, sets, costs, allowed):

@@ -13,6 +13,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
+from skroute.assignment._induction import STOP
 from skroute.base import CallParameter, Plan, check_budget, dispatch, note_failure
 from skroute.base._inspection import may_take_weights
 from skroute.gating._buyer import (
@@ -33,7 +34,6 @@ from skroute.gating._explanation import Explanation, NextPurchase, Round
 from skroute.gating._induction import (
     ANSWER_PRICES,
     LEAF_PRICES,
-    STOP,
     AnswerState,
     LeafState,
     Shown,

@@ -14,10 +14,10 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
+from skroute.assignment._induction import STOP
 from skroute.gating import SequentialFeatureClassifier
 from skroute.gating._induction import (
     ANSWER_PRICES,
-    STOP,
     AnswerState,
     LeafState,
     Shown,

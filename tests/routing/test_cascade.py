@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.linear_model import LogisticRegression, Ridge
 
+from skroute.assignment._induction import STOP
 from skroute.metrics import accuracy_cost_curve
 from skroute.routing import CascadeRouter
 from skroute.routing.from_answers._cascade_rules import (
@@ -29,14 +30,13 @@ from skroute.routing.from_answers._signals import (
     fit_logistic,
 )
 from skroute.routing.from_answers._states import (
-    STOP,
     StateEstimates,
     StateFit,
     StateLearner,
     any_order,
-    best_move,
     fixed_order,
-    induce_backward,
+    learn_values,
+    move_of,
 )
 from skroute.routing.parts._estimates import estimates_without_folds
 
@@ -163,7 +163,7 @@ def test_a_move_takes_what_pays_and_stops_at_ties():
     ways = np.array([[0.5, 0.1], [0.5, 0.1], [0.5, 0.1], [0.2, 0.9]])
     going = np.array([[0.7, 0.9], [0.8, 0.8], [0.6, 0.7], [1.0, 1.0]])[:, :, np.newaxis]
     estimates = StateEstimates(ways, going)
-    move = best_move(estimates, np.array([1.0, 2.0]), np.array([0.1]))
+    move = move_of(estimates, np.array([1.0, 2.0]), np.array([0.1]))
     np.testing.assert_array_equal(move.next_position[:, 0], [1, 0, STOP, STOP])
     np.testing.assert_array_equal(move.ending, [0, 0, 0, 1])
     np.testing.assert_allclose(move.value[:, 0], [0.7, 0.7, 0.5, 0.9])
@@ -178,7 +178,7 @@ def test_with_full_knowledge_each_row_ends_in_the_best_set(seed, abstain_quality
     prices = np.array([0.3, 0.1, 0.0])
     states = any_order(3, 3)
     realised = [rng.random((n, row.sum())) for row in states.asked]
-    induced = induce_backward(
+    outcomes = learn_values(
         states, realised, costs, prices, Oracle(), abstain_quality=abstain_quality
     )
     set_costs = states.asked @ costs
@@ -188,15 +188,15 @@ def test_with_full_knowledge_each_row_ends_in_the_best_set(seed, abstain_quality
         for state in range(1, len(best)):
             best[state] = np.maximum(best[state], abstain_quality)
     for state, asked in enumerate(states.asked):
-        outcomes = induced.outcomes[state]
+        after = outcomes[state]
         reachable = np.flatnonzero((states.asked >= asked).all(axis=1))
         for position, price in enumerate(prices):
             net = []
             for end in reachable:
                 further_cost = set_costs[end] - set_costs[state]
                 net.append(best[end] - price * further_cost)
-            further_cost = outcomes.cost[:, position]
-            value = outcomes.quality[:, position] - price * further_cost
+            further_cost = after.cost[:, position]
+            value = after.quality[:, position] - price * further_cost
             np.testing.assert_allclose(value, np.max(net, axis=0))
 
 
@@ -204,12 +204,11 @@ def test_what_is_not_reached_is_not_learned():
     states = any_order(2, 2)
     learner = Recorder(lambda targets: targets)
     realised = [np.ones((5, row.sum())) for row in states.asked]
-    induced = induce_backward(
+    outcomes = learn_values(
         states, realised, np.ones(2), np.array([0.0]), learner, reached=[1, 3]
     )
     assert list(learner.targets) == [3, 1]
-    assert sorted(induced.outcomes) == [1, 3]
-    assert induced.values[0] is induced.values[2] is None
+    assert sorted(outcomes) == [1, 3]
 
 
 def test_where_nothing_is_to_be_decided_rows_get_the_only_answer():
@@ -217,14 +216,14 @@ def test_where_nothing_is_to_be_decided_rows_get_the_only_answer():
     prices = np.array([0.5, 0.0])
     realised = [np.empty((2, 0)), np.array([[1.0], [0.0]]), np.array([[1.0], [1.0]])]
     learner = Recorder(lambda targets: 1 - targets)
-    induced = induce_backward(
+    outcomes = learn_values(
         states, realised, np.ones(2), prices, learner, reached=[1, 2]
     )
     for state in (1, 2):
         np.testing.assert_array_equal(
-            induced.outcomes[state].quality, np.repeat(realised[state], 2, axis=1)
+            outcomes[state].quality, np.repeat(realised[state], 2, axis=1)
         )
-        assert not induced.outcomes[state].cost.any()
+        assert not outcomes[state].cost.any()
 
 
 def test_trust_mixes_what_is_estimated_with_what_came_of_it():
@@ -232,7 +231,7 @@ def test_trust_mixes_what_is_estimated_with_what_came_of_it():
     states = fixed_order(2, (0, 1))
     learner = Recorder(np.ones_like)
     realised = [np.empty((3, 0)), np.zeros((3, 1)), np.zeros((3, 1))]
-    induce_backward(states, realised, np.zeros(2), np.zeros(1), learner, trust=0.5)
+    learn_values(states, realised, np.zeros(2), np.zeros(1), learner, trust=0.5)
     np.testing.assert_allclose(learner.targets[1], [[0.0, 0.5]] * 3)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from skroute.assignment._induction import STOP
 from skroute.base import (
     CallParameter,
     Plan,
@@ -25,7 +26,7 @@ from skroute.routing.from_answers._signals import (
     as_columns,
     split_signals,
 )
-from skroute.routing.from_answers._states import STOP, check_sets, fixed_order
+from skroute.routing.from_answers._states import check_sets, fixed_order
 from skroute.routing.parts._estimates import (
     cross_fit,
     estimates_without_folds,

@@ -11,23 +11,23 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.utils.parallel import Parallel, delayed
 
+from skroute.assignment._induction import STOP
 from skroute.routing.from_answers._signals import RowSignals, SignalScales, StateBasis
 from skroute.routing.from_answers._states import (
-    STOP,
     StateLearner,
     States,
     StateValues,
     any_order,
-    best_move,
     fixed_order,
-    induce_backward,
+    learn_values,
+    move_of,
 )
 from skroute.routing.parts._estimates import rows_and_others
 from skroute.routing.parts._mixtures import Mixture, ValidatedPart, useful_rules
 from skroute.utils._typing import NDArray
 
 # Share of the estimates in the value of asking on. The rest is the outcome on the rows
-# of the log, see `induce_backward`.
+# of the log, see `learn_values`.
 _TRUST = 0.5
 # Largest number of rows that cascades are compared on. It is enough to see differences
 # of half a percentage point in quality.
@@ -225,7 +225,7 @@ class FittedCascade(NamedTuple):
         continuations = np.take_along_axis(
             estimates.continuations, price_index[:, np.newaxis], axis=2
         )
-        move = best_move(
+        move = move_of(
             estimates._replace(continuations=continuations),
             costs=self.costs[next_models],
             prices=self.prices[price_index],
@@ -326,7 +326,7 @@ def fit_cascade(states, log, prices, regressions):
         On the same log.
     """
     costs = log.costs.mean(axis=0)
-    induced = induce_backward(
+    outcomes = learn_values(
         states,
         answer_quality=[log.quality[:, list(models)] for models in states.answering],
         costs=costs,
@@ -335,7 +335,8 @@ def fit_cascade(states, log, prices, regressions):
         abstain_quality=log.abstain_quality,
         trust=_TRUST,
     )
-    return FittedCascade(states, induced.values, costs, prices)
+    values = [outcomes[state].values for state in range(len(states.asked))]
+    return FittedCascade(states, values, costs, prices)
 
 
 def price_grid(costs, n_prices):

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skroute.assignment import assignment_path, choose_at_price
+from skroute.assignment._induction import STOP
 from skroute.base import Plan, check_affordable
 from skroute.base._calls import REQUEST_ID
 from skroute.base._inspection import ABSTAIN_NAME
@@ -19,15 +20,14 @@ from skroute.routing.from_answers._combining import (
     search_combinations,
 )
 from skroute.routing.from_answers._states import (
-    STOP,
     StateEstimates,
     StateFit,
     StateLearner,
     StateValues,
     any_order,
-    best_move,
     check_sets,
-    induce_backward,
+    learn_values,
+    move_of,
 )
 from skroute.routing.parts._estimates import (
     cross_fit,
@@ -590,8 +590,8 @@ class SequentialRouterClassifier(CombiningRouter):
     def _learn_sequential(self, bases, quality, learner):
         """Learn the rules that may buy more than one add-on, a list of `JudgedRule`.
 
-        Sets ``_values``, a list with the `StateValues` of each state, None if no base
-        leads there. Parameters are those of `_learn_addons`.
+        Sets ``_values``, a dict with the `StateValues` of each state that a base leads
+        to. Parameters are those of `_learn_addons`.
         """
         states = self._states
         costs = self._members.costs_of_fit
@@ -607,7 +607,7 @@ class SequentialRouterClassifier(CombiningRouter):
                 # All members combined, then each member alone.
                 n_answers = 1 + len(members)
             answer_quality.append(quality[:, first_choice : first_choice + n_answers])
-        induced = induce_backward(
+        outcomes = learn_values(
             states,
             answer_quality,
             costs,
@@ -617,17 +617,19 @@ class SequentialRouterClassifier(CombiningRouter):
             reached=np.flatnonzero(states.asked[:, bases].any(axis=1)),
             abstain_quality=self.abstain_quality_,
         )
-        self._values = induced.values
+        self._values = {}
+        for state, outcomes_of_state in outcomes.items():
+            self._values[state] = outcomes_of_state.values
         rules = []
         for base in bases:
             start = int(states.following[0, base])
-            outcomes = induced.outcomes[start]
+            after_base = outcomes[start]
             for index, price in enumerate(self.prices_):
                 rule = JudgedRule(
                     Rule(start, price, index),
                     # The cost of the outcomes does not have the first member.
-                    cost=costs[base] + outcomes.cost[:, index],
-                    quality=outcomes.quality[:, index],
+                    cost=costs[base] + after_base.cost[:, index],
+                    quality=after_base.quality[:, index],
                 )
                 rules.append(rule)
         return rules
@@ -724,7 +726,7 @@ class SequentialRouterClassifier(CombiningRouter):
         next_members = self._states.next_members(state)
         # (n_rows, n_next, 1): only the price of the rule.
         continuations = estimates.continuations[:, :, [rule.price_index]]
-        move = best_move(
+        move = move_of(
             StateEstimates(estimates.endings, continuations),
             costs=self._members.costs_of_fit[next_members],
             prices=np.array([rule.price]),

@@ -1,10 +1,9 @@
-"""Backward induction: the value of asking one more member.
+"""States of a cascade, and the value of asking one more member.
 
 A state is the set of members that a row has asked. In a state the row either ends, with
 one of several answers or by abstaining, or it asks one more member, which leads to
-another state. A `StateLearner` defines what is known of a row in a state: one number,
-leaves of a tree or a table of features. The induction reads the learner's estimates,
-and never these features.
+another state. `learn_values` estimates by backward induction what asking is worth. It
+reads the estimates of a `StateLearner`, and never the features that these are made of.
 """
 
 from abc import ABC, abstractmethod
@@ -14,19 +13,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from skroute.assignment._induction import STOP, best_move, induce_backward, take_moves
 from skroute.routing.parts._log import with_last
 from skroute.utils._typing import NDArray
 
 # Entry of `States.following` for a member that cannot be asked in a state.
 NO_STATE = -1
-# Entry of `Move.next_position` for a row that ends where it is.
-STOP = -1
 # Entry of `Move.ending` where a state has no answer to end with: nothing has been
 # asked.
 NO_ENDING = -1
-# Difference in value, in units of quality, up to which asking and ending are tied. It
-# absorbs rounding. A tied row ends.
-_TIED = 1e-12
 
 
 # States -------------------------------------------------------------------------------
@@ -219,7 +214,7 @@ class Move(NamedTuple):
     value: NDArray[np.float64]
 
 
-def best_move(estimates, costs, prices):
+def move_of(estimates, costs, prices):
     """Return whether each row ends or asks a member, at each price (`Move`).
 
     Parameters
@@ -245,19 +240,11 @@ def best_move(estimates, costs, prices):
     # Values of asking each member, less the price of its call, (n_rows, n_next,
     # n_prices).
     values = estimates.continuations - costs[:, np.newaxis] * prices[:, np.newaxis]
-    best_next = values.argmax(axis=1)
-    # The best value at each price, (n_rows, n_prices).
-    value_of_asking = np.take_along_axis(values, best_next[:, np.newaxis], axis=1)[:, 0]
-    asks = value_of_asking > value_of_ending + _TIED
-    return Move(
-        ending,
-        ending_quality,
-        next_position=np.where(asks, best_next, STOP),
-        value=np.where(asks, value_of_asking, value_of_ending),
-    )
+    best = best_move(values, value_of_ending)
+    return Move(ending, ending_quality, best.position, best.value)
 
 
-# Backward induction -------------------------------------------------------------------
+# Values of asking on ------------------------------------------------------------------
 
 
 class StateOutcomes(NamedTuple):
@@ -269,29 +256,17 @@ class StateOutcomes(NamedTuple):
         Logged quality of the answers, and cost of the calls after this state.
     value : ndarray of shape (n_rows, n_prices)
         Estimated value of the best move, as in `Move`.
+    values : StateValues
+        The regressor by which rows were decided in this state.
     """
 
     quality: NDArray[np.float64]
     cost: NDArray[np.float64]
     value: NDArray[np.float64]
+    values: StateValues
 
 
-class InducedValues(NamedTuple):
-    """Result of the backward induction.
-
-    Attributes
-    ----------
-    values : list of StateValues or None
-        For each state; None if it is not reached.
-    outcomes : dict from int to StateOutcomes
-        For each state that is reached.
-    """
-
-    values: list[StateValues | None]
-    outcomes: dict[int, StateOutcomes]
-
-
-def induce_backward(
+def learn_values(
     states,
     answer_quality,
     costs,
@@ -326,46 +301,65 @@ def induce_backward(
 
     Returns
     -------
-    InducedValues
+    dict from int to StateOutcomes
+        For each state that is reached.
     """
-    values = [None] * len(states.asked)
-    outcomes = {}
     if reached is None:
         reached = range(len(states.asked))
-    for state in sorted(reached, reverse=True):
-        next_members = states.next_members(state)
-        next_states = states.following[state, next_members]
-        next_outcomes = [outcomes[next_state] for next_state in next_states.tolist()]
+    following = {}
+    for state in reached:
+        following[int(state)] = states.following[state, states.next_members(state)]
+    asking = _Asking(
+        states, answer_quality, costs, prices, learner, abstain_quality, trust
+    )
+    return induce_backward(following, asking.decide)
+
+
+class _Asking:
+    """Decisions of the training rows in each state. Parameters as of `learn_values`."""
+
+    def __init__(
+        self, states, answer_quality, costs, prices, learner, abstain_quality, trust
+    ):
+        self._states = states
+        self._answer_quality = answer_quality
+        self._costs = costs
+        self._prices = prices
+        self._learner = learner
+        self._abstain_quality = abstain_quality
+        self._trust = trust
+
+    def decide(self, state, next_outcomes):
+        """Return the outcomes of a state (`StateOutcomes`).
+
+        `next_outcomes` are those of the states that asking each next member leads to.
+        """
+        answer_quality = self._answer_quality[state]
+        next_costs = self._costs[self._states.next_members(state)]
         # Value of asking each next member, before the price of the call itself.
         next_values = [
-            _value_of(outcomes_after_call, prices, trust)
+            _value_of(outcomes_after_call, self._prices, self._trust)
             for outcomes_after_call in next_outcomes
         ]
-        targets = np.column_stack([answer_quality[state], *next_values])
-        fitted = learner.fit(state, targets)
+        targets = np.column_stack([answer_quality, *next_values])
+        fitted = self._learner.fit(state, targets)
         # A row may abstain once something has been asked.
-        quality_of_abstaining = None
-        if states.asked[state].any():
-            quality_of_abstaining = abstain_quality
-        values[state] = StateValues(
+        abstain_quality = None
+        if self._states.asked[state].any():
+            abstain_quality = self._abstain_quality
+        values = StateValues(
             model=fitted.model,
-            n_answers=answer_quality[state].shape[1],
-            n_next=len(next_members),
-            n_prices=len(prices),
-            abstain_quality=quality_of_abstaining,
+            n_answers=answer_quality.shape[1],
+            n_next=len(next_costs),
+            n_prices=len(self._prices),
+            abstain_quality=abstain_quality,
         )
-        estimates = values[state].split(fitted.estimates)
-        move = best_move(estimates, costs[next_members], prices)
-        ending_quality = answer_quality[state]
-        if quality_of_abstaining is not None:
-            ending_quality = with_last(ending_quality, quality_of_abstaining)
-        outcomes[state] = _outcomes_of(
-            move,
-            ending_quality,
-            next_costs=costs[next_members],
-            next_outcomes=next_outcomes,
-        )
-    return InducedValues(values, outcomes)
+        move = move_of(values.split(fitted.estimates), next_costs, self._prices)
+        ending_quality = answer_quality
+        if abstain_quality is not None:
+            ending_quality = with_last(ending_quality, abstain_quality)
+        quality, cost = _realised(move, ending_quality, next_costs, next_outcomes)
+        return StateOutcomes(quality, cost, move.value, values)
 
 
 def _value_of(outcomes, prices, trust):
@@ -380,24 +374,39 @@ def _value_of(outcomes, prices, trust):
     return realised + trust * outcomes.value
 
 
-def _outcomes_of(move, ending_quality, *, next_costs, next_outcomes):
-    """Return the outcomes of the moves of all rows in one state (`StateOutcomes`).
+def _realised(move, ending_quality, next_costs, next_outcomes):
+    """Return the quality and the cost of the moves of all rows in one state.
 
-    `ending_quality` (n_rows, n_endings) is the logged quality of each ending.
-    `next_costs` (n_next,) and `next_outcomes`, a list of `StateOutcomes`, are the cost
-    of each member that may be asked next, and the outcomes after its answer.
+    Parameters
+    ----------
+    move : Move
+    ending_quality : ndarray of shape (n_rows, n_endings)
+        Logged quality of each ending.
+    next_costs : ndarray of shape (n_next,)
+        Cost of each member that may be asked next.
+    next_outcomes : list of StateOutcomes
+        The outcomes after its answer.
+
+    Returns
+    -------
+    quality, cost : ndarray of shape (n_rows, n_prices)
     """
     n_rows, n_prices = move.value.shape
     if ending_quality.shape[1]:
         quality_if_ended = ending_quality[np.arange(n_rows), move.ending]
     else:
-        # No row can end in the first state, so that the loop overwrites each zero.
+        # No row can end in the first state, so that the zeros are not read.
         quality_if_ended = np.zeros(n_rows)
     quality = np.repeat(quality_if_ended[:, np.newaxis], n_prices, axis=1)
     cost = np.zeros((n_rows, n_prices))
-    for position, outcomes_after_call in enumerate(next_outcomes):
-        # Rows and prices at which this member is asked.
-        asks = move.next_position == position
-        quality[asks] = outcomes_after_call.quality[asks]
-        cost[asks] = next_costs[position] + outcomes_after_call.cost[asks]
-    return StateOutcomes(quality, cost, move.value)
+    if not next_outcomes:
+        return quality, cost
+    position = move.next_position
+    next_quality = np.stack([after.quality for after in next_outcomes], axis=1)
+    next_cost = np.stack([after.cost for after in next_outcomes], axis=1)
+    cost_of_asking = next_costs[position] + take_moves(next_cost, position)
+    asks = position != STOP
+    return (
+        np.where(asks, take_moves(next_quality, position), quality),
+        np.where(asks, cost_of_asking, cost),
+    )

@@ -51,52 +51,42 @@ class Call:
     budget : float, default=inf
         Mean cost per sample. Infinity is unlimited.
 
-    exclude : sequence of str, default=None
-        Names of choices that are not made in this call.
-
-    allowed : array-like of bool of shape (n_samples, n_choices), default=None
-        Choices that each row may make.
-
-    request_id : array-like of shape (n_samples,), default=None
-        Identity of each row. Equal identities are decided alike.
-
-    costs : array-like of shape (n_samples, n_choices), default=None
-        Cost of each choice for each row.
-
-    options : mapping from str to object
-        Values of all other keywords that the class lists in ``call_parameters``.
+    keywords : mapping from str to object
+        The other keywords that the call gives, and their values. The class lists them
+        in ``call_parameters``. A keyword that is None is not given, and is left out.
 
     Examples
     --------
     >>> from skroute.base import Call
-    >>> call = Call(budget=0.5, options={"known": [[True, False]]})
+    >>> call = Call(budget=0.5, keywords={"known": [[True, False]]})
     >>> call.budget, call.exclude, call.option("known"), call.option("size")
     (0.5, None, [[True, False]], None)
     """
 
     budget: float = np.inf
-    exclude: Sequence[str] | None = None
-    allowed: Any = None
-    request_id: Any = None
-    costs: Any = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    keywords: Mapping[str, Any] = field(default_factory=dict)
 
-    def keywords(self):
-        """Return the keywords that the call gives, without the budget.
+    @property
+    def exclude(self) -> Sequence[str] | None:
+        """Names of choices that are not made in this call, a sequence of str."""
+        return self.option("exclude")
 
-        Returns
-        -------
-        dict from str to object
-            Names and values. Keywords that are None are left out.
-        """
-        keywords = dict(self.options)
-        for name in COMMON_NAMES:
-            value = getattr(self, name)
-            if value is not None:
-                keywords[name] = value
-        return keywords
+    @property
+    def allowed(self) -> Any:
+        """Choices that each row may make, bool of shape (n_samples, n_choices)."""
+        return self.option("allowed")
 
-    def option(self, name):
+    @property
+    def request_id(self) -> Any:
+        """Identity of each row, of shape (n_samples,). Equal ones are decided alike."""
+        return self.option("request_id")
+
+    @property
+    def costs(self) -> Any:
+        """Cost of each choice for each row, of shape (n_samples, n_choices)."""
+        return self.option("costs")
+
+    def option(self, name: str) -> Any:
         """Return the value of a keyword, or None if the call does not give it.
 
         Parameters
@@ -109,13 +99,8 @@ class Call:
         object
             The value.
         """
-        if name in COMMON_NAMES:
-            return getattr(self, name)
-        return self.options.get(name)
+        return self.keywords.get(name)
 
-
-# Fields of `Call` that are keywords of a public method.
-COMMON_NAMES = ("exclude", "allowed", "request_id", "costs")
 
 EXCLUDE = CallParameter(
     "exclude",

@@ -19,7 +19,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skroute.base._calls import (
-    COMMON_NAMES,
     Call,
     CallParameter,
     takes_any_keyword,
@@ -159,6 +158,23 @@ class Plan(NamedTuple):
     def is_billed(self):
         """True if `cost` is the bill. False if it is an expectation of the bill."""
         return self.quoted_cost is None or np.array_equal(self.cost, self.quoted_cost)
+
+
+def _with_rows(plan, rows, decided=True):
+    """Return a plan with its rows, and whether its rows were decided (`Plan`).
+
+    This takes half of the time of ``_replace``, a notable part of that of one row.
+    """
+    return Plan(
+        plan.route,
+        plan.cost,
+        plan.state,
+        plan.quality,
+        plan.quoted_cost,
+        plan.amounts,
+        rows,
+        decided,
+    )
 
 
 class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
@@ -491,16 +507,11 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
                     f"{type(self).__name__} does not take {name!r} in a call: it takes "
                     f"{', '.join(['X', 'budget', *names])}."
                 )
-        common = {}  # fields of `Call`
-        options = {}  # other keywords
-        for name, value in parameters.items():
-            if value is None:
-                continue  # as if it was not given
-            if name in COMMON_NAMES:
-                common[name] = value
-            else:
-                options[name] = value
-        return Call(self._effective_budget(budget), **common, options=options)
+        # A keyword that is None counts as not given.
+        keywords = {
+            name: value for name, value in parameters.items() if value is not None
+        }
+        return Call(self._effective_budget(budget), keywords)
 
     def _share_cache(self, cache):
         """Do nothing. A wrapper passes the cache on to its inner estimator here."""
@@ -533,7 +544,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
             For :meth:`answer`.
         """
         rows, call = self._check_call(X, call)
-        return self._plan(rows, call)._replace(X=rows)
+        return _with_rows(self._plan(rows, call), rows)
 
     def plan_single(self, X: Any, name: str, call: Call | None = None) -> Plan:
         """Return the plan in which one model answers every row, without a decision.
@@ -559,7 +570,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
                 f"{name!r} is not one of the single choices {self.single_choices_!r}."
             )
         rows, call = self._check_call(X, call)
-        return self._plan_single(rows, name, call)._replace(X=rows, decided=False)
+        return _with_rows(self._plan_single(rows, name, call), rows, decided=False)
 
     def bill(self, plan: Plan, costs: Any) -> np.ndarray:
         """Return what the rows of a plan are billed, by the bills of each choice.
@@ -615,9 +626,8 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         self._check_is_fitted()
         call = self.make_call() if call is None else call
         refuse_masked(X=X)
-        keywords = call.keywords()
-        if keywords:
-            check_rows_match(X=X, **keywords)
+        if call.keywords:
+            check_rows_match(X=X, **call.keywords)
         return self._check_rows(X), call
 
     def answer(self, plan: Plan, response: str = "predict") -> np.ndarray:
@@ -848,7 +858,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         # Bad input is refused before a model is called.
         if X is not None and not isinstance(X, Mapping):
             check_consistent_length(X, y)
-        check_rows_match(X=X, y=y, sample_weight=sample_weight, **call.keywords())
+        check_rows_match(X=X, y=y, sample_weight=sample_weight, **call.keywords)
         refuse_missing(y=y)
         if sample_weight is not None:
             sample_weight = check_row_weights(sample_weight, num_samples(X))

@@ -1045,7 +1045,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         evidence = self._selection.evidence
         # Index of the operating point.
         point = self._selection.point(call.budget)
-        keywords = call.keywords()
+        keywords = call.keywords
         if "costs" in evidence.call_keywords and "costs" not in keywords:
             raise ValueError(
                 "costs are missing: the evidence was decided with the costs of each "
@@ -1086,7 +1086,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     def _plan_single(self, X, name, call):
         """Return the plan of the wrapped estimator in which one model answers."""
         model = self.estimator_
-        plan = model.plan_single(X, name, model.make_call(**call.keywords()))
+        plan = model.plan_single(X, name, model.make_call(**call.keywords))
         return plan._replace(state=plan)
 
     def bill(self, plan, costs):

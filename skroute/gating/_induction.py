@@ -675,7 +675,7 @@ def learn_policies(value, states, sets, costs, *, prices, allowed, n_rounds, wei
 
 
 class _SetOutcomes(NamedTuple):
-    """What comes of the held-out rows after one set, and the decisions there.
+    """Outcomes of the held-out rows from one set on, and the decisions there.
 
     Attributes
     ----------

@@ -153,7 +153,7 @@ def realised_quality(router, X, y, sample_weight, call, allow_nan=False):
         The quality of abstaining is that of `fit`.
     """
     check_is_fitted(router)
-    check_rows_match(X=X, y=y, sample_weight=sample_weight, **call.keywords())
+    check_rows_match(X=X, y=y, sample_weight=sample_weight, **call.keywords)
     models = models_of(router)
     quality = check_matrix(
         y, "y", models if router._named else None, allow_nan=allow_nan

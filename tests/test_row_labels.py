@@ -543,6 +543,7 @@ ELSEWHERE = {
     # `y` is there because other displays take it, and is not looked at.
     "CertificateDisplay.from_estimator",
     "ExitDisplay.from_estimator",
+    "TradeoffDisplay.from_estimator",
     "TradeoffDisplay.from_estimators",
     # Names of columns of a log.
     "tables_from_log",

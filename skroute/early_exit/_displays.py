@@ -227,8 +227,42 @@ class TradeoffDisplay:
         self.curves = curves
 
     @classmethod
+    def from_estimator(
+        cls, estimator, X, y=None, *, name=None, ax=None, line_kwargs=None
+    ):
+        """Evaluate each set of thresholds of a fitted estimator on rows, and plot.
+
+        Parameters
+        ----------
+        estimator : QWYCEnsemble
+            Fitted.
+
+        X : array-like of shape (n_samples, n_features)
+            Rows that were not used in fit.
+
+        y : None
+            Ignored: no labels are needed. It is here because other displays take it.
+
+        name : str, default=None
+            Name of the curve. None is the name of the estimator's class.
+
+        ax : matplotlib Axes, default=None
+            A new one by default.
+
+        line_kwargs : dict, default=None
+            Passed to ``plot``.
+
+        Returns
+        -------
+        TradeoffDisplay
+        """
+        name = type(estimator).__name__ if name is None else name
+        line_kwargs = None if line_kwargs is None else [line_kwargs]
+        return cls.from_estimators({name: estimator}, X, ax=ax, line_kwargs=line_kwargs)
+
+    @classmethod
     def from_estimators(cls, estimators, X, y=None, *, ax=None, line_kwargs=None):
-        """Evaluate each set of thresholds of fitted estimators on rows, and plot.
+        """Compare fitted estimators on the same rows; otherwise as `from_estimator`.
 
         Parameters
         ----------

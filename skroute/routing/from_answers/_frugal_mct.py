@@ -32,8 +32,8 @@ from skroute.routing.parts._mixtures import (
     weight_of_rows,
 )
 from skroute.routing.parts._policy import Policy, Validated
+from skroute.routing.parts._priced_router import Look, PricedRouter
 from skroute.routing.parts._requests import PricedRequests
-from skroute.routing.parts._router import Look
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
 from skroute.utils._row_hash import tie_draws
 from skroute.utils._statistics import standard_error
@@ -164,7 +164,7 @@ def spending(options, budget):
     return np.minimum(budget, largest_costs)
 
 
-class FrugalMCTClassifier(CombiningRouter):
+class FrugalMCTClassifier(CombiningRouter, PricedRouter):
     r"""Ask a base service, then at most one add-on, and combine both (FrugalMCT).
 
     FrugalMCT [1]_. Every row goes to the base. From its scores a quality estimator

@@ -42,18 +42,20 @@ from skroute.routing.parts._log import (
 )
 from skroute.routing.parts._newcomers import with_newcomer
 from skroute.routing.parts._policy import check_lambda
-from skroute.routing.parts._router import (
+from skroute.routing.parts._priced_router import (
     COSTS,
     QUOTED_COSTS,
+    PricedRouter,
     estimate_once,
     look_at_rows,
 )
+from skroute.routing.parts._router import metadata_of_fit
 from skroute.routing.parts._table_router import (
     TableRouter,
-    metadata_of_readers,
     readers_of,
     realised_quality,
     rows_of_fit,
+    weights_for_readers,
 )
 from skroute.utils._cache import cache_of
 from skroute.utils._compat import (
@@ -102,7 +104,7 @@ def reader_of_known_cells(reader, table, fit_params, *, ratio=False):
     return regressor
 
 
-class BudgetRouter(LimitsMixin, TableRouter):
+class BudgetRouter(LimitsMixin, PricedRouter, TableRouter):
     r"""Choose, for each row, the model that is worth its cost, learned from a log.
 
     A log has the answers of several models, services or language models to past
@@ -465,7 +467,9 @@ default=None
         a step for each estimator.
         """
         given_weight = given_weights(params.get("sample_weight"), X)
-        metadata = metadata_of_readers(self, params, given_weight)
+        metadata = metadata_of_fit(
+            self, params, given_weight, partial(weights_for_readers, self._readers())
+        )
         weight = None
         if given_weight is not None:
             weight = none_if_equal(relative_weights(given_weight))

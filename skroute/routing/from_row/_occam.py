@@ -34,7 +34,7 @@ from skroute.routing.parts._member_router import (
 )
 from skroute.routing.parts._members import members_by_name
 from skroute.routing.parts._policy import check_lambda
-from skroute.routing.parts._router import Look, estimate_once
+from skroute.routing.parts._priced_router import Look, PricedRouter, estimate_once
 from skroute.routing.parts._targets import Numbers
 from skroute.utils._cache import NO_CACHE, cache_of
 from skroute.utils._compat import (
@@ -72,7 +72,7 @@ _ADVICE_ON_ROWS = (
 )
 
 
-class Occam(LimitsMixin, MemberRouter):
+class Occam(LimitsMixin, PricedRouter, MemberRouter):
     """Base of the OCCAM routers for labels and for numbers.
 
     The quality of each member is estimated for each row, from the row itself or from an

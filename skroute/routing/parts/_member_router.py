@@ -37,7 +37,7 @@ from skroute.routing.parts._members import (
     weights_for_members,
     without_dropped,
 )
-from skroute.routing.parts._router import BUDGET, Router
+from skroute.routing.parts._router import BUDGET, Router, metadata_of_fit
 from skroute.routing.parts._targets import (
     MultiLabel,
     Numbers,
@@ -55,7 +55,6 @@ from skroute.utils._compat import (
     StrOptions,
     VisualBlock,
     num_samples,
-    routing_enabled,
     will_have,
 )
 from skroute.utils._named import check_rows_match
@@ -226,7 +225,9 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         y, target = read_target(X, on_host(y), self._target_kinds, members, self)
         check_objective(self, target)
         given_weight = given_weights(params.get("sample_weight"), X)
-        metadata = self._metadata_of_members(members, params, given_weight)
+        metadata = metadata_of_fit(
+            self, params, given_weight, partial(weights_for_members, members)
+        )
         splits = self._splits(X, y, type(target), metadata)
         methods = {}
         for name, member in members.items():
@@ -265,33 +266,6 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         if given_weight is not None:
             X, answers = answers.weighted(X, given_weight)
         return X, answers
-
-    def _metadata_of_members(self, members, params, given_weight):
-        """Return the metadata for the `fit` of each member and for the splitter.
-
-        Parameters
-        ----------
-        members : dict from str to estimator
-
-        params : dict
-            Metadata that `fit` got, `sample_weight` included.
-
-        given_weight : ndarray of shape (n_rows,), or None
-            Weights as the user gave them. None: there are none.
-
-        Returns
-        -------
-        mapping from str to Bunch
-            By member, and ``"cv"`` for the splitter.
-        """
-        if given_weight is None or routing_enabled():
-            return self._route_metadata(params)
-        others = {
-            name: value for name, value in params.items() if name != "sample_weight"
-        }
-        # Without metadata routing these are refused.
-        self._route_metadata(others)
-        return weights_for_members(members, given_weight)
 
     def _splits(self, X, y, kind, metadata):
         """Return the folds of the members and those of the router (`Splits`)."""

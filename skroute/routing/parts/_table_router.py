@@ -14,7 +14,7 @@ from skroute.routing.parts._estimates import read_rows, with_weights
 from skroute.routing.parts._log import check_matrix, with_last
 from skroute.routing.parts._member_router import AMOUNT
 from skroute.routing.parts._router import BUDGET, Router
-from skroute.utils._compat import HasMethods, Integral, routing_enabled
+from skroute.utils._compat import HasMethods, Integral
 from skroute.utils._named import check_rows_match
 from skroute.utils._validation import check_row_weights
 
@@ -89,29 +89,23 @@ def readers_of(router):
     return readers
 
 
-def metadata_of_readers(router, params, given_weight):
-    """Return the metadata for the estimators that read X and for the splitter.
+def weights_for_readers(readers, given_weight):
+    """Return the metadata of each estimator's `fit` if metadata routing is off.
 
     Parameters
     ----------
-    router : TableRouter
-    params : dict
-        Metadata that `fit` got, `sample_weight` included.
-    given_weight : ndarray of shape (n_rows,), or None
-        Weights as the user gave them. None: there are none.
+    readers : dict from str to estimator
+        From `readers_of`. One whose `fit` does not take weights gets none.
+    given_weight : ndarray of shape (n_rows,)
+        The only metadata that there can be.
 
     Returns
     -------
-    mapping from str to dict of dict
-        By parameter of the estimator, and ``"splitter"``.
+    dict from str to Bunch
+        By parameter, and ``"splitter"`` for the splitter, which gets nothing.
     """
-    if given_weight is None or routing_enabled():
-        return router._route_metadata(params)
-    others = {name: params[name] for name in params if name != "sample_weight"}
-    # Without metadata routing these are refused.
-    router._route_metadata(others)
     metadata = {"splitter": Bunch(split={})}
-    for name, reader in router._readers().items():
+    for name, reader in readers.items():
         _, fit_params = with_weights(reader, given_weight)
         metadata[name] = Bunch(fit=fit_params)
     return metadata

@@ -1,0 +1,501 @@
+"""The base of routers that decide by the price of a budget."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skroute.base import CallParameter, RequestPolicy, affords
+from skroute.ledgers import Ledger, Window
+from skroute.routing.parts._log import kept_choices
+from skroute.routing.parts._requests import PricedRequests
+from skroute.routing.parts._router import Router
+from skroute.utils._cache import cache_of
+from skroute.utils._tables import Column, Table, share_column
+from skroute.utils._tolerances import ROUNDING
+from skroute.utils._validation import warn
+
+# Bootstrap samples of the validation rows. They give the standard error of a budget to
+# 5 %.
+_N_RESAMPLES = 200
+
+
+class Look(NamedTuple):
+    """Results for the rows of a call that deciding needs.
+
+    Attributes
+    ----------
+    features : indexable
+        The rows of the quality estimator: X, or an embedding of X.
+
+    state : dict, MemberAnswers or None
+        Answers that deciding has paid for. The keys of a dict are pairs (position of
+        the member, method).
+
+    answers : dict
+        Answers to the first row that deciding has paid for, by position of the choice.
+    """
+
+    features: Any
+    state: Any
+    answers: dict
+
+
+class SmallestBudget(NamedTuple):
+    """The smallest budget that reaches a quality on validation rows.
+
+    Attributes
+    ----------
+    budget : float
+        Mean cost per sample. NaN if no budget reaches the quality on the validation
+        rows. If routing gains nothing, even the quality of the best single choice is
+        out of reach. (It is not infinite, since infinity is a budget without a limit.)
+
+    budget_se : float
+        Standard error of `budget`, over samples of the validation rows. NaN if `budget`
+        is NaN.
+
+    quality : float
+        The quality to reach.
+
+    reached : float
+        Share of the samples of the validation rows in which this budget reaches
+        `quality`. It is usually about one half, since a smaller budget is not enough on
+        the validation rows. 0 if `budget` is NaN.
+    """
+
+    budget: float
+    budget_se: float
+    quality: float
+    reached: float
+
+    def __repr__(self) -> str:
+        return str(self._table())
+
+    def to_frame(self) -> Any:
+        """Return the result as a data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row, with the fields as columns.
+        """
+        return self._table().to_frame()
+
+    def _table(self):
+        """Return the result as a `Table` of one row."""
+        return Table(
+            "SmallestBudget",
+            [
+                Column("budget", [self.budget], unit="per row", missing="not reached"),
+                Column("budget_se", [self.budget_se], missing="not reached"),
+                Column("quality", [self.quality], unit="mean, to be reached"),
+                share_column(
+                    "reached",
+                    [self.reached],
+                    label="reached in",
+                    whole="the resamples of the validation rows, at this budget",
+                ),
+            ],
+        )
+
+
+def look_at_rows(X):
+    """Return the rows as what deciding reads (`Look`). No member is called for it."""
+    return Look(X, state=None, answers={})
+
+
+def estimate_once(router, policy, look):
+    """Return estimates and the state of a plan. A sweep computes them once.
+
+    Parameters
+    ----------
+    router : Router
+        It has the cache of the sweep.
+    policy : Policy
+    look : callable
+        ``look()`` returns what deciding needs (`Look`).
+
+    Returns
+    -------
+    estimates : ndarray of shape (n_rows, n_choices)
+    state : dict, MemberAnswers or None
+        As in `Look`.
+    """
+
+    def estimate():
+        features, state, _ = look()
+        return policy.estimates(features), state
+
+    # The cache keeps the estimator alive, so that no other gets its id.
+    key = ("estimates", id(policy.estimator), tuple(policy.kept))
+    return cache_of(router).get_or_compute(key, estimate, keep_alive=policy.estimator)
+
+
+COSTS = CallParameter(
+    "costs",
+    "array-like or dataframe of shape (n_samples, n_choices), default=None",
+    """Cost of each choice for each row, known before the call, for a router that was
+    fitted on such costs, or in place of the estimates of its `cost_estimator`. They
+    are the bills. A router with a price list or with quotes refuses them.""",
+)
+QUOTED_COSTS = CallParameter(
+    "quoted_costs",
+    "array-like or dataframe of shape (n_samples, n_choices), default=None",
+    """Quote of each choice for each row, known before the call, for a router that was
+    fitted with ``quoted_costs``. Rows are decided by the quotes, and the budget is
+    kept in bills.""",
+)
+
+
+class PricedRouter(Router):
+    """Mixin for routers whose `Policy` decides each row by the price of the budget.
+
+    A subclass writes the methods of :class:`~skroute.base.CostAwareMixin` but for
+    ``_smallest_budget``, and
+
+    ``_policy() -> Policy``
+        Return the fitted policy at the present values of the parameters. The smallest
+        budget, validation figures and streams follow from it.
+
+    It may replace four methods:
+
+    ``_look(X, positions) -> Look``
+        Compute what the quality estimator reads. The default is X itself.
+
+    ``_validated(budget) -> Validated``, ``_validation_curve()``
+        Return validation figures at a budget, and budgets with their `Validation`. A
+        router whose log has no outcomes at some budgets replaces both.
+
+    ``request_policy(budget, exclude=()) -> RequestPolicy``
+        Return what decides the requests of a stream. The default prices the choices of
+        ``_policy()``, and deciding calls no member.
+
+    It has the attribute ``costs_``, the cost of each choice.
+    """
+
+    def _smallest_budget(self):
+        return self._policy().least
+
+    # Validation -----------------------------------------------------------------------
+
+    def _validated(self, budget):
+        """Return quality and cost of cross-fitted decisions (`Validated`)."""
+        return self._policy().validated(budget)
+
+    def _validation_curve(self):
+        """Return budgets, and the `Validation` of the decisions at each of them."""
+        return self._policy().curve
+
+    @property
+    def quality_std_(self):
+        """Standard deviation of each choice's out-of-fold estimation error."""
+        return self._policy().sigma
+
+    @property
+    def mean_quality_(self):
+        """Mean quality of each choice on the rows of `fit`, shape (n_choices,)."""
+        policy = self._policy()
+        return np.average(policy.quality, axis=0, weights=policy.weight)
+
+    @property
+    def price_path_(self):
+        """Price of each budget, without the cost of deciding (AssignmentPath)."""
+        return self._policy().path
+
+    @property
+    def price_(self):
+        """Price at `budget`. It is infinite at the smallest feasible budget."""
+        policy = self._policy()
+        return float(policy.rule(self._effective_budget(None)).price)
+
+    # Streams --------------------------------------------------------------------------
+
+    def request_policy(
+        self, budget: float, exclude: Sequence[str] = ()
+    ) -> RequestPolicy:
+        """Return what decides about requests that come one by one.
+
+        Parameters
+        ----------
+        budget : float
+            Mean budget per request, in the unit of `costs`. It is not read here: the
+            price follows from ``price_at`` of the result.
+
+        exclude : sequence of str, default=()
+            Names of choices that are not offered.
+
+        Returns
+        -------
+        RequestPolicy
+            It is that of the present parameters, and does not follow later changes.
+        """
+        return self._priced_requests(exclude, asked_first=())
+
+    def _priced_requests(
+        self, exclude, *, asked_first, cost_estimator=None, quotes_costs=False
+    ):
+        """Return the decider of requests at the present parameters (`PricedRequests`).
+
+        `exclude` has the names of choices that are not offered. The other parameters
+        are those of `PricedRequests`.
+        """
+        # One row, which no table of allowed choices restricts.
+        positions, _ = kept_choices(self.choices_, 1, exclude, None)
+        return PricedRequests(
+            self._policy().restricted(positions),
+            positions,
+            look=self._look,
+            excludable=self.choices_,
+            asked_first=asked_first,
+            cost_estimator=cost_estimator,
+            quotes_costs=quotes_costs,
+        )
+
+    def _look(self, X, positions):
+        return look_at_rows(X)
+
+    def predict_quality(self, X, return_std=False):
+        """Estimate the quality of each choice for each row.
+
+        These are the estimates themselves. Rows are decided by the estimates less a
+        penalty of `reg_lambda` standard deviations, if the router has this parameter.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows. If `embedding` is the name of a member, this member is called on
+            all rows.
+
+        return_std : bool, default=False
+            If True, the standard deviation of each estimate's error is returned, too.
+
+        Returns
+        -------
+        quality : ndarray of shape (n_samples, n_choices)
+            Expected quality, in the unit of the quality in `fit`.
+
+        std : ndarray of shape (n_samples, n_choices)
+            Standard deviations of the errors of `quality`. Only if `return_std`.
+        """
+        policy = self._policy()
+        X = self._check_rows(X)
+        features, _, _ = self._look(X, policy.kept)
+        if return_std:
+            return policy.estimates_and_std(features)
+        return policy.estimates(features)
+
+    def stream(
+        self,
+        budget_total: float,
+        n_expected: int | None = None,
+        *,
+        max_costs: Any = None,
+        ledger: Ledger | None = None,
+        purse: str = "stream",
+        within: Sequence[str] = (),
+        period: str | float | None = None,
+        windows: Mapping[str, Sequence[Window]] | None = None,
+    ) -> Any:
+        """Return a budget for requests that come one by one.
+
+        The stream can be used by several threads and, with a shared ledger, by several
+        processes.
+
+        Parameters
+        ----------
+        budget_total : float
+            Hard cap on the sum of all costs, in the unit of `costs`.
+
+        n_expected : int, default=None
+            Number of requests to come. A request that is routed again with its `key`
+            counts once. If it is None, each request is priced at the router's `budget`,
+            and the total is a cap.
+
+        max_costs : mapping from str to float or array-like of shape (n_choices,), \
+default=None
+            Maximal cost of a call of each choice. This amount is reserved. None
+            reserves the costs themselves. It is required if costs are estimated.
+
+        ledger : Ledger, default=None
+            Store of the bookings, see :mod:`skroute.ledgers`. None stores them in this
+            process.
+
+        purse : str, default="stream"
+            Name of the purse in the ledger. Streams of the same name and ledger share
+            it.
+
+        within : sequence of str, default=()
+            Further open purses of the ledger. Every request is also paid from these
+            purses.
+
+        period : {"day", "month"} or float, default=None
+            Time after which the total is available again: a UTC day, a UTC month, or a
+            number of seconds.
+
+        windows : mapping from str to sequence of Window, default=None
+            Limits on the calls of choices in any interval of some seconds, such as
+            requests or tokens a minute, see :class:`~skroute.ledgers.Window`.
+
+        Returns
+        -------
+        BudgetStream
+            The stream, with nothing spent.
+        """
+        # Streams are built on routers, so they are imported here alone.
+        from skroute.routing.over_time._stream import BudgetStream
+
+        return BudgetStream(
+            self,
+            budget_total,
+            n_expected,
+            max_costs=max_costs,
+            ledger=ledger,
+            purse=purse,
+            within=within,
+            period=period,
+            windows=windows,
+        )
+
+    def smallest_budget(self, quality=None):
+        """Return the smallest budget that reaches a quality on validation rows.
+
+        Parameters
+        ----------
+        quality : float, default=None
+            Mean quality to reach. None is the quality of the best single choice.
+
+        Returns
+        -------
+        SmallestBudget
+            Named tuple ``(budget, budget_se, quality, reached)``. `budget` is NaN if no
+            budget reaches the quality. On new rows, the mean quality is as often below
+            `quality` as above it. For a promise, use
+            :class:`~skroute.certified.CertifiedRouter`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.linear_model import Ridge
+        >>> from skroute.routing import BudgetRouter
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(size=(500, 1))
+        >>> Q = np.column_stack([X[:, 0] > 0.3, np.ones(500)]).astype(float)
+        >>> router = BudgetRouter(Ridge(), costs=[1, 10]).fit(X, Q)
+        >>> smallest = router.smallest_budget(0.95)
+        >>> 2.5 < smallest.budget < 3.5 and smallest.budget_se < 1
+        True
+        """
+        policy = self._policy()
+        if quality is None:
+            quality = float(np.nanmax(self.mean_quality_))
+        budgets, validations = self._validation_curve()
+        if not len(budgets):
+            return SmallestBudget(np.nan, np.nan, float(quality), 0.0)
+        # (n_budgets, n_rows)
+        qualities = np.array([validation.quality for validation in validations])
+        n_rows = qualities.shape[1]
+        weight = np.ones(n_rows) if policy.weight is None else policy.weight
+
+        rng = np.random.default_rng(0)
+        # How often each row is in each bootstrap sample: (n_resamples, n_rows)
+        counts = rng.multinomial(n_rows, np.full(n_rows, 1 / n_rows), _N_RESAMPLES)
+        # The first sample is the rows themselves.
+        weights = np.vstack([np.ones(n_rows), counts]) * weight
+        means = weights @ qualities.T / weights.sum(axis=1, keepdims=True)
+        means_of_rows = means[0]
+        budget = _first_reaching(budgets, means_of_rows, quality)
+        if np.isnan(budget):
+            return SmallestBudget(np.nan, np.nan, float(quality), 0.0)
+        # Smallest budgets of the samples in which some budget is enough.
+        smallest_budgets = []
+        n_reached = 0
+        for means_of_sample in means[1:]:
+            budget_of_sample = _first_reaching(budgets, means_of_sample, quality)
+            if not np.isnan(budget_of_sample):
+                smallest_budgets.append(budget_of_sample)
+            mean_of_sample = np.interp(budget, budgets, means_of_sample)
+            n_reached += bool(_reaches(mean_of_sample, quality))
+        self._warn_of_single_choice(budget, quality)
+        return SmallestBudget(
+            budget=budget,
+            budget_se=float(np.std(smallest_budgets)),
+            quality=float(quality),
+            reached=float(n_reached / _N_RESAMPLES),
+        )
+
+    def _warn_of_single_choice(self, budget, quality):
+        """Warn if one model alone reaches a quality, and costs less than the router.
+
+        The quality of a model is its mean on the rows of `fit`.
+
+        Parameters
+        ----------
+        budget : float
+            Mean cost per row at which the router reaches the quality.
+        quality : float
+        """
+        policy = self._policy()
+        names = self.single_choices_
+        # Quality and cost of each model if it answers all rows. A model that never
+        # answers alone is not among the choices, and has no quality.
+        means = np.full(len(names), np.nan)
+        for position, name in enumerate(names):
+            if name in self.choices_:
+                means[position] = self.mean_quality_[self.choices_.index(name)]
+        if policy.paid.ndim == 2:
+            # The bills of each row. Models come first, then abstaining.
+            bills = np.average(policy.paid, axis=0, weights=policy.weight)
+        else:
+            bills = self.costs_
+        bills = bills[: len(names)]
+        # NaN in `means` is not enough.
+        is_better = (means >= quality) & (bills < budget * (1 - ROUNDING))
+        if not is_better.any():
+            return
+        cheapest = int(np.where(is_better, bills, np.inf).argmin())
+        warn(
+            f"{names[cheapest]!r} alone has a quality of "
+            f"{means[cheapest]:.4g} on the rows of fit, and costs "
+            f"{bills[cheapest]:.6g} per row. The router reaches {quality:.4g} only at "
+            f"{budget:.6g}: for this quality, use that choice for all rows."
+        )
+
+
+def _reaches(means, quality):
+    """Return True where a mean quality is enough; less by rounding is enough.
+
+    The tolerance is relative to the largest of `means`, a float or an array.
+    """
+    is_close = np.isclose(means, quality, atol=ROUNDING * np.abs(means).max())
+    return affords(means, quality) | is_close
+
+
+def _first_reaching(budgets, means, quality):
+    """Return the smallest budget whose mean quality is enough, or NaN if none is.
+
+    Between two budgets the mean quality is interpolated.
+
+    Parameters
+    ----------
+    budgets : ndarray of shape (n_budgets,)
+        Rising budgets.
+    means : ndarray of shape (n_budgets,)
+        Mean quality at each of them.
+    quality : float
+        The mean quality that is enough.
+
+    Returns
+    -------
+    float
+    """
+    reaching = np.flatnonzero(_reaches(means, quality))
+    if not len(reaching):
+        return np.nan
+    first = reaching[0]
+    # No smaller budget, or a difference of means by which one cannot divide.
+    if first == 0 or means[first] == means[first - 1]:
+        return float(budgets[first])
+    share = (quality - means[first - 1]) / (means[first] - means[first - 1])
+    step = budgets[first] - budgets[first - 1]
+    return float(budgets[first - 1] + share * step)

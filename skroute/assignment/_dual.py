@@ -34,8 +34,8 @@ _FIRST_CAP = 10.0
 # Factor by which the cap grows if the minimum is at the cap.
 _CAP_GROWTH = 10.0
 
-# Number of times that the cap grows. Prices of 1e7 only differ by what rows with a
-# spread of 1e-7 of the mean spread do.
+# Number of times that the cap grows, up to 1e7. Higher prices would only change the
+# choices of rows whose amounts have a spread below 1e-7 of the mean spread.
 _MAX_GROWTHS = 6
 
 # A minimum within this share of its cap is at the cap.
@@ -211,12 +211,14 @@ class CutModel:
         """Find the prices at which the highest cut is lowest.
 
         The program has the variables value price, prices and height, in this order. It
-        minimises ``prices @ search.most + height``. Its constraints are the cuts, as in
-        `_add_row`. There must be a cut: without one, the height has no bound.
+        minimises the sum of the prices times the limits, plus the height. Its
+        constraints are the cuts, as in `_add_row`. There must be a cut: without one,
+        the height has no bound.
 
         Parameters
         ----------
         search : Search
+            The value price, the limits, and the bounds of the prices.
 
         Returns
         -------
@@ -236,7 +238,7 @@ class CutModel:
         lower = np.append(search.value, search.lower)
         upper = np.append(search.value, search.upper)
         program.changeColsBounds(len(columns), columns, lower, upper)
-        # The value price is no part of the objective.
+        # The cost of the value price is 0, and those of the prices are the limits.
         objective = np.append(0.0, search.most)
         program.changeColsCost(len(columns), columns, objective)
         self._run()

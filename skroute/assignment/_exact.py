@@ -132,26 +132,26 @@ def solve_exact(problem, greedy, tolerance, *, finish):
     gap = greedy.bound - greedy.gain
     if gap <= tolerance:
         return ProvenPlan(greedy.choices, greedy.bound)
-    # If all values are multiples of a step, which is a grid, the values of two plans
-    # are equal, or differ by a step at least.
-    # A better plan has a gap that is smaller by more than `margin`. 0 without a grid:
-    # any smaller gap is better.
+    # The gap of a better plan is smaller by more than `margin`. 0 without a grid: plans
+    # may be better by any number.
     margin = 0.0
-    # Largest gain of a plan over the best one, if no plan is better by a step of the
-    # grid. 0 without a grid.
+    # By the rounding of values, a plan that is not better by a step may be better by
+    # this number. 0 without a grid.
     error = 0.0
     grid = value_grid(problem.values)
-    # A grid that the values miss by more than the tolerance would prove too little.
+    # `error` is added to the bound, so that it must be within the tolerance. It must
+    # also be small against the step, or it would hide a difference of one step.
     if grid is not None and grid.error <= min(tolerance, _STEP_ROUNDING * grid.step):
-        # A better plan is better by at least a step.
+        # The summed values of two plans on a grid are equal or differ by at least a
+        # step.
         margin = grid.step * (1.0 - _STEP_ROUNDING) - grid.error
         error = grid.error
     if gap < margin:
         # No plan can be better by a step.
         return ProvenPlan(greedy.choices, greedy.gain + error)
-    # Two plans are used. `greedy.choices` is the best plan so far: its gain sets the
-    # gap. `greedy.break_choices` is best at the dual price: losses and extra costs of
-    # alternatives are relative to it.
+    # `greedy.choices` is the best plan so far, and its gain determines the gap.
+    # `greedy.break_choices` is the best plan at the dual price. Losses and extra costs
+    # of alternatives are relative to it.
     core = _core(problem, greedy, gap)
     search = _CoreSearch(
         core,

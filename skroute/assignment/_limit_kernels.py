@@ -152,7 +152,10 @@ def largest_priced(tables, prices):
 
 @njit(cache=True, nogil=True)
 def priced_amount(tables, prices, row, choice):
-    """Return the sum of the absolute priced amounts of one choice of one row."""
+    """Return the sum of absolute amounts times prices of one choice of one row.
+
+    The gain counts as an amount, too, with the price of the floor of the row.
+    """
     factor = floor_factor(tables, prices, row)
     total = prices.choices[choice] + abs(factor * tables.gains[choice, row])
     for mean in range(prices.means.shape[0]):

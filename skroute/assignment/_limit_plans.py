@@ -282,7 +282,12 @@ def _search_near(dual, most, bases, losses, *, bound, n_alternatives):
     bound : float
         Upper bound on the mean value.
     n_alternatives : int
-        Number of alternatives, those of the smallest losses.
+        Rows may change to this number of alternatives, those of the smallest losses.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), or None
+        None if the searches find no plan that fits. There may be one.
     """
     n_rows = len(losses)
     loss_of_alternative = losses.copy()
@@ -297,11 +302,12 @@ def _search_near(dual, most, bases, losses, *, bound, n_alternatives):
     # Choices that are not allowed have infinite losses, too.
     is_option &= np.isfinite(loss_of_alternative)
     rows = np.flatnonzero(is_option.any(axis=1))
-    # A row keeps the choices that the base plans have.
+    # The options of a row are its alternatives and its choices in the base plans.
     for base in bases:
         is_option[rows, base[rows]] = True
     core = _core(dual, is_option, rows)
-    by_loss = np.argsort(losses[rows[core.core_row], core.choice], kind="stable")
+    loss_of_option = losses[rows[core.core_row], core.choice]
+    by_loss = np.argsort(loss_of_option, kind="stable")
     # To force an option is to start a search with the option as the choice of its row.
     # First no option is forced.
     nothing = by_loss[:0]
@@ -310,7 +316,6 @@ def _search_near(dual, most, bases, losses, *, bound, n_alternatives):
         # No plan fits: all options are forced, one after the other, until one does.
         best = _best_search(dual, most, bases, core, order=by_loss, enough=-np.inf)
     if best is None:
-        # The search finds no plan. There may be one.
         return None
     enough = bound - _SMALL_GAP * dual.value_unit
     value, _ = dual.means_of(best)
@@ -409,9 +414,11 @@ def _improve(dual, most, base, core, *, order, enough):
 
     room = _room(dual, most, base)
     current = _options_of(core, base)
+    # The option that the base plan takes in the row of each option.
+    base_option = current[core.core_row]
     # Gains and uses of the options in addition to those of the base plan.
-    gain = core.gain - core.gain[current][core.core_row]
-    extra = core.use - core.use[current][core.core_row]
+    gain = core.gain - core.gain[base_option]
+    extra = core.use - core.use[base_option]
     # `enough` is a mean value of all rows. The kernel compares summed gains of the core
     # rows, in units inside. All other rows keep their gains, so that the core rows must
     # gain what the base plan misses.
@@ -482,14 +489,16 @@ def _solve_core(dual, most, base, is_option, *, bound, closed_gap, options):
             return None
         return base, value_of_base
     core = _core(dual, is_option, rows)
-    current = _options_of(core, base)
+    # The option that the base plan takes in the row of each option.
+    base_option = _options_of(core, base)[core.core_row]
     # Gains and uses of the options in addition to those of the base plan.
-    gain = core.gain - core.gain[current][core.core_row]
-    extra = core.use - core.use[current][core.core_row]
+    gain = core.gain - core.gain[base_option]
+    extra = core.use - core.use[base_option]
     model = SilentHighs()
     settings = {
         "output_flag": False,
         "mip_rel_gap": 0.0,
+        # HiGHS maximises the sum over the rows, in units of values inside.
         "mip_abs_gap": closed_gap * n_rows / dual.value_unit,
         "mip_feasibility_tolerance": _FEASIBILITY,
         "primal_feasibility_tolerance": _FEASIBILITY,

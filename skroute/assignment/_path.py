@@ -320,9 +320,9 @@ def _realised_budgets(hulls, realised, by_efficiency, last_of_group):
     by_efficiency : ndarray of shape (n_increments,)
         Increments by falling efficiency.
     last_of_group : ndarray of shape (n_breaks - 1,)
-        Increments of equal efficiency are a group, and have one break. The first break
-        is before all groups. This is the position of the last increment of each group
-        in this order.
+        Position of the last increment of each group in `by_efficiency`. A group is the
+        increments of equal efficiency. It has one break, and one break is before all
+        groups.
 
     Returns
     -------
@@ -331,10 +331,10 @@ def _realised_budgets(hulls, realised, by_efficiency, last_of_group):
     n_rows = len(hulls.cheapest)
     realised = np.broadcast_to(realised, (n_rows, realised.shape[1]))
     increment_row = hulls.row
-    # The choice that each increment starts from: that of the increment before it in its
-    # row. For the first increment of a row (0 here, until it is replaced), it is the
-    # cheapest choice of the row.
+    # The choice that each increment starts from: that of the increment before it. The
+    # first increment has none before it. Its 0 is replaced below.
     choice_before = np.r_[0, hulls.choice[:-1]]
+    # The first increment of a row starts from the cheapest choice of the row.
     has_increments = np.diff(hulls.starts) > 0
     first_increments = hulls.starts[:-1][has_increments]
     choice_before[first_increments] = hulls.cheapest[increment_row[first_increments]]

@@ -39,7 +39,7 @@ class Problem(NamedTuple):
         return ROUNDING * self.total
 
     def room_beyond(self, choices):
-        """Return the room that a plan leaves, plus the slack for rounding."""
+        """Return `total` minus the cost of a plan, plus the slack for rounding."""
         return self.total - total_cost(self, choices) + self.slack_for_rounding
 
 

@@ -291,7 +291,7 @@ def solve_within_limits(values, costs, problem_limits, *, solver, tol, options):
     plan_limits = []
     for position, name in enumerate(problem_limits.names):
         is_floor = position >= problem_limits.first_floor
-        # A floor was a limit on minus the value.
+        # The problem has a floor as a limit on minus the value.
         sign = -1.0 if is_floor else 1.0
         plan_limits.append(
             PlanLimit(

@@ -149,7 +149,7 @@ def solve_assignment(
     tol : float, default=1e-9
         Relative gap that counts as optimal. The gap is divided by ``|upper_bound|`` or,
         if that is smaller, by the gain of ``upper_bound`` over the cheapest plan. So an
-        offset of all values does not change the plan. Raising it ends the search
+        offset of all values does not change the plan. A larger `tol` ends the search
         earlier.
 
     solver_options : dict, default=None

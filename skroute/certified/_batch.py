@@ -388,7 +388,8 @@ def certify_batch(certified, router, X, *, n_labels, label_cost, call):
     )
     _check_answers(bought, router, test.loss)
     if np.ndim(bought.y_pred) == 2:
-        # The unit and the test of answers with several columns depend on the answers.
+        # For answers with several columns, the unit of the loss depends on the answers.
+        # So does `loss.exact`: losses of 0 and 1 have an exact test.
         loss = loss_of(router, bought.y_pred, certified.loss, certified.loss_range)
         test = replace(test, loss=loss)
     path = certify_path(

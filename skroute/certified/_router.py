@@ -72,12 +72,12 @@ from skroute.utils._validation import (
 )
 
 # With a fitted estimator, some rows only set the scale of the budgets. They are lost as
-# evidence, so that only a few are used. The next three constants limit their number.
-# Share of all rows that may set the scale.
+# evidence, so that only a few are used: as many as all of the next limits allow.
+# Largest share of the rows. It is the limit for samples of up to 100 rows.
 _SCALE_SHARE = 0.05
-# This many rows set the scale, even of a small sample, as far as `_SCALE_SHARE` allows.
+# Largest number of rows in samples of 100 to 600 rows.
 _SCALE_ROWS = 5
-# If there are many rows, at most one in this number of rows may set the scale.
+# In larger samples, one in this number of rows sets the scale.
 _ROWS_PER_SCALE_ROW = 100
 
 # Keywords of a call that change which choices a row may have. A certificate is about

@@ -314,9 +314,9 @@ class Selection:
         return is_certified & affords(budget, costs)
 
     def _advice_on_budget(self, budget, k):
-        """Return a sentence: how many rows may be enough to promise a budget at `k`.
+        """Return a sentence: how many rows may be enough to promise a budget.
 
-        `k` is the position of an operating point.
+        The promise is that of the operating point at position `k`.
         """
         costs = self.evidence.costs[:, k]
         level = self.level(budget)

@@ -533,6 +533,7 @@ def _list_of_names(names, parameter):
 
 def _check_columns(log, names):
     """Raise an error unless `log` is a data frame with these columns."""
+    # Frames of polars have no `ndim`.
     library = type(log).__module__.partition(".")[0]
     is_data_frame = getattr(log, "ndim", None) == 2 or library == "polars"
     if column_keys(log) is None or not is_data_frame or not hasattr(log, "to_numpy"):

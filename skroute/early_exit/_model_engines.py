@@ -200,6 +200,7 @@ class MemberEngine(Engine):
             return self._centred(member, labels, answer)
         has_same_order = np.array_equal(labels, self.classes)
         if method != "decision_function" or has_same_order:
+            # A function ("call") answers in the order of the classes.
             return answer
         if self.n_outputs == 1:
             # The member's labels are in reverse order: its score is positive for the

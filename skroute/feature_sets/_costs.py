@@ -437,7 +437,7 @@ def _warn_where_apart(costs, sizes, seconds, percentile):
     seconds : ndarray of shape (n_measurements, n_extractors)
 
     percentile : float
-        Between 0 and 1.
+        As a share, between 0 and 1.
     """
     order = np.argsort(sizes, kind="stable")
     n_groups = max(1, min(_MOST_GROUPS, len(order) // _ROWS_OF_GROUP))

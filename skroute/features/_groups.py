@@ -50,7 +50,7 @@ class FeatureGroupsMixin:
 
     def _set_groups(self):
         """Set ``group_of_``, ``group_costs_``, ``group_names_`` from the parameters."""
-        # None: the estimator is not behind the transformers of a pipeline.
+        # Set by `_name_groups_by`. None: the parameters name the columns of `fit`.
         raw_columns = vars(self).get("_raw_columns")
         if raw_columns is None:
             self.group_names_, group_of = self._read_groups(self._column_names())

@@ -138,7 +138,7 @@ class LazyFeatures:
         # ``lazy[rows, ...]``: there is one axis, that of the rows.
         if isinstance(rows, tuple):
             rows = rows[0]
-        # A shallow copy has the same receipt.
+        # A shallow copy shares the receipt, `acquisition_log_`.
         selection = copy(self)
         positions = self._in_source(np.arange(self.n_samples))
         selection._positions = np.atleast_1d(positions[rows])

@@ -40,7 +40,7 @@ class ForestReader(ABC):
     averages_probabilities: bool = False
 
     def names_class(self, cls):
-        """Return True if a class is one that this reader names.
+        """Return True if a class is in `package` and has one of `class_names`.
 
         Parameters
         ----------

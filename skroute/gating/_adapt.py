@@ -896,7 +896,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         Returns
         -------
         float
-            Infinite if the budget pays for all rows.
+            Infinite if the budget pays for all rows: above the rank of every row.
         """
         cheap_cost = self.cost_table_["cheap"]
         full_cost = self.cost_table_["full"]

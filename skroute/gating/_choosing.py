@@ -116,26 +116,28 @@ def candidates_within(held_out, policies, costs, *, budget, starts, n_left_of):
     -------
     fixed : list of Candidate
         Candidates that buy one set for every row, and nothing else.
-    going : list of Candidate
+    by_policy : list of Candidate
         Candidates whose rows may go on from a first set, by a policy.
     """
     rows = np.arange(held_out.quality.shape[1])
     fixed = []
-    going = []
+    by_policy = []
     for start in starts:
         start = int(start)
         fixed.append(_fixed_candidate(held_out, start, costs))
         n_left = n_left_of(start)
         for position, policy in enumerate(policies):
-            # The set that each row ends at. (n_prices, n_rows)
+            # The set that each row ends at, at each price: (n_prices, n_rows)
             ends = policy.ends_left(n_left)[:, start]
-            spending = spend(held_out.mean(costs[ends]), budget)
-            # The set that each row ends at, at the price and at the lower price.
+            mean_costs = held_out.mean(costs[ends])  # (n_prices,)
+            # Two prices, the second one lower. A share of the rows buys at the lower
+            # price, so that the mean cost is the budget.
+            spending = spend(mean_costs, budget)
             high = ends[spending.price]
             low = ends[spending.lower]
             share = spending.share
             quality = held_out.quality
-            going.append(
+            by_policy.append(
                 Candidate(
                     policy=position,
                     start=start,
@@ -147,7 +149,7 @@ def candidates_within(held_out, policies, costs, *, budget, starts, n_left_of):
                     proba=_mixed_answers(held_out, high, low, share),
                 )
             )
-    return fixed, going
+    return fixed, by_policy
 
 
 def _fixed_candidate(held_out, start, costs):
@@ -201,13 +203,13 @@ def first_half(n_rows):
     return np.arange(n_rows) % 2 == 0
 
 
-def judge(held_out, fixed, going):
+def judge(held_out, fixed, by_policy):
     """Return the best candidate, and an estimate of its quality on new rows.
 
     Parameters
     ----------
     held_out : HeldOut
-    fixed, going : list of Candidate
+    fixed, by_policy : list of Candidate
         Fixed sets, and candidates with a policy, from `candidates_within`.
 
     Returns
@@ -217,10 +219,10 @@ def judge(held_out, fixed, going):
     n_rows = held_out.quality.shape[1]
     is_first = first_half(n_rows)
     # The candidate in use is chosen by all rows.
-    chosen = _best(held_out, fixed, going, np.ones(n_rows, dtype=bool))
+    chosen = _best(held_out, fixed, by_policy, np.ones(n_rows, dtype=bool))
     # The candidates that each half chooses alone. They are rated on the other half.
-    chosen_by_first = _best(held_out, fixed, going, is_first)
-    chosen_by_second = _best(held_out, fixed, going, ~is_first)
+    chosen_by_first = _best(held_out, fixed, by_policy, is_first)
+    chosen_by_second = _best(held_out, fixed, by_policy, ~is_first)
     if held_out.score is None:
         quality = np.where(is_first, chosen_by_second.quality, chosen_by_first.quality)
         return Judgement(
@@ -239,7 +241,7 @@ def judge(held_out, fixed, going):
     )
 
 
-def _best(held_out, fixed, going, rows):
+def _best(held_out, fixed, by_policy, rows):
     """Return the candidate that is best on some rows.
 
     This is the best candidate with a policy, unless the best fixed set is better by
@@ -248,7 +250,7 @@ def _best(held_out, fixed, going, rows):
     Parameters
     ----------
     held_out : HeldOut
-    fixed, going : list of Candidate
+    fixed, by_policy : list of Candidate
         Fixed sets, and candidates with a policy, from `candidates_within`.
     rows : ndarray of bool of shape (n_rows,)
         The rows on which candidates are compared.
@@ -259,12 +261,12 @@ def _best(held_out, fixed, going, rows):
         If several policies have the same quality, the cheapest.
     """
     best_fixed = fixed[int(np.argmax(_values(held_out, fixed, rows)))]
-    if not going:
+    if not by_policy:
         return best_fixed
-    values = _values(held_out, going, rows)
+    values = _values(held_out, by_policy, rows)
     equal = np.flatnonzero(values >= values.max() - _EQUAL)
-    costs = [held_out.mean(going[position].cost) for position in equal]
-    best = going[equal[int(np.argmin(costs))]]
+    costs = [held_out.mean(by_policy[position].cost) for position in equal]
+    best = by_policy[equal[int(np.argmin(costs))]]
     if held_out.score is not None:
         # A scorer has no value for a single row, so that a lead has no standard error.
         return best

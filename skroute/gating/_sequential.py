@@ -812,7 +812,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         models : list
             One for each set.
         honest_proba : list of ndarray of shape (n_held_out, n_classes), or None
-            As in `_judge_sets`. None for a user's models, which are not tuned.
+            Class probabilities with each set, by models that were not tuned on the row
+            that they answer. None for a user's models, which are not tuned.
         """
         if self.estimator is not None:
             return self._fit_models(task, X, fit_params), None
@@ -1221,7 +1222,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         # The round in which each group was bought, 0 if it was not. (n_rows, n_groups)
         # The groups of the first set are bought in round 1.
         rounds = (first & ~known).astype(np.int64)
-        # The set of each row. Known groups that belong to a larger set move it there.
+        # The set of each row: the first set, or a larger one whose other groups are
+        # known.
         position = np.full(n_rows, choice.start)
         position = self._with_known(position, known)
         spent = ((rounds > 0) @ self.group_costs_).sum()

@@ -16,8 +16,8 @@ _N_BETS = 800
 # Smallest bet, as a share of the largest possible bet. If the mean is just below the
 # limit, only very small bets gain.
 _SMALLEST_BET = 1e-12
-# Smaller distances of the limit from the largest value count as this number, so that
-# bets are finite.
+# The largest bet is divided by the distance of the limit from the largest value. A
+# smaller distance counts as this number, so that bets are finite.
 _LEAST_ROOM = 1e-12
 
 

@@ -42,14 +42,15 @@ _NEGLIGIBLE = 1e-16
 # Signed roots of likelihood ratios that differ by less are equal. The difference is the
 # rounding of sums of logarithms.
 _ROOT_TIE = 1e-9
-# In place of the largest number of lost rows that is extreme enough: not even 0 is.
+# In place of the largest number of lost rows that is extreme enough, if no number is,
+# not even 0.
 _NO_LOSSES = -1
 
 # An upper bound is searched below this limit. If this limit is not refused, the bound
 # is 1.
 _LARGEST_LIMIT = 1 - 1e-6
-# P-values fall as the limit rises, but they have short intervals on which they rise a
-# little (rises). The next constants are for the search for rises above a refused limit.
+# P-values fall as the limit rises, except on short intervals, called rises. The next
+# constants are for the search for rises above a limit that the test has refused.
 # Distances from the refused limit at which the p-value is computed, in steps. They are
 # dense near the limit, and sparse further on.
 _STEPS_ABOVE = np.r_[0:25, 36:61:12]

@@ -333,6 +333,8 @@ class Ledger(Store):
 
         choose : callable
             ``choose(books, room, spare)`` returns an offer, or None if nothing fits.
+            `room` is the money that is free in all purses. `spare` is `room` minus
+            `keep` for each request that is still expected.
 
         least : float
             The smallest amount that a choice takes.
@@ -347,8 +349,9 @@ class Ledger(Store):
             Identity of the request. None: it has none.
 
         uses : mapping from int to tuple of WindowUse, or None
-            Amounts that the call of each choice uses of its windows. None: no choice
-            has windows, and `choose` is called without the keyword `full`.
+            Amounts that the call of each choice uses of its windows. `choose` is then
+            also called with the keyword `full`, the choices of which a window has no
+            room. None: no choice has windows.
 
         Returns
         -------
@@ -372,7 +375,6 @@ class Ledger(Store):
             # smaller.
             room = max(room, held.amount)
         first_purse.n_started += 1
-        # Money that is left if `keep` is kept for each request that is still expected.
         spare = room
         if first_purse.n_expected is not None:
             spare -= keep * max(first_purse.n_expected - first_purse.n_started, 0)
@@ -627,7 +629,8 @@ class Ledger(Store):
             reservation._replace(deadline=_after(seconds, now), key=None)
         )
         if key is not None:
-            # This record shows that the request of the key is counted already.
+            # This record shows that the request of the key is counted already. Its
+            # state is that after a failed call: the request may be sent again.
             self._add_reservation(
                 reservation.purses,
                 "failed",

@@ -1,4 +1,4 @@
-"""Models that are logs of answers, functions of a service, or nets with exits."""
+"""Models for logs of answers, functions that call a service, and nets with exits."""
 
 from skroute.members._callable import CallableClassifier
 from skroute.members._exit_net import ExitNet

@@ -19,14 +19,15 @@ _ENDS = 0.005
 _LEAST_REST = 1e-3
 # A range that is narrower than this share of the largest outcome is rounding.
 _ROUNDING = 1e-9
-# A range counts as at most this number of times the narrowest one. So the narrowest
-# range has at least 2**15 units of estimates (see `_BITS_OF_RANGE`).
+# A range counts as at most this number of times the narrowest one. So the unit of
+# estimates (see `_BITS_OF_RANGE`) is fine enough for the narrowest range.
 _MOST_RATIO = 16
 # Outcomes have a heavy tail if their range is above this number of standard deviations.
 # It is about 6.5 for 1,000 normal values, and 2 for answers of which half are wrong.
 _TAIL = 8
-# The unit of estimates is the widest range times two to the power of minus this: a
-# millionth.
+# The unit of estimates is the widest range, rounded up to a power of two, divided by
+# two to this power: about a millionth. The narrowest range then has at least 2**15
+# units, because the widest one counts as 2**4 times as wide, or up to 2**5 if rounded.
 _BITS_OF_RANGE = 20
 
 

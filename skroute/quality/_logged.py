@@ -194,7 +194,7 @@ def estimate_propensities(rows, choice, n_choices, folds):
 
 
 def _shares_of_choices(choice, n_choices):
-    """Return the share of each choice, above 0, of shape (n_choices,)."""
+    """Return the share of each choice, shape (n_choices,). No share is 0."""
     counts = np.bincount(choice, minlength=n_choices)
     n_rows = len(choice)
     return (counts + _ADDED_ROWS) / (n_rows + _ADDED_ROWS * n_choices)

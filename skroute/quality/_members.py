@@ -812,6 +812,8 @@ def _packed_trees(forest):
         feature_dtype = np.int16
     values = trees.values[is_leaf]
     largest = np.abs(values).max(axis=0, initial=0)
+    # Values in this unit are at most 1, so that none is too large for half precision.
+    # Division by a power of two does not round.
     unit = 2.0 ** np.ceil(np.log2(np.where(largest > 0, largest, 1.0)))
     # Values that are far smaller than the largest one become 0, without a warning.
     with np.errstate(under="ignore"):

@@ -458,7 +458,8 @@ def _candidates(members, table, splits, costs, sizes):
     costs : ndarray of shape (n_choices,)
         As in `choose_weights`.
     sizes : ndarray of shape (n_choices,) or float
-        As in `choose_weights`.
+        Estimates and outcomes times `sizes` are in the user's unit, in which decisions
+        are compared.
 
     Returns
     -------
@@ -473,8 +474,8 @@ def _candidates(members, table, splits, costs, sizes):
     for rows, rest in splits:
         curves = table.fit_curves(deviation, rest)
         corrected[rows] = curves.apply(table.mean(rest) + deviation[rows])
-    # The means of the other folds, which the deviations are measured from.
-    means = table.quality - table.outcome_deviations
+    # For each row, the means of the choices in the other folds.
+    means = table.quality - table.outcome_deviations  # (n_rows, n_choices)
     plain = means + deviation
 
     candidates = []

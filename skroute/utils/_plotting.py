@@ -119,12 +119,13 @@ def finish_axes(
     if handles is None:
         handles, _ = ax.get_legend_handles_labels()
     n_inside = 0 if fills_axes else _MAX_INSIDE
-    is_narrow = _width_of(ax.figure) < _NARROW
-    if is_narrow:
+    is_narrow_figure = _width_of(ax.figure) < _NARROW
+    if is_narrow_figure:
         n_inside = min(n_inside, _MAX_INSIDE_NARROW)
-    is_wide = takes_half(ax.figure, [handle.get_label() for handle in handles])
-    is_inside = len(handles) <= n_inside and not is_wide
-    is_below = not is_inside and (is_narrow or is_wide)
+    legend_labels = [handle.get_label() for handle in handles]
+    is_wide_legend = takes_half(ax.figure, legend_labels)
+    is_inside = len(handles) <= n_inside and not is_wide_legend
+    is_below = not is_inside and (is_narrow_figure or is_wide_legend)
     if handles and is_inside:
         ax.legend(handles=handles, loc="best")
     elif handles and not is_below:

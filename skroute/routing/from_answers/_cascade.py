@@ -492,7 +492,7 @@ default=None
         # Without X the position of a row stands for the row.
         rows_to_draw = np.arange(n_rows)[:, np.newaxis] if X is None else X
         rule_of_row = self.mixture_.draw(rows_to_draw, call.budget, call.request_id)
-        # In a sweep over budgets they are computed once.
+        # The scores do not depend on the budget. A sweep computes them once.
         scores = cache_of(self).get_or_compute(
             "scores", lambda: self._scores(X, columns)
         )
@@ -507,7 +507,8 @@ default=None
             ends = rule.cascade.follow(scores.take(rows), price_index)
             route[rows] = ends.choice[:, 0]
             quality[rows] = ends.quality[:, 0]
-            asked[rows] = rule.cascade.states.asked[ends.state[:, 0]]
+            last_state = ends.state[:, 0]
+            asked[rows] = rule.cascade.states.asked[last_state]
         return Plan(
             route,
             cost=(costs * asked).sum(axis=1),

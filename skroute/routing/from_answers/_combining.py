@@ -448,7 +448,7 @@ def with_answer_on_top(probabilities, labels):
 # FrugalMCT's combiner -----------------------------------------------------------------
 
 
-# Weight of a pair whose labels are the same for each weight. It prefers neither member.
+# Weight of the first member of a pair, if every weight gives the same labels.
 _ANY_WEIGHT = 0.5
 
 

@@ -521,10 +521,10 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
         return policy.at(margin=float(delta))
 
     def _choices_of(self, base, options):
-        """Return the choices of a base, a list of `Choice`.
+        """Return the choices of a base (list of `Choice`).
 
-        They are its `options`, a list of `AddonOption`, and, if rows may abstain,
-        abstaining as the last one.
+        Each of `options`, a list of `AddonOption`, is a choice. If rows may abstain,
+        abstaining is the last choice.
         """
         names = self._members.names
         # Row k has 1 for member k, and 0 for the others.
@@ -653,7 +653,7 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
         return allowed[best]
 
     def _policy(self):
-        """Return the policy after the base of `budget`, with its choices only."""
+        """Return the policy of the base at the parameter `budget`."""
         check_is_fitted(self)
         return self._options_at(check_budget(self.budget)).policy
 
@@ -711,9 +711,9 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
         return self._features(answers.scores(base, np.arange(num_samples(X))))
 
     def predict_quality(self, X):
-        """Estimate the quality of each choice after the base of `budget`.
+        """Estimate the quality of each choice from the answers of the base.
 
-        The base is called.
+        The base is that of the parameter `budget`. It is called about all rows.
 
         Parameters
         ----------
@@ -843,7 +843,7 @@ def qualities_alone(options_by_base):
 
 
 def search_delta(policy, budget):
-    """Return the best delta by validation rows (section 4.2).
+    """Return the best delta on validation rows (section 4.2 of the paper).
 
     Candidates are ``alpha * log(N) / N`` for alpha in -10, ..., 10. The candidate with
     the best quality on held-out halves of the log is taken, among those that keep the
@@ -860,11 +860,11 @@ def search_delta(policy, budget):
     n_rows = len(policy.estimate)
     if not np.isfinite(budget) or n_rows < _MIN_ROWS_FOR_DELTA:
         return 0.0
-    weight = None
-    row_weight = np.ones(n_rows)
+    weight = None  # all rows have the same weight
     if policy.weight is not None:
         weight = policy.weight / policy.weight.mean()
-        row_weight = weight
+    # Weights with a mean of 1, for the sums below.
+    row_weight = np.ones(n_rows) if weight is None else weight
     alphas = np.arange(_MAX_ALPHA, -_MAX_ALPHA - 1, -1)
     deltas = alphas * np.log(n_rows) / n_rows
     # Delta is the share of the budget that is left unspent, at most all of it.

@@ -717,6 +717,8 @@ default=None
 
     def _plan(self, X, call):
         """Return the choices for the rows of a call (`Plan`)."""
+        # `choices` are positions of the choices that are not excluded. `allowed` has
+        # True where a row may get one of them. None: each row may get all of them.
         choices, allowed = kept_choices(
             self.choices_, num_samples(X), call.exclude, call.allowed
         )

@@ -115,7 +115,8 @@ class Occam(LimitsMixin, PricedRouter, MemberRouter):
         members = members_by_name(self.estimators, self._validate_names)
         names = list(members)
         check_embedding(self.embedding, members)
-        # These amounts are only checked, so that any number of rows will do.
+        # The amounts are only checked here. The number of rows has no effect on the
+        # checks.
         amounts = read_amounts(self.amounts, names, n_rows=1, named=True)
         check_limits(self.limits, self.capacities, amounts=amounts, choices=names)
         method = asks_of(self.quality)
@@ -133,8 +134,8 @@ class Occam(LimitsMixin, PricedRouter, MemberRouter):
 
         def cheapest_plan(costs):
             """Return the mean cost of the cheapest plan, deciding included."""
-            # A row that chooses the member that embeds may have to pay it again. This
-            # is not known yet. A single payment gives a lower bound.
+            # It is not known yet if the call that embeds a row also answers the row.
+            # The mean cost is lowest if it does: the member is then paid once.
             split = split_costs(
                 costs,
                 routing_cost=self.routing_cost,
@@ -192,8 +193,8 @@ class Occam(LimitsMixin, PricedRouter, MemberRouter):
             self._routing_seconds = self._time_decisions(policy, X)
         self._learned = replace(policy, amounts=self._read_amounts(log))
         self.choices_ = log.names
-        # The policy at the parameters of `fit` is kept, so that the first call need not
-        # compute its prices again.
+        # `_policy` applies the parameters of `fit` to `_learned`. Its result replaces
+        # `_learned`, so that the first call need not compute the prices again.
         self._learned = self._policy()
         budget = check_budget(self.budget)
         self._learned.check_feasible(budget)
@@ -371,6 +372,8 @@ class Occam(LimitsMixin, PricedRouter, MemberRouter):
 
     def _plan(self, X, call):
         """Return the choices for the rows of a call (`Plan`)."""
+        # `choices` are positions of the choices that are not excluded. `allowed` has
+        # True where a row may get one of them. None: each row may get all of them.
         choices, allowed = kept_choices(
             self.choices_, num_samples(X), call.exclude, call.allowed
         )

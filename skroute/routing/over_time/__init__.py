@@ -1,1 +1,1 @@
-"""Decisions over time: streams with a total, and routers that learn from requests."""
+"""Decisions over time: streams with a budget, and routers that learn from requests."""

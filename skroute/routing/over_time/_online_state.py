@@ -879,10 +879,10 @@ def estimates(rows, base, mean, listed):
 
 
 def for_all(base, n_choices):
-    """Return the prior's estimates of all choices, (..., n_choices, 2).
+    """Return the prior's quality and cost of all choices, (..., n_choices, 2).
 
-    `base` has the estimates for the first choices, (..., n_with_prior, 2). The choices
-    that were added later have no prior, and get zeros.
+    `base` has them for the first choices, (..., n_with_prior, 2). The choices that were
+    added later have no prior, and get zeros.
     """
     n_with_prior = base.shape[-2]
     zeros = np.zeros((*base.shape[:-2], n_choices - n_with_prior, 2))

@@ -370,13 +370,13 @@ class Ticket(NamedTuple):
     answer: Any = None
 
 
-class Reservation(NamedTuple):
-    """The decision on one request.
+class RoutedRequest(NamedTuple):
+    """A request with the decision on it.
 
     Attributes
     ----------
     ticket : Ticket
-        The reserved decision.
+        The decision, for which money is reserved.
 
     x : indexable
         The validated row.
@@ -872,8 +872,8 @@ class BudgetStream:
 
         uses : mapping from str to float, default=None
             Amount of each resource that the call uses of its windows, for example
-            ``{"tokens": 812}``. Requests are 1. It is required if the stream has
-            windows of other resources.
+            ``{"tokens": 812}``. It is required if the stream has windows of resources
+            other than ``"requests"``, of which each call uses 1.
 
         Returns
         -------
@@ -897,7 +897,7 @@ class BudgetStream:
         return self._route(x, costs, key=key, exclude=exclude, uses=uses).ticket
 
     def _route(self, x, costs, *, key=None, exclude=(), uses=None):
-        """Decide on one request and reserve its amount. Return the `Reservation`.
+        """Decide on one request and reserve its amount (`RoutedRequest`).
 
         The parameters are those of `route`.
         """
@@ -917,12 +917,12 @@ class BudgetStream:
         # If the router's estimator gives the costs, the maximal costs are reserved.
         amounts = offers.amounts_to_reserve(row_costs)
         least = min([amounts[position] for position in positions])
-        # The ledger's `Reservation` of the smallest amount, before any estimate.
+        # The ledger's reservation of the smallest amount, before any estimate.
         held = self.ledger.hold(self._purses, least, _check_key(key))
         if held.state == "open":
             # A request of this key was decided before, and keeps its ticket. The state
             # of its plan is lost.
-            return Reservation(_ticket(held), x, state=None)
+            return RoutedRequest(_ticket(held), x, state=None)
         try:
             estimates = offers.estimate(x)
             quality = estimates.quality[0].tolist()
@@ -941,10 +941,10 @@ class BudgetStream:
             key=key,
             answers=estimates.answers,
         )
-        return Reservation(ticket, x, estimates.state)
+        return RoutedRequest(ticket, x, estimates.state)
 
     def _plan_request(self, x, *, key, exclude):
-        """Decide on one request and answer it, which spends money (`Reservation`).
+        """Decide on one request and answer it, which spends money (`RoutedRequest`).
 
         Parameters
         ----------
@@ -957,12 +957,12 @@ class BudgetStream:
         _check_one_request(x)
         # `_make_offers` has made `PlannedRequests` for this router.
         planned = self._offers
-        # The ledger's `Reservation` of the largest amount, before any model is asked.
+        # The ledger's reservation of the largest amount, before any model is asked.
         held = self.ledger.hold(self._purses, planned.largest_cost, _check_key(key))
         if held.state == "open":
             # A request of this key was decided before, and keeps its ticket. The state
             # of its plan is lost.
-            return Reservation(_ticket(held), x, state=None)
+            return RoutedRequest(_ticket(held), x, state=None)
         try:
             plan = planned.plan(x, self.books(), exclude)
             answer = self.router.answer(plan)[0]
@@ -986,7 +986,7 @@ class BudgetStream:
                 "the largest cost of a request: its total is not safe otherwise. (This "
                 "warning comes once.)"
             )
-        return Reservation(_ticket(reservation, answer), x, plan.state)
+        return RoutedRequest(_ticket(reservation, answer), x, plan.state)
 
     def _estimate_costs(self, offers, x):
         """Return estimated costs of a request, each at most the maximal cost."""

@@ -125,8 +125,9 @@ def learn_policy(
     Tables have the names that they have in `Log` and `Policy`. `paid` is what each
     choice cost in the log. `planned` are the costs by which rows are decided: the
     planned costs of the log or, without them, the paid ones. `realised` are the paid
-    costs if the log has planned ones, or else None. Estimates "as new" have the
-    distribution of the estimates of new rows.
+    costs without NaN (`Log.realised_costs`), or None if rows are decided by the paid
+    costs. Tables "as new" have estimates of the rows of the log with the distribution
+    that estimates of new rows have, because the price is for new rows.
 
     Parameters
     ----------
@@ -155,7 +156,6 @@ def learn_policy(
     -------
     Policy
     """
-    # Costs by which rows are decided. Without planned costs, they are the bills.
     planned = log.paid if log.planned is None else log.planned
     n_estimated = len(log.names)
     if log.abstain_quality is not None:
@@ -177,7 +177,7 @@ def learn_policy(
     outcomes = _outcomes_of_log(log, fitted.estimate, weight)
 
     fold_of_row = fold_of_rows(folds, len(outcomes.quality))
-    # `kind` says of which frequent row each row is a copy. None: no row occurs often.
+    # `kind` is the frequent row that each row is a copy of. None: no row is frequent.
     new_rows = NewRowEstimates(fitted.as_new, log.planned_as_new, kind=None)
     # Copies of a row are decided alike if their costs are equal, too: fixed costs, or
     # estimates. Known costs of each row may differ between the copies.
@@ -190,7 +190,7 @@ def learn_policy(
             quality_estimator=fitted.estimator,
             cost_estimator=cost_estimator,
         )
-    realised = None  # the planned costs are the bills
+    realised = None  # rows are decided by the paid costs
     if log.planned is not None:
         realised = log.realised_costs(X)
     return Policy(
@@ -331,11 +331,11 @@ def learn_costs(estimator, X, log, folds, *, task, n_jobs, fit_params):
         n_jobs=n_jobs,
         fit_params=fit_params,
     )
-    # None: the out-of-fold estimates serve for every fold.
+    # Costs are at least 0. Their estimates may be below.
     planned_by_fold = fitted.by_fold
+    # None: the out-of-fold estimates are used for each fold.
     if planned_by_fold is not None:
         planned_by_fold = np.maximum(planned_by_fold, 0.0)
-    # Costs are at least 0. Their estimates may be below.
     log = replace(
         log,
         planned=np.maximum(fitted.estimate, 0.0),

@@ -1085,11 +1085,13 @@ def overlap_of(log, choices):
             never.append(name)
     return Overlap(
         choices=list(log.names),
-        # The field is a count for each choice. The variable `n_rows` is that of all.
+        # The field has the rows of each choice, the variable all rows.
         n_rows=agreement.made,
         effective_sample_size=np.array(sizes),
         max_weight=np.array(largest_weights),
+        # The field is a share of the rows, not a number of rows.
         needed=agreement.needed / n_rows,
+        # A tied row counts in part for each of its two choices.
         matched=np.rint(agreement.matched).astype(np.int64),
         mean_weight=mean_weight,
         never=never,

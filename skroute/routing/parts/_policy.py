@@ -1136,17 +1136,16 @@ class Policy:
         """Return mean quality and cost of the cross-fitted decisions, with errors.
 
         New rows are decided by the estimator of all rows. On the rows of the log, its
-        decisions have other means than the cross-fitted decisions. This distance is a
-        part of the standard errors.
+        decisions have other means than the cross-fitted decisions. The difference of
+        the means is a part of the standard errors.
         """
         validation = self.validate(budget)
         values, planned = self._decided_as_new
         as_new = self._choices_at(budget, values, planned)
         paid = np.broadcast_to(self.paid, self.quality.shape)
+        cost_as_new = as_new.mean(paid) + self.deciding
         quality_se = self._error_of_mean(validation.quality, as_new.mean(self.quality))
-        cost_se = self._error_of_mean(
-            validation.cost, as_new.mean(paid) + self.deciding
-        )
+        cost_se = self._error_of_mean(validation.cost, cost_as_new)
         return Validated(
             quality=float(np.average(validation.quality, weights=self.weight)),
             quality_se=quality_se,
@@ -1248,7 +1247,7 @@ class Policy:
         cached = self._cache.get("correction")
         if cached is None or cached[0] != budget:
             values, planned = self._decided_as_new
-            # A call with costs of its own may have a budget below that of the log.
+            # With costs of its own, a call may have a budget below that of the log.
             choices = self._choices_at(max(budget, self.least), values, planned)
             cached = (budget, self._correction_of(choices))
             self._cache["correction"] = cached
@@ -1275,9 +1274,9 @@ class Policy:
         return np.maximum(factor, 0.0)
 
     def _correction_of(self, choices):
-        """Return the `Correction` of choices, shrunk towards the mean of all.
+        """Return the `Correction` of each choice, shrunk towards that of all choices.
 
-        `choices` are the `Choices` of the rows of the log.
+        `choices` are the `Choices` that the rows of the log make.
         """
         shape = self.quality.shape
         weight = np.ones((shape[0], 1))
@@ -1289,15 +1288,16 @@ class Policy:
         paid = choices.totals(np.broadcast_to(self.paid, shape) * weight)
         planned = choices.totals(np.broadcast_to(self.planned, shape) * weight)
 
-        # Each choice gets this many more rows, which have the means of all rows. Noisy
-        # outcomes get more.
+        # Each choice gets this number of added rows, which have the means of all rows.
+        # The noise is 1 for a complete log, and larger for others.
         n_prior = _PRIOR_ROWS * self.noise
         mean_error = error.sum() / n_made.sum()
         quality = (error + n_prior * mean_error) / (n_made + n_prior)
 
         mean_factor = paid.sum() / planned.sum() if planned.sum() > 0 else 1.0
-        # Planned costs of the added rows: the mean planned cost of the choice on each.
-        # The maximum prevents 0 / 0 for a choice that no row makes.
+        # Sum of the planned costs of the added rows of each choice. Each row has the
+        # mean planned cost of the choice. The maximum prevents 0 / 0 for a choice that
+        # no row makes.
         prior_planned = n_prior * planned / np.maximum(n_made, 1.0)
         cost_factor = np.full(len(n_made), mean_factor)
         np.divide(

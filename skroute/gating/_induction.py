@@ -86,10 +86,11 @@ class Shown(NamedTuple):
 
 
 class State(ABC):
-    """Cells of rows that have shown similar values at one set.
+    """Division of the rows of one set into cells.
 
-    A row belongs to one or more cells, with a share in each. The shares of a row sum to
-    1. The expected lead of a row is the mean over its cells, weighted by these shares.
+    The rows of a cell have shown similar values. A row belongs to one or more cells,
+    with a share in each. The shares of a row sum to 1. The expected lead of a row is
+    the mean lead of its cells, weighted by these shares.
     """
 
     @abstractmethod
@@ -128,7 +129,7 @@ class State(ABC):
 
 
 class AnswerState(State):
-    """Cells that are bins of the answer, which is one number for each row.
+    """Division of rows into bins of the answer, which is one number for each row.
 
     Parameters
     ----------
@@ -179,7 +180,7 @@ class AnswerState(State):
 
 
 class LeafState(State):
-    """Cells that are leaves of a small forest on the bought values and the answer.
+    """Division of rows into leaves of a small forest on bought values and the answer.
 
     The trees predict the gains of the larger sets, so that the rows of a leaf should
     buy the same set next.
@@ -398,16 +399,16 @@ def borders_of(key):
     return 0.5 * (rising[last_rows] + rising[last_rows + 1])
 
 
-def _smooth(cell_means):
+def _smooth(bin_means):
     """Return the means of bins, each averaged with the means of its neighbours.
 
-    `cell_means` and the result have shape (n_bins, n_leads). Fewer than 3 bins are not
+    `bin_means` and the result have shape (n_bins, n_leads). Fewer than 3 bins are not
     smoothed.
     """
-    if len(cell_means) < 3:
-        return cell_means
+    if len(bin_means) < 3:
+        return bin_means
     # The first and the last bin stand for the neighbour that they do not have.
-    padded = np.pad(cell_means, ((1, 1), (0, 0)), mode="edge")
+    padded = np.pad(bin_means, ((1, 1), (0, 0)), mode="edge")
     before, here, after = _SMOOTHING
     return before * padded[:-2] + here * padded[1:-1] + after * padded[2:]
 

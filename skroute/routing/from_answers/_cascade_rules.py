@@ -26,8 +26,8 @@ from skroute.routing.parts._estimates import rows_and_others
 from skroute.routing.parts._mixtures import Mixture, ValidatedPart, useful_rules
 from skroute.utils._typing import NDArray
 
-# Share of the estimates in the value of asking on. The rest is the outcome on the rows
-# of the log, see `learn_values`.
+# Share of the estimates in the value of asking another model. The rest is the outcome
+# on the rows of the log, see `learn_values`.
 _TRUST = 0.5
 # Largest number of rows that cascades are compared on. It is enough to see differences
 # of half a percentage point in quality.
@@ -306,9 +306,10 @@ class _CascadeLearner(StateLearner):
         self._regressions = regressions
 
     def fit(self, state, targets):
-        """Fit the values of asking on, which are the last columns of `targets`.
+        """Fit the last columns of `targets`: what asking each next model is worth.
 
-        The first columns, the quality of each answer, are already fitted in the basis.
+        The first columns are the quality of each answer. They are already fitted in
+        the basis.
         """
         models = self._states.answering[state]
         return self._regressions.basis(models).fit(targets[:, len(models) :])

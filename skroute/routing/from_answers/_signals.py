@@ -2,8 +2,8 @@
 
 Logs of cascades are short (300 rows), so that all coefficients are shrunken. A model's
 quality is a logistic regression on its own signals and, with a stronger ridge penalty,
-on those of other models. Values of asking on are ridge regressions. Estimates of the
-training rows are leave-one-out.
+on those of other models. Values of asking another model are estimated by ridge
+regressions. Estimates of the training rows are leave-one-out.
 """
 
 from collections.abc import Mapping
@@ -283,14 +283,14 @@ def fit_logistic(features, target, ridge):
 
 
 class StateModel(NamedTuple):
-    """The fitted regressions of one state: quality of each answer, values of asking on.
+    """The fitted regressions of one state, for its answers and for another model.
 
     Attributes
     ----------
     answer_coefs : ndarray of shape (1 + n_features, n_answers)
         Logistic coefficients of the quality of each answer, the intercept first.
     value_coefs : ndarray of shape (n_terms, n_values)
-        Coefficients of each value of asking on, see `_value_terms`.
+        Coefficients of each value of asking another model, see `_value_terms`.
     low, high : ndarray of shape (n_values,)
         Range of the values in training. No estimate is outside of it.
     """
@@ -315,7 +315,7 @@ _BEST_QUALITY_TERMS = slice(1, 4)
 
 
 def _value_terms(answers, features):
-    """Return the terms that values of asking on are linear in.
+    """Return the terms that values of asking another model are linear in.
 
     They are an intercept, the estimated quality of the best answer, its square, its
     distance from 0.5, and the features, in this order.
@@ -340,10 +340,10 @@ def _value_terms(answers, features):
 
 
 class StateBasis:
-    """Regressions on the signals that one state has, for any values of asking on.
+    """Regressions of quality and of values on the signals that one state has.
 
     The quality of the answers is fitted once, by the constructor. `fit` then takes the
-    values of asking on.
+    values of asking another model.
 
     Parameters
     ----------
@@ -387,7 +387,7 @@ class StateBasis:
         self._leverage = np.minimum(leverage, _MAX_LEVERAGE)[:, np.newaxis]
 
     def fit(self, values):
-        """Fit ridge regressions of the values of asking on.
+        """Fit ridge regressions of the values of asking another model.
 
         Parameters
         ----------

@@ -244,7 +244,7 @@ def move_of(estimates, costs, prices):
     return Move(ending, ending_quality, best.position, best.value)
 
 
-# Values of asking on ------------------------------------------------------------------
+# Values of asking another member -------------------------------------------------------
 
 
 class StateOutcomes(NamedTuple):
@@ -277,7 +277,7 @@ def learn_values(
     abstain_quality=None,
     trust=0.0,
 ):
-    """Learn the value of asking on, from the last states back to the first.
+    """Learn the value of asking another member, from the last states back to the first.
 
     Parameters
     ----------

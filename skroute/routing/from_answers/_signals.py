@@ -283,7 +283,7 @@ def fit_logistic(features, target, ridge):
 
 
 class StateModel(NamedTuple):
-    """The fitted regressions of one state, for its answers and for another model.
+    """The fitted regressions of one state: quality of answers, values of asking more.
 
     Attributes
     ----------

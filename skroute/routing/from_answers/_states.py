@@ -244,7 +244,7 @@ def move_of(estimates, costs, prices):
     return Move(ending, ending_quality, best.position, best.value)
 
 
-# Values of asking another member -------------------------------------------------------
+# Values of asking another member ------------------------------------------------------
 
 
 class StateOutcomes(NamedTuple):

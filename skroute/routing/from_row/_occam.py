@@ -50,7 +50,7 @@ from skroute.utils._timing import seconds_per_sample
 
 
 class SplitCosts(NamedTuple):
-    """Costs before and after a row is decided.
+    """Cost of deciding on a row, and further costs of the members.
 
     Attributes
     ----------
@@ -133,8 +133,9 @@ class Occam(LimitsMixin, MemberRouter):
 
         def cheapest_plan(costs):
             """Return the mean cost of the cheapest plan, deciding included."""
-            # A row that chooses the member that embeds may have to pay it again. This
-            # is not known yet. A single payment gives a lower bound.
+            # A row may pay twice for the member that embeds: for the embedding, and for
+            # the answer. This is not known before the fit. One payment gives a lower
+            # bound.
             split = split_costs(
                 costs,
                 routing_cost=self.routing_cost,
@@ -397,7 +398,7 @@ class Occam(LimitsMixin, MemberRouter):
         return plan._replace(state=state)
 
     def bill(self, plan, costs):
-        """Return what the rows of a plan are billed, by the bills of each member.
+        """Return the bill of each row of a plan, from the bill of each member.
 
         Parameters
         ----------
@@ -495,7 +496,7 @@ class Occam(LimitsMixin, MemberRouter):
 
 
 def split_costs(costs, *, routing_cost, embedder, embedder_answers):
-    """Return the costs before and after a row is decided (`SplitCosts`).
+    """Return the cost of deciding and the further costs of members (`SplitCosts`).
 
     Parameters
     ----------

@@ -514,12 +514,14 @@ class DualFunction:
         Parameters
         ----------
         most : array-like of shape (n_limits,)
-            The largest mean of each amount. With `realised`, the means of the realised
-            amounts, and `bound` is that of the limits on the deciding amounts.
+            The largest mean of each amount. If there are realised amounts, their means
+            are limited.
 
         Returns
         -------
         LimitPrices
+            If there are realised amounts, its `bound` is that of the deciding amounts
+            within the corrected limits.
 
         Raises
         ------
@@ -734,10 +736,20 @@ class DualFunction:
         lower = np.zeros(self.n_limits)
         return Search(1.0, inside, lower, np.full(self.n_limits, cap))
 
-    def _look(self, value, prices):
-        """Add the plan at a value price and prices inside to the cuts.
+    def _add_cut_at(self, value, prices):
+        """Add the plan that is best at some prices to the cuts.
 
-        Returns the dual function there without its summand ``prices @ limits``.
+        Parameters
+        ----------
+        value : float
+            The value price.
+        prices : ndarray of shape (n_limits,)
+            In the units inside.
+
+        Returns
+        -------
+        float
+            The dual function at these prices, without its summand ``prices @ limits``.
         """
         price_unit = self.value_unit / self.units
         choices, height = self._decide(value, prices * price_unit)
@@ -754,7 +766,8 @@ class DualFunction:
         tolerance : float
             Distance from the minimum at which the search ends.
         enough : float, default=-inf
-            The search ends below this height. -inf searches to the end.
+            The search ends if the dual function is below this number. -inf ends it
+            by `tolerance` only.
 
         Returns
         -------
@@ -771,7 +784,8 @@ class DualFunction:
             prices = self.cuts.lowest(search).prices
         n_plans = 0
         while True:
-            height = self._look(search.value, prices) + prices @ search.most
+            # The dual function at these prices.
+            height = self._add_cut_at(search.value, prices) + prices @ search.most
             n_plans += 1
             if height < best_height:
                 best_height = height
@@ -788,7 +802,8 @@ class DualFunction:
         if np.abs(tied_prices - best_prices).max() > _FAR:
             # The minimum of the cuts may be at many prices, for example with a limit of
             # 0. At some of them, plans that have no cut yet are better.
-            height = self._look(search.value, tied_prices) + tied_prices @ search.most
+            height = self._add_cut_at(search.value, tied_prices)
+            height += tied_prices @ search.most
             if height - best_height > tolerance:
                 tied_prices = best_prices
         return minimum, tied_prices

@@ -408,7 +408,24 @@ def _options_of(core, choices):
 def _improve(dual, most, base, core, *, order, enough):
     """Return a base plan after the local search, or None if it is above a limit.
 
-    `base` has shape (n_rows,). The other parameters are those of `_best_search`.
+    Parameters
+    ----------
+    dual : DualFunction
+    most : ndarray of shape (n_limits,)
+        The limits.
+    base : ndarray of shape (n_rows,)
+        The choice of each row before the search.
+    core : Core
+        The options that the search may change rows to.
+    order : ndarray of shape (n_forced,), dtype=int64
+        Options to force, the most promising first. Each in turn becomes the choice of
+        its row, and the search is repeated.
+    enough : float
+        The search ends at a plan of this mean value. -inf ends at any plan that fits.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), dtype=int64, or None
     """
     from skroute.assignment import _limit_kernels
 

@@ -105,8 +105,8 @@ class AssignmentPath(NamedTuple):
     def rule(self, budget: float | None) -> Rule:
         """Return the dual price at a budget, with a share for tied rows.
 
-        If only one row changes its choice at this price, the share is rounded to 0 or
-        1, because no new row is tied there.
+        If only one row changes its choice at this price, a new row hardly ever has a
+        tie there. The share is then rounded to 0 or 1.
 
         Parameters
         ----------
@@ -131,8 +131,10 @@ class AssignmentPath(NamedTuple):
         width = self.budgets[segment + 1] - self.budgets[segment]
         share = (budget - self.budgets[segment]) / width
         if self.counts[segment] == 1:
-            # A share of 1 is the same as the next lower price without ties.
-            return Rule(float(self.prices[segment + round(share)]), 0.0)
+            # With a share of 1, rows choose as at the next lower price.
+            if round(share) == 1:
+                segment += 1
+            return Rule(float(self.prices[segment]), 0.0)
         return Rule(float(self.prices[segment]), float(min(max(share, 0.0), 1.0)))
 
     def planned_at(self, budget: float | None) -> float:

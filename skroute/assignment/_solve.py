@@ -301,7 +301,7 @@ def _solve_several(values, costs, problem_limits, *, solver, tol, options):
     spent = all_costs[np.arange(n_rows), plan.choices].sum() / n_rows
     open_value = gap_to_bound(plan.value, plan.bound)
     gap = open_value / max(abs(plan.bound), TINY)
-    # Without a budget, the price is 0.
+    # A budget is the first limit. Without a budget, the price is 0.
     price = 0.0
     if plan.limits[0].name == BUDGET_NAME:
         price = plan.limits[0].price

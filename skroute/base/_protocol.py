@@ -251,7 +251,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         estimator here. The default does nothing.
 
     ``bill(plan, costs)``
-        Return what the rows of a plan are billed, by a table of bills. The default
+        Return the bill of each row of a plan, from a table of bills. The default
         refuses such a table.
 
     ``request_policy(budget, exclude=())``
@@ -573,7 +573,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         return _with_rows(self._plan_single(rows, name, call), rows, decided=False)
 
     def bill(self, plan: Plan, costs: Any) -> np.ndarray:
-        """Return what the rows of a plan are billed, by the bills of each choice.
+        """Return the bill of each row of a plan, from the bill of each choice.
 
         Curves, certificates and savings call it to count real money. A subclass whose
         choices may have bills that differ from row to row replaces it.

@@ -39,7 +39,7 @@ class RequestEstimates(NamedTuple):
 
 
 class RequestPolicy(ABC):
-    """Interface of a decider of requests that come one by one.
+    """Interface of policies that decide on requests one by one.
 
     A decision estimator that can be streamed has a method ``request_policy(budget,
     exclude=())``, which returns an object of a subclass. It stands for the fitted

@@ -106,8 +106,8 @@ def loss_of(estimator, y, loss, loss_range):
             'can be promised: give loss and loss_range. groups="class" promises a loss '
             "in each class."
         )
-    losses = _possible_losses(objective)
-    if losses is None and loss_range is None:
+    extreme_losses = _possible_losses(objective)
+    if extreme_losses is None and loss_range is None:
         raise ValueError(
             f"The quality of {type(estimator).__name__}, {objective.name!r}, has no "
             "known bounds, and a promise needs them: give loss_range, what two losses "
@@ -116,7 +116,7 @@ def loss_of(estimator, y, loss, loss_range):
             "10), loss_range=10."
         )
     unit = _UNITS.get(objective.name, objective.name.replace("_", " "))
-    # Losses of one label are 0 or 1.
+    # `Loss.exact`: a label is right or wrong, so that two losses differ by -1, 0 or 1.
     exact = objective.name == "accuracy"
     if exact and y is not None and y.ndim == 2:
         if is_classifier(estimator):
@@ -130,7 +130,7 @@ def loss_of(estimator, y, loss, loss_range):
             _check_logged_qualities(y, loss_range)
     if loss_range is None:
         abstain_quality = getattr(estimator, "abstain_quality_", None)
-        loss_range = _range_of_losses(losses, abstain_quality)
+        loss_range = _range_of_losses(extreme_losses, abstain_quality)
     return Loss(objective, float(loss_range), unit, exact)
 
 

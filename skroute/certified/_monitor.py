@@ -188,10 +188,9 @@ class Bettors:
         return float(np.logaddexp.reduce(self.log_capitals) - self.log_threshold)
 
     def _make_alarm(self, *, n_values, row):
-        """Return the alarm after `n_values` values, with the mean of the latest ones.
+        """Return the alarm after `n_values` values, the last of them in row `row`.
 
-        These are the values since the leading bettor started. `row` is the number of
-        the row with the last value.
+        Its mean is that of the values since the leading bettor started.
         """
         # The initial capitals of all bettors sum to less than 1. If the whole capital
         # is above 1, that of the leading bettor has grown. The mean of its values is

@@ -149,7 +149,7 @@ class LogRecord:
 
 
 class OneAnswer(NamedTuple):
-    """A log of one answer per request, as `fit` takes it with `choice`.
+    """A log of one answer per request, for ``fit(X, quality, choice=choice)``.
 
     Attributes
     ----------

@@ -13,8 +13,8 @@ from skroute.forests._wrapped import prepared
 from skroute.utils._cache import NO_CACHE
 from skroute.utils._compat import _safe_indexing, num_samples
 
-# Distance from the decision of a score that is moved to the side of its answer. A
-# distance of 0 would have no side. The distances of other scores are far larger.
+# A score on the wrong side of its answer is moved to this distance from the decision.
+# It is not 0, so that the score has a side. Other scores are much farther away.
 TINY = 1e-12
 # A logistic probability is rounded to 1 in double precision where the score is larger
 # than about 36. From this score on, libraries round it differently.
@@ -248,7 +248,9 @@ def check_same_answers(ensemble, X):
         walk = engine.walk(prepared(before, rows), thresholds)
         ties = ties_of(engine, walk)
         if len(ties):
+            # Rounding decides these rows. As in a call, the ensemble answers them.
             walk.answers[ties] = ensemble.own_answers(rows, ties)
+        # A score on the wrong side of its answer is moved just across the decision.
         scores = sided(engine, walk.scores, walk.answers)
         # An ensemble of one class has the answer 1: "clip" takes its only class.
         answers = {"labels": classes.take(walk.answers, mode="clip")}

@@ -581,10 +581,10 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
     def decision_function(
         self, X: ArrayLike, budget: float | None = None
     ) -> np.ndarray:
-        """Return the scores of the members that were evaluated.
+        """Return the score of each row, the sum over the members that were evaluated.
 
-        The score of a row that left early is partial. It is the sum so far, moved to
-        the side of the answer if it is on the other one.
+        If a row left early, the sum is partial. A partial sum on the wrong side of the
+        decision is moved just to the side of the answer.
 
         Parameters
         ----------

@@ -121,7 +121,7 @@ def optimal_stopping(law, negative, costs, prices, use_lo=True, use_hi=True):
         if use_lo:
             below[:, t - 1] = _last_before_going_on(cost_of_negative > to_go)
         if use_hi:
-            # States in reverse: from the most positive votes to the fewest.
+            # In reverse, position `i` is the state with `t - i` positive votes.
             goes_on_from_most = (cost_of_positive > to_go)[:, ::-1]
             above[:, t - 1] = t - _last_before_going_on(goes_on_from_most)
         if use_lo and use_hi:

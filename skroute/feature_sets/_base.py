@@ -571,7 +571,8 @@ class BaseFeatureSelector(
         largest = self.costs_.largest_size  # 0: costs do not depend on the size
         if sizes is not None:
             # If costs do not depend on the size, any size is allowed.
-            sizes = check_numbers(sizes, "size", low=0, high=largest or np.inf)
+            largest_allowed = largest if largest else np.inf
+            sizes = check_numbers(sizes, "size", low=0, high=largest_allowed)
         elif largest:
             raise ValueError(
                 "size is needed because the costs depend on it: pass size to the "

@@ -212,7 +212,8 @@ class GreedyFeatureSelector(BaseFeatureSelector):
         # Positions of the sets of each sequence. (n_trade_offs, n_extractors + 1)
         self._sequences = positions.reshape(np.shape(sequences))
         quality = np.array(trainer.evaluate(masks.tolist()))
-        coef = indicator(masks, len(cost)) @ self.costs_.coef
+        # The cost of a set is a sum of functions of the size, times coefficients.
+        coef = indicator(masks, len(cost)) @ self.costs_.coef  # (n_sets, n_functions)
         # There is one reference size, and so one row. (n_sets,)
         set_costs = (self.costs_.basis(reference) @ coef.T)[0]
         self._followed = followed_sequences(self._sequences, set_costs, quality)

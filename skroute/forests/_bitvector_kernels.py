@@ -4,11 +4,14 @@ A block of rows is binned once, to the columns of a
 :class:`skroute.forests._bitvector.BitTrees`. Ranges of its trees are then evaluated on
 the codes. Early exit evaluates further ranges after some rows have left.
 
-`remaining` has a number for each row. Its bits are the leaves of a tree that the row
-can still reach after some tests. For a row that goes right, a test clears the bits that
-are not in its number `clear`. `all_leaves` has all bits. For oblivious trees these
-numbers are signed, and each test clears the bit of its level: `remaining` is then the
-complement of the leaf's number.
+`remaining` has a number for each row. Each bit of the number belongs to a leaf of a
+tree. The bit is 1 if the row can still reach this leaf after the tests so far. In
+`all_leaves`, each bit is 1. A test has a number `clear`. Its bits are 1 for the leaves
+that a row can still reach after going right.
+
+Oblivious trees have signed numbers, with a bit for each level instead of each leaf. A
+test clears the bit of its level if the row goes right. After all tests, `remaining` is
+the bitwise complement of the leaf's number.
 """
 
 import numpy as np

@@ -350,6 +350,7 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         apart = take_apart(model)
         forest = _forest_of(apart.ensemble)
         _check_answers(model, apart, forest=forest, X=X)
+        # The decision threshold, if scikit-learn's threshold classifiers have moved it.
         self.forest_ = forest.with_cut(apart.cut)
         self._transformers = apart.transformers
         if forest.classes is not None:

@@ -107,6 +107,7 @@ def _checked(forest, X):
     X = rule.columns.dense(X)
     # Frames may have categories. In some libraries, arrays may have them, too.
     if hasattr(X, "columns") or rule.columns.categories_of_arrays:
+        # Categories are read column by column, which needs the right columns.
         if hasattr(X, "shape"):
             _check_width(forest, X)
         X = rule.columns.numbers(X)

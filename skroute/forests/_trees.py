@@ -452,6 +452,7 @@ def joined(forests):
     nodes = _joined_field(forests, "nodes")
     nodes["child"] += np.repeat(first_node, n_nodes).astype(np.int32)
     is_categorical = (nodes["feature"] & CATEGORICAL) != 0
+    # The threshold of a categorical node is the number of its set.
     first_set_of_node = np.repeat(first_set, n_nodes)
     nodes["threshold"][is_categorical] += first_set_of_node[is_categorical]
     roots = _joined_field(forests, "roots") + np.repeat(first_node, n_trees)

@@ -1154,6 +1154,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         if limit == 0 or max_rounds == 0:
             return
         lowest_cost = self.set_costs_[self.set_costs_ > 0].min()
+        # `ROOM` is for the rounding of summed costs.
         if lowest_cost > limit * ROOM:
             reason = (
                 f"the cheapest set costs {lowest_cost:.6g} for each row. Raise {name}."

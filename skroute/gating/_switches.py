@@ -101,7 +101,7 @@ class Trial(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Judging rows for which sets are grown, and the set to start from.
+    """Judging rows that have bought the same set, from which larger sets are grown.
 
     Attributes
     ----------

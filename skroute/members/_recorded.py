@@ -502,9 +502,10 @@ class RecordedClassifier(MemberClassifier):
         if num_samples(X) == 0:
             raise ValueError("X must have at least one row, got 0.")
         if self.column is not None:
-            # Columns without names are found by number, which is checked later.
-            columns = column_keys(X) or [self.column]
-            if isinstance(self.column, str) and self.column not in columns:
+            # Without names, a column is found by its number, which is checked later.
+            columns = column_keys(X)
+            is_name = isinstance(self.column, str)
+            if columns and is_name and self.column not in columns:
                 raise ValueError(
                     f"column={self.column!r} is not one of X: {columns!r}."
                 )

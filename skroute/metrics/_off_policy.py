@@ -282,7 +282,7 @@ def off_policy_curve(
           ``w = 1 / propensity``;
         - ``max_weight`` and ``mean_weight`` of all rows, with ``w = 0`` where log and
           router differ: with overlap the mean is 1, up to noise;
-        - ``n_fitted``, the number of rows that the router was fitted on;
+        - ``n_fitted``, the number of these rows that equal rows of the router's fit;
         - ``estimated``, True if the propensities are estimates.
 
     Raises
@@ -387,7 +387,9 @@ def off_policy_curve(
         # The log has what calls cost, without the cost of deciding.
         deciding = [cost_of_deciding(router, plan)[decisions.rows] for plan in plans]
         cost = evaluation.estimate(
-            log.cost, is_ratio=True, added=np.mean(deciding, axis=1)
+            log.cost,
+            is_ratio=True,  # costs are compared with the mean of their choice
+            added=np.mean(deciding, axis=1),
         )
     return OffPolicyCurve(
         budget=limits,
@@ -712,7 +714,8 @@ class LogEvaluation:
         values : ndarray of shape (n_rows,)
             Quality or cost of the logged answers.
         is_ratio : bool, default=False
-            Argument `ratio` of `estimate_cells`: True for costs.
+            True for costs and times: their differences from the mean of a choice are
+            modelled relative to this mean. It is `ratio` of `estimate_cells`.
         added : ndarray of shape (n_budgets,), default=0.0
             Number without an error that is added to the mean at each budget.
 

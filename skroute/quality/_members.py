@@ -412,7 +412,7 @@ def _random_tree(rows, outcomes, rng, n_used, *, weight, min_samples_leaf, max_d
         Target of the tree.
     rng : RandomState
     n_used : int
-        Number of rows that are drawn, at most `_MOST_ROWS`.
+        Number of rows to draw. `_MOST_ROWS` are drawn if it is larger.
     weight : ndarray of shape (n_rows,), or None
         Weights of the rows. None weights all alike.
     min_samples_leaf : int
@@ -713,8 +713,8 @@ def _cross_validated_ridge(X, Y, total_weight):
     products = basis.T @ (X.T @ Y)  # (n_kept, n_outputs)
     # (n_penalties, n_kept)
     shrinkage = squares / (squares + _PENALTIES[:, None] * squares.mean())
-    # Degrees of freedom of the fit. The mean is one more, and at least one is left for
-    # the residual.
+    # Degrees of freedom of the fit, without that of the mean. At least one degree is
+    # left for the residual.
     fit_freedom = np.minimum(shrinkage.sum(axis=1), total_weight - 2)
     residual_freedom = np.maximum(total_weight - 1 - fit_freedom, 1)
     # Sum of squares that the fit explains, (n_penalties, n_outputs). Least squares
@@ -854,6 +854,7 @@ def _unpacked_forest(packed):
     nodes["feature"] = np.where(is_leaf, 0, inner_feature)
     nodes["child"] = packed.child
     values = np.zeros((n_nodes, n_outputs))
+    # Leaves were divided by the unit of each output, to fit into half precision.
     values[is_leaf] = (packed.leaf_values * packed.unit).astype(np.float32)
     trees = Trees(
         nodes=nodes,
@@ -870,7 +871,7 @@ def _unpacked_forest(packed):
     trees.check(packed.n_features, n_outputs)
     return Forest(
         trees.read_only(),
-        read_only(np.zeros(n_outputs)),
-        packed.n_features,
+        offset=read_only(np.zeros(n_outputs)),
+        n_features=packed.n_features,
         read_rule=_READ_RULE,
     )

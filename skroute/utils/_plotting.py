@@ -130,10 +130,11 @@ def finish_axes(
         ax.legend(handles=handles, loc="best")
     elif handles and not is_below:
         _draw_legend_right(ax, handles)
-    # A legend to the right makes the axes narrower. So the labels are broken after it.
+    # A legend to the right makes the axes narrower. The labels of the axes are
+    # therefore broken into lines after it is drawn.
     _break_labels(ax)
     if handles and is_below:
-        # A legend below is under the last line of the label.
+        # A legend below comes under the last line of the broken x label.
         _draw_legend_below(ax, handles, height=height)
 
 

@@ -227,6 +227,7 @@ def row_keys(X):
     skorch_helper = sys.modules.get("skorch.helper")
     # None: skorch is not loaded, so that X is not from it.
     if skorch_helper is not None and isinstance(X, skorch_helper.SliceDataset):
+        # Rows of a data set are not read. Their positions give the keys.
         return _keys_of_unread(X)
     if hasattr(X, "tocsr"):
         return _keys_of_sparse(X.tocsr())

@@ -587,7 +587,7 @@ default=None
         return Plan(np.full(n_rows, model), costs[:, model])
 
     def bill(self, plan, costs):
-        """Return what the rows of a plan are billed: the bills of all asked models.
+        """Return the bill of each row of a plan: the sum over all asked models.
 
         Parameters
         ----------

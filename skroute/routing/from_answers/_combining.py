@@ -712,7 +712,7 @@ def _grow(answers, members, combination_of):
     weights_alone = np.eye(len(answers.scores))
     best = None
     best_mean = -np.inf
-    # In a pair one member as the last one is enough: the other gives the same weights.
+    # In a pair, either member as the last one gives the same weights. One is enough.
     last_members = members[1:] if len(members) == 2 else members
     for last in last_members:
         weights_of_others = combination_of[frozenset(members) - {last}].weights

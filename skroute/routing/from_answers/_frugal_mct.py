@@ -601,7 +601,7 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
             if options.base in excluded:
                 continue
             choices = slice(options.first, options.first + options.n_choices)
-            # Members that each choice asks, (n_choices of the base, n_members).
+            # Members that each choice of this base asks: (n_choices, n_members).
             asked = self.choice_members_[choices]
             is_addon = asked & (members != options.base)
             # A choice has at most one add-on.

@@ -711,12 +711,23 @@ class SequentialRouterClassifier(CombiningRouter):
         return Plan(route, self.choice_costs_[route], answers)
 
     def _step(self, answers, rows, state, rule):
-        """Return the step of some rows in one state under one rule (`_Step`).
+        """Return which rows end in a state under a rule, and where the others go.
 
-        `answers` are the `MemberAnswers` of the call, and `rows` the positions of the
-        rows.
+        Parameters
+        ----------
+        answers : MemberAnswers
+            Those of the call.
+        rows : ndarray of int of shape (n_rows,)
+            Positions of rows that are in the state.
+        state : int
+        rule : Rule
+
+        Returns
+        -------
+        _Step
         """
         if rule.price_index == ONE_ADDON:
+            # All rows end, with one add-on or without.
             addons = self._addons[state]
             estimates = self._estimates(addons.values, answers, rows, state)
             costs = self.choice_costs_[addons.choices]

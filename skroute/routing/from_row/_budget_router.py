@@ -560,7 +560,7 @@ default=None
         ----------
         amounts : mapping, dataframe or None
         log : Log
-            Without abstaining.
+            Its choices do not include abstaining.
         weight : ndarray of shape (n_rows,) or None
             Weights of the rows.
         """
@@ -633,7 +633,7 @@ default=None
         Parameters
         ----------
         log : Log
-            Without abstaining.
+            Its choices do not include abstaining.
         weight : ndarray of shape (n_rows,) or None
             Weights of the rows.
 
@@ -887,7 +887,7 @@ default=None
         return self._learned.per_row and not is_estimated
 
     def bill(self, plan, costs):
-        """Return what the rows of a plan are billed, by the bills of each choice.
+        """Return the bill of each row of a plan, from the bill of each choice.
 
         Parameters
         ----------
@@ -1019,8 +1019,9 @@ default=None
 
     def _lack_at(self, budget):
         """Return why the log cannot say how good the policy is at a budget, or None."""
-        choices = self._policy_of_log().validate(budget).choices
-        agreement = self._log.known_quality.agreement(choices)
+        # Cross-fitted decisions on the rows of the log.
+        validation = self._policy_of_log().validate(budget)
+        agreement = self._log.known_quality.agreement(validation.choices)
         return lack_of_overlap(agreement, self._log.names)
 
     def _validated(self, budget):
@@ -1102,8 +1103,10 @@ default=None
             raise AttributeError(
                 "overlap_ is of logs of one answer per request: fit with choice."
             )
-        choices = self._policy_of_log().validate(self._effective_budget(None)).choices
-        return overlap_of(self._log, choices)
+        # Cross-fitted decisions on the rows of the log.
+        budget = self._effective_budget(None)
+        validation = self._policy_of_log().validate(budget)
+        return overlap_of(self._log, validation.choices)
 
 
 def _warn_of_other_unit(name, q, quality):

@@ -50,7 +50,7 @@ from skroute.utils._timing import seconds_per_sample
 
 
 class SplitCosts(NamedTuple):
-    """Costs before and after a row is decided.
+    """Cost of deciding on a row, and further costs of the members.
 
     Attributes
     ----------
@@ -400,7 +400,7 @@ class Occam(LimitsMixin, PricedRouter, MemberRouter):
         return plan._replace(state=state)
 
     def bill(self, plan, costs):
-        """Return what the rows of a plan are billed, by the bills of each member.
+        """Return the bill of each row of a plan, from the bill of each member.
 
         Parameters
         ----------
@@ -498,7 +498,7 @@ class Occam(LimitsMixin, PricedRouter, MemberRouter):
 
 
 def split_costs(costs, *, routing_cost, embedder, embedder_answers):
-    """Return the costs before and after a row is decided (`SplitCosts`).
+    """Return the cost of deciding and the further costs of members (`SplitCosts`).
 
     Parameters
     ----------

@@ -468,11 +468,13 @@ class Serving:
     def __init__(self, names, listed, n_features, router):
         n_choices = len(names)
         has_prior = router.prior is not None
-        level = PRIOR_VARIANCE if has_prior else LEVEL_VARIANCE
+        level_variance = PRIOR_VARIANCE if has_prior else LEVEL_VARIANCE
         self.names = list(names)
         self.exploration = router.exploration
         self.settings = (router.exploration, router.drift, router.n_expected)
-        self.beliefs = Beliefs(listed, n_features, router.alpha, router.drift, level)
+        self.beliefs = Beliefs(
+            listed, n_features, router.alpha, router.drift, level=level_variance
+        )
         self.pacer = Pacer(n_choices, n_features, router.n_expected)
         self.listed = listed
         self.listed_first = listed
@@ -533,7 +535,7 @@ class Serving:
             costs = router.costs
             if costs is None and router._prior is not None:
                 # The costs are those of the prior, which do not change after `fit`. An
-                # empty dict has no new cost.
+                # empty dict keeps the cost of each choice.
                 costs = {}
             self._reprice(costs)
 

@@ -635,6 +635,7 @@ class BudgetStream:
             "For each expected request, the maximal cost of the cheapest choice is "
             "kept. Raise budget_total, or lower n_expected or max_costs."
         )
+        # `floor` is the smallest amount of one request.
         least_total = self._offers.floor * n_to_pay
         check_affordable(total, least_total, name="budget_total", advice=advice)
         self._warned: set[str] = set()
@@ -1019,7 +1020,7 @@ class BudgetStream:
         Parameters
         ----------
         quality : array-like of shape (n_choices,)
-            Estimated quality of each choice, before the penalty.
+            Estimated quality of each choice. Its penalty is subtracted here.
 
         costs : array-like of shape (n_choices,), default=None
             Expected cost of each choice for this request. They are required if the

@@ -104,7 +104,8 @@ def read_amounts(amounts, names, *, n_rows, named, weight=None):
     # Weighted means over the rows with a known amount: (n_amounts, n_choices)
     totals = (known_weight * np.where(is_known, realised, 0.0)).sum(axis=1)
     planned = totals / known_weight.sum(axis=1)
-    # One number for each choice stays as it is, without the rounding of a mean.
+    # If an amount of a choice is the same on all rows, `planned` is this number. The
+    # mean may differ from it by rounding.
     smallest = np.nanmin(realised, axis=1)
     planned = np.where(smallest == np.nanmax(realised, axis=1), smallest, planned)
     realised = np.where(is_known, realised, planned[:, np.newaxis, :])
@@ -468,8 +469,8 @@ class LimitRule(NamedTuple):
         ndarray of shape (n_rows,), dtype=int64
         """
         costs = np.broadcast_to(costs, values.shape)
-        # A unit of cost has at least the price of the floor. The price of the budget,
-        # which is among `self.prices`, comes on top.
+        # A unit of cost has at least the price `price_floor`. If there is a budget, its
+        # price in `self.prices` is added.
         net_values = values - self.price_floor * costs
         return choose_by_mixture(
             self.prices,

@@ -435,6 +435,7 @@ def read_table(
     -------
     Log
     """
+    # `named` is True if the user named the choices.
     names, named = choice_names(y, listed)
     quality = check_matrix(y, "y", allow_nan=True)
     log_costs = _read_costs(

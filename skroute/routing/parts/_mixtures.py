@@ -21,7 +21,7 @@ _CLEARLY_CHEAPER = 0.99
 
 
 class MixedRules(NamedTuple):
-    """The two rules that a budget mixes.
+    """Two rules, and the share of the rows that each decides.
 
     Attributes
     ----------

@@ -789,7 +789,7 @@ class Policy:
     # Decisions ------------------------------------------------------------------------
 
     def estimates(self, X):
-        """Return the estimated quality of each choice, before the penalty."""
+        """Return the estimated quality of each choice. `penalty` is not subtracted."""
         outputs = predict_matrix(self.estimator, X, "quality_estimator")
         return self._by_choice(outputs, self.abstain_quality)
 
@@ -993,7 +993,7 @@ class Policy:
         """
         floor_with_budget, floor_without_budget = self.price_floors
         floor = floor_without_budget if budget == np.inf else floor_with_budget
-        # A unit of cost has at least the price of the floor, also within the cap.
+        # A unit of cost has at least the price `floor`, also within the cap.
         net_values = values - floor * costs
         if self.limits is None:
             return solve_assignment(net_values, costs, room).choices

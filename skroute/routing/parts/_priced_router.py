@@ -235,10 +235,19 @@ class PricedRouter(Router):
     def _priced_requests(
         self, exclude, *, asked_first, cost_estimator=None, quotes_costs=False
     ):
-        """Return the decider of requests at the present parameters (`PricedRequests`).
+        """Return the policy of requests at the present parameters (`PricedRequests`).
 
-        `exclude` has the names of choices that are not offered. The other parameters
-        are those of `PricedRequests`.
+        Parameters
+        ----------
+        exclude : sequence of str
+            Names of choices that are not offered.
+
+        asked_first, cost_estimator, quotes_costs
+            As in `PricedRequests`.
+
+        Returns
+        -------
+        PricedRequests
         """
         # One row, which no table of allowed choices restricts.
         positions, _ = kept_choices(self.choices_, 1, exclude, None)

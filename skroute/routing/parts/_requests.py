@@ -1,4 +1,4 @@
-"""The policy of a router as the decider of the requests of a stream."""
+"""The policy of a router, for the requests of a stream."""
 
 from skroute.base import RequestEstimates, RequestPolicy
 

@@ -292,7 +292,7 @@ def _score_of_presence(scores, values):
 
 
 class Numbers(Target):
-    """One number per row, which is not encoded."""
+    """A target with one number per row, which is not encoded."""
 
     @classmethod
     def encode(cls, X, y, name):

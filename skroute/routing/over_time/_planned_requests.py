@@ -25,7 +25,7 @@ def money_per_request(books):
 
 
 class PlannedRequests:
-    """Decider of the requests of a router that pays while it decides.
+    """Decisions on the requests of a router that pays while it decides.
 
     What a request costs is known after its decision. Before it, the largest amount that
     a request can cost is reserved. Planned requests do not change: new exclusions make

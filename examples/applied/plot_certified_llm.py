@@ -7,8 +7,8 @@ The best of five language models answers most questions correctly, but small mod
 them as well, at a fraction of the price. How much can you save if the answers may be one, two or
 three points worse, *and you want a guarantee of that*?
 
-The log is made up, with the prices and about the accuracies of Llama 3 from 1 to 405 billion
-parameters on MMLU; ``benchmarks/bench_guarantees.py`` uses a real log.
+The log is made up. Its prices and approximate accuracies are those of the Llama 3 models with 1 to
+405 billion parameters on MMLU. ``benchmarks/bench_guarantees.py`` uses a real log.
 """
 
 # %%
@@ -95,8 +95,8 @@ for points, router in certified.items():
 # ----------------------------
 #
 # Now the questions become harder. The monitor gets the cost of every question. For every tenth
-# question, the largest model is asked, too, and the monitor also gets the loss. An alarm is raised
-# when the evidence is above 0.
+# question, the largest model is asked, too, and the monitor also gets the loss. The picture shows
+# the evidence that a limit is exceeded. An alarm is raised when this evidence is above 0.
 
 router = certified[2]
 monitor = PromiseMonitor(

@@ -8,7 +8,7 @@ time limit, there is time for good features of a small image, but not of a large
 
 :class:`~skroute.feature_sets.PolyDomSelector` measures the cost of each extractor as a function of
 the size, trains models for the useful sets of extractors, and takes the best set within the limit
-of each image. The images are scikit-learn's digits, enlarged to between 16 and 128 pixels a side.
+of each image. The images are scikit-learn's digits, enlarged to 16 to 128 pixels per side.
 The extractors come from scikit-image.
 """
 

@@ -92,7 +92,7 @@ print(log.head(4).T)
 # ----------
 #
 # Three lines make the tables. Repeated calls are merged: their costs are summed, and the last score
-# counts. The record says what was merged and dropped, and what the log can say.
+# is kept. The record shows what was merged and dropped, and which models can be compared.
 
 log["seconds"] = (log["endTime"] - log["startTime"]).dt.total_seconds()
 tables = tables_from_log(
@@ -126,8 +126,8 @@ prices = C[:n_fit].mean().to_dict()
 # The router
 # ----------
 #
-# What a call costs is known only after it. The mean cost of each model decides before the call, and
-# the bills keep the budget.
+# The cost of a call is known only after it. So the router decides by the mean cost of each model,
+# and keeps the mean of the bills close to the budget.
 
 estimator = make_pipeline(TfidfVectorizer(), Ridge())
 router = BudgetRouter(estimator, costs=prices, budget=0.6 * prices["pro"])
@@ -157,7 +157,7 @@ saved = savings(router, X_new, Q_new, costs=C_new, cost_unit="USD", random_state
 print(saved)
 
 # %%
-# The intervals are of the difference on a prompt. As dollars for a million prompts:
+# The intervals are for the mean difference per prompt. In dollars per million prompts:
 
 per_prompt = saved["best single choice: pro"].cost_saved
 print(f"{1e6 * per_prompt.estimate:,.0f} USD saved ", end="")

@@ -7,8 +7,8 @@ The largest of five models costs thirty times as much as the smallest. Each answ
 confidence. Which model should be asked first, when should another one be asked, and when should a
 person answer?
 
-The log is made up, with the prices and about the accuracies of Llama 3 from 1 to 405 billion
-parameters on MMLU; ``benchmarks/bench_cascades.py`` uses the real log.
+The log is made up. Its prices and approximate accuracies are those of the Llama 3 models with 1 to
+405 billion parameters on MMLU. ``benchmarks/bench_cascades.py`` uses the real log.
 """
 
 # %%

@@ -68,7 +68,7 @@ class Frame:
         self.text = base64.b64encode(path.read_bytes()).decode("ascii")
 
     def _repr_html_(self):
-        # To the last byte: the page runs no script that is not its own.
+        # Base64 keeps every byte: the report runs only scripts that it contains unchanged.
         source = f"data:text/html;charset=utf-8;base64,{self.text}"
         style = "width: 100%; height: 50rem; border: 1px solid #999;"
         return f'<iframe title="The report" style="{style}" src="{source}"></iframe>'

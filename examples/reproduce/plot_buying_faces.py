@@ -138,7 +138,7 @@ for name, (cost, accuracy) in curves.items():
     )
 
 # %%
-# The majority vote costs $30, and is worse than the best service alone. Below $4 the three routers
-# are equal; FrugalML fits in milliseconds. Above $6, only the sequential router gains more,
-# because it can ask a third service. This is one split of one data set;
+# Prices are per 10,000 faces. The majority vote costs $30, and is worse than the best service alone.
+# Below $4 the three routers are equal; FrugalML fits in milliseconds. Above $6, only the sequential
+# router gains more, because it can ask a third service. This is one split of one data set;
 # ``benchmarks/bench_frugal.py`` has nine data sets and five splits.

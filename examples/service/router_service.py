@@ -69,7 +69,7 @@ class ChatProvider:
         self.input_price, self.output_price = input_price, output_price
         # `key` names an environment variable.
         self.headers = {"Authorization": f"Bearer {os.environ[key]}"} if key else {}
-        # No token is shorter than a byte.
+        # A token has at least one byte, so a text has at most as many tokens as bytes.
         self.max_cost = MAX_BYTES * input_price + MAX_TOKENS * output_price
 
     async def __call__(self, body):

@@ -440,19 +440,29 @@ def search_around(
 ):
     """Improve a plan, then force one option after the other and improve again.
 
-    Forcing an option leads out of a plan that no change of two rows improves. The new
+    A forced option changes a plan that no change of one row or two improves. The new
     plan replaces the best plan if it fits and is worth more. If the best plan does not
     fit, any plan that fits replaces it.
 
     Parameters
     ----------
-    starts, row_of_option, gain, extra, room, current : ndarray
-        As in `improve_plan`. All but the first two are written to, and are those of the
-        returned plan. `gain` and `extra` are the value and the amounts of each option,
-        less those of the row's option in the plan. `room` is what the limits leave.
+    starts : ndarray of shape (n_rows + 1,)
+        The options of row ``j`` are ``starts[j]:starts[j + 1]``.
+    row_of_option : ndarray of shape (n_options,)
+        Row of each option.
     value : ndarray of shape (n_options,)
-        Gain of each option over the best value of its row, at most 0. It does not
+        Value of each option less the best value of its row, at most 0. It does not
         depend on the plan.
+    gain : ndarray of shape (n_options,)
+        Value of each option less that of the row's option in the plan. It is
+        overwritten, as are `extra`, `room` and `current`: they are those of the best
+        plan in the end.
+    extra : ndarray of shape (n_options, n_limits)
+        Amounts of each option less those of the row's option in the plan.
+    room : ndarray of shape (n_limits,)
+        What the plan leaves of the limits.
+    current : ndarray of shape (n_rows,)
+        The option of each row in the plan.
     order : ndarray of shape (n_forced,), dtype=int64
         The options to force, the most promising first.
     enough : float
@@ -461,13 +471,15 @@ def search_around(
     Returns
     -------
     fits : bool
+        True if the best plan is within the limits.
     """
     fits = improve_plan(starts, row_of_option, gain, extra, room, current, _NO_ROW)
     best_value = value[current].sum()
     for option in order:
         if fits and best_value >= enough:
             break
-        if current[row_of_option[option]] == option:
+        row = row_of_option[option]
+        if current[row] == option:
             continue
         trial_gain = gain.copy()
         trial_extra = extra.copy()
@@ -476,21 +488,17 @@ def search_around(
         take_option(
             option, starts, row_of_option, trial_gain, trial_extra, trial_room, trial
         )
-        trial_fits = False
-        # First with the forced option, then without the lock.
-        for locked in (row_of_option[option], _NO_ROW):
-            trial_fits = improve_plan(
-                starts,
-                row_of_option,
-                trial_gain,
-                trial_extra,
-                trial_room,
-                trial,
-                locked,
-            )
-        trial_value = value[trial].sum()
+        # The other rows are changed first, so that they fit the forced option.
+        improve_plan(
+            starts, row_of_option, trial_gain, trial_extra, trial_room, trial, row
+        )
+        # Then all rows, which may give up the forced option.
+        trial_fits = improve_plan(
+            starts, row_of_option, trial_gain, trial_extra, trial_room, trial, _NO_ROW
+        )
         if not trial_fits:
             continue
+        trial_value = value[trial].sum()
         if not fits or trial_value > best_value + _LEAST_GAIN:
             fits = True
             best_value = trial_value

@@ -235,8 +235,8 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         estimator here. The default does nothing.
 
     ``bill(plan, costs)``
-        Return what the rows of a plan are billed, by a table of bills. The default
-        refuses such a table.
+        Return the bill of each row of a plan, by a table of bills. The default refuses
+        such a table.
 
     ``request_policy(budget, exclude=())``
         Return the :class:`RequestPolicy` by which requests that come one by one are
@@ -562,7 +562,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         return self._plan_single(rows, name, call)._replace(X=rows, decided=False)
 
     def bill(self, plan: Plan, costs: Any) -> np.ndarray:
-        """Return what the rows of a plan are billed, by the bills of each choice.
+        """Return the bill of each row of a plan, by the bills of each choice.
 
         Curves, certificates and savings call it to count real money. A subclass whose
         choices may have bills that differ from row to row replaces it.

@@ -1090,7 +1090,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         return plan._replace(state=plan)
 
     def bill(self, plan, costs):
-        """Return what the rows of a plan are billed, by the bills of each choice.
+        """Return the bill of each row of a plan, by the bills of each choice.
 
         Parameters
         ----------

@@ -175,8 +175,8 @@ class GreedyFeatureSelector(BaseFeatureSelector):
     def _choose(self, trainer, reference):
         """Grow one sequence for each trade-off. Return the masks of their sets.
 
-        It sets what :meth:`_goals` reads: `_sequences`, and `_followed`, which says
-        which sequence a budget follows.
+        It sets what :meth:`_goals` reads: `_sequences`, and `_followed`, the sequence
+        to follow at each budget (the result of :func:`followed_sequences`).
 
         Parameters
         ----------
@@ -212,7 +212,8 @@ class GreedyFeatureSelector(BaseFeatureSelector):
         # Positions of the sets of each sequence. (n_trade_offs, n_extractors + 1)
         self._sequences = positions.reshape(np.shape(sequences))
         quality = np.array(trainer.evaluate(masks.tolist()))
-        coef = indicator(masks, len(cost)) @ self.costs_.coef
+        # The coefficients of a set are the sums of those of its extractors.
+        coef = indicator(masks, len(cost)) @ self.costs_.coef  # (n_sets, n_functions)
         # There is one reference size, and so one row. (n_sets,)
         set_costs = (self.costs_.basis(reference) @ coef.T)[0]
         self._followed = followed_sequences(self._sequences, set_costs, quality)

@@ -1511,6 +1511,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         call = self.make_call(
             budget, known=known, max_rounds=max_rounds, max_cost=max_cost
         )
+        # The state of a plan: the ledger of the purchases, and the walk (`Walk`).
         _, walk = self.plan(X, call).state
         return walk.rounds
 

@@ -388,7 +388,7 @@ default=None
         self._signal_names = []
         columns = []
         for name in self.model_names_:
-            model_signals = by_name.get(name)
+            model_signals = by_name.get(name)  # None: the model has no signals
             self._signal_names.append(
                 column_names(model_signals, f"signals of {name!r}")
             )
@@ -585,7 +585,7 @@ default=None
         return Plan(np.full(n_rows, model), costs[:, model])
 
     def bill(self, plan, costs):
-        """Return what the rows of a plan are billed: the bills of all asked models.
+        """Return the bill of each row of a plan: the sum over the asked models.
 
         Parameters
         ----------

@@ -735,7 +735,7 @@ default=None
         )
 
     def request_policy(self, budget, exclude=()):
-        """Return what decides about requests that come one by one.
+        """Return the `RequestPolicy` for requests that come one by one.
 
         Parameters
         ----------
@@ -881,7 +881,7 @@ default=None
         return self._learned.per_row and not is_estimated
 
     def bill(self, plan, costs):
-        """Return what the rows of a plan are billed, by the bills of each choice.
+        """Return the bill of each row of a plan, by the bills of each choice.
 
         Parameters
         ----------

@@ -141,7 +141,7 @@ class DummyRouter(MemberRouter):
         return Plan(np.full(n_rows, best), np.full(n_rows, costs[best]))
 
     def bill(self, plan, costs):
-        """Return what the rows of a plan are billed, by the bills of each member.
+        """Return the bill of each row of a plan, by the bills of each member.
 
         Parameters
         ----------

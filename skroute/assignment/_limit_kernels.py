@@ -308,11 +308,24 @@ def lacking_after(room, extra, first, second):
 def find_repair(row_of_option, gain, extra, room, locked):
     """Find the one or two changes after which a plan is least far above its limits.
 
-    The parameters are those of `find_improvement`. Ties go to the larger gain. Returns
-    the two options and how far the plan is then above its limits.
+    Ties go to the larger gain.
+
+    Parameters
+    ----------
+    row_of_option, gain, extra, room, locked
+        As in `find_improvement`.
+
+    Returns
+    -------
+    first, second : int
+        The options to take. `second` is `_NO_OPTION` for a single change, and both are
+        if no change is allowed.
+    lacking : float
+        Sum of what the changed plan is above its limits.
     """
     n_options = row_of_option.shape[0]
-    best_first, best_second = _NO_OPTION, _NO_OPTION
+    best_first = _NO_OPTION
+    best_second = _NO_OPTION
     best_lacking = np.inf
     best_gain = -np.inf
     for first in range(n_options):
@@ -335,8 +348,10 @@ def find_repair(row_of_option, gain, extra, room, locked):
             if lacking < best_lacking or (
                 lacking == best_lacking and total_gain > best_gain
             ):
-                best_first, best_second = first, second
-                best_lacking, best_gain = lacking, total_gain
+                best_first = first
+                best_second = second
+                best_lacking = lacking
+                best_gain = total_gain
     return best_first, best_second, best_lacking
 
 
@@ -344,14 +359,28 @@ def find_repair(row_of_option, gain, extra, room, locked):
 def find_improvement(row_of_option, gain, extra, room, locked):
     """Find the one or two changes of rows that gain most within the limits.
 
-    Takes options of rows: `row_of_option` (n_options,) int64, `gain` (n_options,) and
-    `extra` (n_options, n_limits) over the present plan, and `room` (n_limits,), what
-    the limits leave. The row `locked` does not change, unless it is `_NO_ROW`. Returns
-    the two options. The first is `_NO_OPTION` if nothing gains, the second for a single
-    change.
+    Parameters
+    ----------
+    row_of_option : ndarray of shape (n_options,), dtype=int64
+        Row of each option.
+    gain : ndarray of shape (n_options,)
+        Value of each option less that of the row's option in the plan.
+    extra : ndarray of shape (n_options, n_limits)
+        Amounts of each option less those of the row's option in the plan.
+    room : ndarray of shape (n_limits,)
+        What the plan leaves of the limits.
+    locked : int
+        Row that does not change. `_NO_ROW`: all rows may change.
+
+    Returns
+    -------
+    first, second : int
+        The options to take. `second` is `_NO_OPTION` for a single change, and both are
+        if nothing gains.
     """
     n_options = row_of_option.shape[0]
-    best_first, best_second = _NO_OPTION, _NO_OPTION
+    best_first = _NO_OPTION
+    best_second = _NO_OPTION
     best_gain = _LEAST_GAIN
     # By falling gain: pairs without enough gain end both loops.
     order = np.argsort(-gain)
@@ -363,7 +392,8 @@ def find_improvement(row_of_option, gain, extra, room, locked):
             continue
         if gain[first] > best_gain:
             if lacking_after(room, extra, first, _NO_OPTION) == 0.0:
-                best_first, best_second = first, _NO_OPTION
+                best_first = first
+                best_second = _NO_OPTION
                 best_gain = gain[first]
         for second_position in range(first_position + 1, n_options):
             second = order[second_position]
@@ -376,7 +406,8 @@ def find_improvement(row_of_option, gain, extra, room, locked):
             ):
                 continue
             if lacking_after(room, extra, first, second) == 0.0:
-                best_first, best_second = first, second
+                best_first = first
+                best_second = second
                 best_gain = total_gain
     return best_first, best_second
 
@@ -385,8 +416,14 @@ def find_improvement(row_of_option, gain, extra, room, locked):
 def take_option(option, starts, row_of_option, gain, extra, room, current):
     """Make an option the choice of its row.
 
-    Parameters are those of `improve_plan`, and the position of the option. Writes into
-    `gain` and `extra` (of the row's options), `room` and `current`.
+    Writes into `gain` and `extra` (of the row's options), `room` and `current`.
+
+    Parameters
+    ----------
+    option : int
+        Position of the option.
+    starts, row_of_option, gain, extra, room, current
+        As in `improve_plan`.
     """
     changed_row = row_of_option[option]
     option_gain = gain[option]
@@ -404,12 +441,21 @@ def take_option(option, starts, row_of_option, gain, extra, room, current):
 def improve_plan(starts, row_of_option, gain, extra, room, current, locked):
     """Change one row or two at a time: until the plan fits, then while it gains.
 
-    The options of row ``j`` are ``starts[j]:starts[j + 1]``, and ``current[j]`` is the
-    one that it has. `row_of_option` (n_options,) has the row of each option. `gain`
-    (n_options,) and `extra` (n_options, n_limits) are over the present plan, and `room`
-    (n_limits,) is what the limits leave. The row `locked` does not change, unless it is
-    `_NO_ROW`. Writes into `gain`, `extra`, `room` and `current`. Returns True if the
-    plan fits.
+    Writes into `gain`, `extra`, `room` and `current`.
+
+    Parameters
+    ----------
+    starts : ndarray of shape (n_rows + 1,)
+        The options of row ``j`` are ``starts[j]:starts[j + 1]``.
+    row_of_option, gain, extra, room, locked
+        As in `find_improvement`.
+    current : ndarray of shape (n_rows,)
+        The option of each row in the plan.
+
+    Returns
+    -------
+    bool
+        True if the plan is within the limits.
     """
     # Sum of what the plan is above its limits.
     lacking = 0.0
@@ -446,23 +492,11 @@ def search_around(
 
     Parameters
     ----------
-    starts : ndarray of shape (n_rows + 1,)
-        The options of row ``j`` are ``starts[j]:starts[j + 1]``.
-    row_of_option : ndarray of shape (n_options,)
-        Row of each option.
+    starts, row_of_option, gain, extra, room, current
+        As in `improve_plan`. The last four are overwritten with those of the best plan.
     value : ndarray of shape (n_options,)
         Value of each option less the best value of its row, at most 0. It does not
         depend on the plan.
-    gain : ndarray of shape (n_options,)
-        Value of each option less that of the row's option in the plan. It is
-        overwritten, as are `extra`, `room` and `current`: they are those of the best
-        plan in the end.
-    extra : ndarray of shape (n_options, n_limits)
-        Amounts of each option less those of the row's option in the plan.
-    room : ndarray of shape (n_limits,)
-        What the plan leaves of the limits.
-    current : ndarray of shape (n_rows,)
-        The option of each row in the plan.
     order : ndarray of shape (n_forced,), dtype=int64
         The options to force, the most promising first.
     enough : float

@@ -100,7 +100,8 @@ class Objective:
     Attributes
     ----------
     name : str
-        Name for displays and messages.
+        Name for displays and messages. "callable" is the name of any function of a
+        user.
 
     function : callable
         ``function(true_answers, answers)`` returns an ndarray of shape (n_rows,). The
@@ -708,7 +709,7 @@ def _decoding_objective(function, decode, *, asks="predict", name="callable"):
     asks : {"predict", "predict_proba"}
         As in `Objective`.
     name : str
-        As in `Objective`. "callable" is the name of any function of a user.
+        As in `Objective`.
 
     Returns
     -------

@@ -311,11 +311,24 @@ def lacking_after(room, extra, first, second):
 def find_repair(row_of_option, gain, extra, room, locked):
     """Find the one or two changes after which a plan is least far above its limits.
 
-    The parameters are those of `find_improvement`. Ties go to the larger gain. Returns
-    the two options and how far the plan is then above its limits.
+    Ties go to the larger gain.
+
+    Parameters
+    ----------
+    row_of_option, gain, extra, room, locked
+        As in `find_improvement`.
+
+    Returns
+    -------
+    first, second : int
+        The options to take. `second` is `_NO_OPTION` for a single change, and both are
+        if no change is allowed.
+    lacking : float
+        Sum of what the changed plan is above its limits.
     """
     n_options = row_of_option.shape[0]
-    best_first, best_second = _NO_OPTION, _NO_OPTION
+    best_first = _NO_OPTION
+    best_second = _NO_OPTION
     best_lacking = np.inf
     best_gain = -np.inf
     for first in range(n_options):
@@ -338,8 +351,10 @@ def find_repair(row_of_option, gain, extra, room, locked):
             if lacking < best_lacking or (
                 lacking == best_lacking and total_gain > best_gain
             ):
-                best_first, best_second = first, second
-                best_lacking, best_gain = lacking, total_gain
+                best_first = first
+                best_second = second
+                best_lacking = lacking
+                best_gain = total_gain
     return best_first, best_second, best_lacking
 
 
@@ -347,14 +362,28 @@ def find_repair(row_of_option, gain, extra, room, locked):
 def find_improvement(row_of_option, gain, extra, room, locked):
     """Find the one or two changes of rows that gain most within the limits.
 
-    Takes options of rows: `row_of_option` (n_options,) int64, `gain` (n_options,) and
-    `extra` (n_options, n_limits) over the present plan, and `room` (n_limits,), what
-    the limits leave. The row `locked` does not change, unless it is `_NO_ROW`. Returns
-    the two options. The first is `_NO_OPTION` if nothing gains, the second for a single
-    change.
+    Parameters
+    ----------
+    row_of_option : ndarray of shape (n_options,), dtype=int64
+        Row of each option.
+    gain : ndarray of shape (n_options,)
+        Value of each option less that of the row's option in the plan.
+    extra : ndarray of shape (n_options, n_limits)
+        Amounts of each option less those of the row's option in the plan.
+    room : ndarray of shape (n_limits,)
+        What the plan leaves of the limits.
+    locked : int
+        Row that does not change. `_NO_ROW`: all rows may change.
+
+    Returns
+    -------
+    first, second : int
+        The options to take. `second` is `_NO_OPTION` for a single change, and both are
+        if nothing gains.
     """
     n_options = row_of_option.shape[0]
-    best_first, best_second = _NO_OPTION, _NO_OPTION
+    best_first = _NO_OPTION
+    best_second = _NO_OPTION
     best_gain = _LEAST_GAIN
     # By falling gain: pairs without enough gain end both loops.
     order = np.argsort(-gain)
@@ -366,7 +395,8 @@ def find_improvement(row_of_option, gain, extra, room, locked):
             continue
         if gain[first] > best_gain:
             if lacking_after(room, extra, first, _NO_OPTION) == 0.0:
-                best_first, best_second = first, _NO_OPTION
+                best_first = first
+                best_second = _NO_OPTION
                 best_gain = gain[first]
         for second_position in range(first_position + 1, n_options):
             second = order[second_position]
@@ -379,7 +409,8 @@ def find_improvement(row_of_option, gain, extra, room, locked):
             ):
                 continue
             if lacking_after(room, extra, first, second) == 0.0:
-                best_first, best_second = first, second
+                best_first = first
+                best_second = second
                 best_gain = total_gain
     return best_first, best_second
 
@@ -388,8 +419,14 @@ def find_improvement(row_of_option, gain, extra, room, locked):
 def take_option(option, starts, row_of_option, gain, extra, room, current):
     """Make an option the choice of its row.
 
-    Parameters are those of `improve_plan`, and the position of the option. Writes into
-    `gain` and `extra` (of the row's options), `room` and `current`.
+    Writes into `gain` and `extra` (of the row's options), `room` and `current`.
+
+    Parameters
+    ----------
+    option : int
+        Position of the option.
+    starts, row_of_option, gain, extra, room, current
+        As in `improve_plan`.
     """
     changed_row = row_of_option[option]
     option_gain = gain[option]
@@ -407,12 +444,21 @@ def take_option(option, starts, row_of_option, gain, extra, room, current):
 def improve_plan(starts, row_of_option, gain, extra, room, current, locked):
     """Change one row or two at a time: until the plan fits, then while it gains.
 
-    The options of row ``j`` are ``starts[j]:starts[j + 1]``, and ``current[j]`` is the
-    one that it has. `row_of_option` (n_options,) has the row of each option. `gain`
-    (n_options,) and `extra` (n_options, n_limits) are over the present plan, and `room`
-    (n_limits,) is what the limits leave. The row `locked` does not change, unless it is
-    `_NO_ROW`. Writes into `gain`, `extra`, `room` and `current`. Returns True if the
-    plan fits.
+    Writes into `gain`, `extra`, `room` and `current`.
+
+    Parameters
+    ----------
+    starts : ndarray of shape (n_rows + 1,)
+        The options of row ``j`` are ``starts[j]:starts[j + 1]``.
+    row_of_option, gain, extra, room, locked
+        As in `find_improvement`.
+    current : ndarray of shape (n_rows,)
+        The option of each row in the plan.
+
+    Returns
+    -------
+    bool
+        True if the plan is within the limits.
     """
     # Sum of what the plan is above its limits.
     lacking = 0.0
@@ -443,18 +489,16 @@ def search_around(
 ):
     """Improve a plan, then force one option after the other and improve again.
 
-    Forcing an option leads out of a plan that no change of two rows improves. The new
+    A forced option changes a plan that no change of one row or two improves. The new
     plan replaces the best plan if it fits and is worth more. If the best plan does not
     fit, any plan that fits replaces it.
 
     Parameters
     ----------
-    starts, row_of_option, gain, extra, room, current : ndarray
-        As in `improve_plan`. All but the first two are written to, and are those of the
-        returned plan. `gain` and `extra` are the value and the amounts of each option,
-        less those of the row's option in the plan. `room` is what the limits leave.
+    starts, row_of_option, gain, extra, room, current
+        As in `improve_plan`. The last four are overwritten with those of the best plan.
     value : ndarray of shape (n_options,)
-        Gain of each option over the best value of its row, at most 0. It does not
+        Value of each option less the best value of its row, at most 0. It does not
         depend on the plan.
     order : ndarray of shape (n_forced,), dtype=int64
         The options to force, the most promising first.
@@ -464,13 +508,15 @@ def search_around(
     Returns
     -------
     fits : bool
+        True if the best plan is within the limits.
     """
     fits = improve_plan(starts, row_of_option, gain, extra, room, current, _NO_ROW)
     best_value = value[current].sum()
     for option in order:
         if fits and best_value >= enough:
             break
-        if current[row_of_option[option]] == option:
+        row = row_of_option[option]
+        if current[row] == option:
             continue
         trial_gain = gain.copy()
         trial_extra = extra.copy()
@@ -479,21 +525,17 @@ def search_around(
         take_option(
             option, starts, row_of_option, trial_gain, trial_extra, trial_room, trial
         )
-        trial_fits = False
-        # First with the forced option, then without the lock.
-        for locked in (row_of_option[option], _NO_ROW):
-            trial_fits = improve_plan(
-                starts,
-                row_of_option,
-                trial_gain,
-                trial_extra,
-                trial_room,
-                trial,
-                locked,
-            )
-        trial_value = value[trial].sum()
+        # The other rows are changed first, so that they fit the forced option.
+        improve_plan(
+            starts, row_of_option, trial_gain, trial_extra, trial_room, trial, row
+        )
+        # Then all rows, which may give up the forced option.
+        trial_fits = improve_plan(
+            starts, row_of_option, trial_gain, trial_extra, trial_room, trial, _NO_ROW
+        )
         if not trial_fits:
             continue
+        trial_value = value[trial].sum()
         if not fits or trial_value > best_value + _LEAST_GAIN:
             fits = True
             best_value = trial_value

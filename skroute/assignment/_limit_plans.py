@@ -162,7 +162,7 @@ def _find_plan(dual, most, limit_prices, *, solver, tol, options):
     """
     losses = dual.losses_at(limit_prices.prices)  # (n_rows, n_choices), weighted
     bases = _base_plans(dual, limit_prices)
-    # Each row has its best choice at the prices. This plan loses nothing.
+    # Each row has its best choice at the prices: the losses of this plan are 0.
     plan_at_prices = bases[0]
     bound = limit_prices.bound
     # None until a plan within the limits is found.

@@ -230,13 +230,14 @@ def check_rows(estimator, X, *, reset):
     >>> check_rows(LogisticRegression(), ["one text", "another"], reset=True)
     ['one text', 'another']
     """
-    if not reset and _are_plain(estimator, X):
+    if not reset and _are_valid_numbers(estimator, X):
         return X
     if X is None or is_mapping(X) or isinstance(X, (str, bytes)) or np.isscalar(X):
         raise TypeError(
             "X must be an array, a data frame, a sparse matrix or a list of rows, got "
             f"{type(X).__name__}. One row is a list or an array of one."
         )
+    # A source of lazy features has no rows.
     refuse_source(X, estimator)
     refuse_masked(X=X)
     (X,) = indexable(indexable_dataset(indexable_rows(X)))
@@ -291,7 +292,7 @@ def check_rows(estimator, X, *, reset):
     return X
 
 
-def _are_plain(estimator, X):
+def _are_valid_numbers(estimator, X):
     """Return True for a valid array of finite numbers, which needs no other check.
 
     scikit-learn's checks of one row take longer than most decisions about it. They are

@@ -267,7 +267,7 @@ class BatchTest:
 
 
 def certify_path(labelled_rows, budgets, bought, test, *, from_full):
-    """Test falling budgets on the labelled rows, up to the last one that is certified.
+    """Test falling budgets on the labelled rows, until one is not certified.
 
     In the exact test a row counts from the first budget on at which it disagrees, so
     that the count never falls along the path. One test then serves all budgets. Proof:
@@ -396,8 +396,8 @@ def certify_batch(certified, router, X, *, n_labels, label_cost, call):
         labelled_set, budgets, bought, test, from_full=reference_name == FULL
     )
     if path.last is None:
-        # No budget is certified. This raises a ValueError.
-        _refuse_loss(path, test)
+        # No budget is certified.
+        raise _loss_error(path, test)
 
     # All other rows are answered at this budget.
     operating_budget = float(budgets[path.last])
@@ -759,8 +759,8 @@ def _check_answers(bought, router, loss):
         )
 
 
-def _refuse_loss(path, test):
-    """Raise a ValueError: `max_loss` cannot be promised. It names a loss that can.
+def _loss_error(path, test):
+    """Return the error that `max_loss` cannot be promised. It names a loss that can.
 
     Parameters
     ----------

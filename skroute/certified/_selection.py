@@ -259,13 +259,15 @@ class Selection:
     def point(self, budget):
         """Return the index of the operating point for a budget.
 
-        With `max_loss` it is the cheapest certified point, else the one of the smallest
-        loss.
+        It is one of the certified points: the cheapest one if there is a `max_loss`,
+        and the one of the smallest loss if there is none. If no point is certified, a
+        call without a budget may fall back to the point without a budget.
 
         Raises
         ------
         ValueError
-            If nothing can be promised and there is no fallback.
+            If nothing can be promised and there is no fallback, or the budget is
+            below the smallest one that can be promised.
         """
         is_limited = np.isfinite(budget)
         if is_limited and not self.evidence.costs_known:
@@ -279,7 +281,7 @@ class Selection:
         if not is_certified.any():
             if self.fallback == "safe" and not is_limited:
                 return self._unlimited_point()
-            self._refuse_loss(budget)
+            raise self._loss_error(budget)
         if is_limited:
             is_certified = self._within_budget(budget, is_certified)
         points = np.flatnonzero(is_certified)
@@ -359,8 +361,11 @@ class Selection:
             safe_ends.append(_SafeEnd(point_level, uppers[worst], differences))
         return safe_ends
 
-    def _refuse_loss(self, budget):
-        """Raise a ValueError: `max_loss` cannot be promised. It names one that can."""
+    def _loss_error(self, budget):
+        """Return the error that `max_loss` cannot be promised. It names one that can.
+
+        `budget` is the budget of the call, or infinity.
+        """
         best = min(self._safe_ends(self.level(budget)), key=lambda end: end.upper)
         needed = _more_rows_needed(
             self.max_loss,
@@ -384,7 +389,7 @@ class Selection:
         which_rows = ""
         if self.evidence.groups:
             which_rows = " of its smallest or worst group"
-        raise ValueError(
+        return ValueError(
             f"max_loss={self.max_loss!r} cannot be promised with "
             f"confidence={self.confidence!r} on {len(best.differences)} evidence "
             f"rows{which_rows}. {advice}"

@@ -231,7 +231,7 @@ def sketch_of_block(values, costs, *, low, shift):
     values, costs
         As for :func:`~skroute.assignment.solve_assignment`.
     low : int
-        Bits of the smallest efficiency of the first bin.
+        Smallest efficiency of the first bin, a float64 whose bits are read as an int.
     shift : int
         Bin `k` has the efficiencies with bits from ``low + (k << shift)`` up to the
         next bin.
@@ -452,14 +452,15 @@ def _bins_around(counts, price_bin):
     """Return the widest range of bins around the price that can be solved exactly.
 
     The range has at most `_MAX_CORE` increments, unless the bin of the price alone has
-    more. It has the same number of bins on both sides, because the best exchange may be
-    outside of that bin.
+    more. It has the same number of bins on both sides of the price, as far as there are
+    bins: the best plan may buy an increment below the price instead of one above it.
 
     Parameters
     ----------
     counts : ndarray of shape (n_bins,)
         Number of increments of each bin.
     price_bin : int
+        Number of the bin that contains the price.
 
     Returns
     -------

@@ -179,7 +179,7 @@ def sided(engine, scores, answers):
 
 
 def probabilities(engine, scores, n_evaluated, n_classes):
-    """Return the probabilities of the classes, from the scores of a walk.
+    """Return the probabilities of the classes, from the scores at which rows stopped.
 
     Parameters
     ----------

@@ -892,7 +892,7 @@ def count_decided(
 
 @njit(cache=True, nogil=True)
 def _try_candidate(added, undecided, values, bad):
-    """Write the values of the undecided rows after one more member, and which are bad.
+    """Write the values of undecided rows after one more member. Mark the bad rows.
 
     Parameters
     ----------

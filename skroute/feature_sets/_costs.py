@@ -207,16 +207,18 @@ def given_costs(costs, names):
             f"costs must have one cost for each of {names!r} ({len(names)}), got "
             f"{len(cost_list)}: {costs!r}."
         )
-    functions = {}
+    # For each extractor a callable, or the coefficients of a polynomial.
+    cost_of_extractor = {}
     for name, cost in zip(names, cost_list):
-        functions[name] = cost if callable(cost) else _coefficients(cost, name)
-    if any(map(callable, functions.values())):
+        cost_of_extractor[name] = cost if callable(cost) else _coefficients(cost, name)
+    if any(map(callable, cost_of_extractor.values())):
         # Each extractor has a function of its own.
         coef = np.eye(len(names))
         return FeatureCosts(
-            names, coef, functions=given_functions, function_params=functions
+            names, coef, functions=given_functions, function_params=cost_of_extractor
         )
-    polynomials = list(functions.values())
+    # There is no callable: all costs are polynomials.
+    polynomials = list(cost_of_extractor.values())
     degree = max(map(len, polynomials)) - 1
     coef = np.array([np.pad(row, (0, degree + 1 - len(row))) for row in polynomials])
     # 0: all costs are constant. The first column of `coef` has the constants.

@@ -175,8 +175,8 @@ class GreedyFeatureSelector(BaseFeatureSelector):
     def _choose(self, trainer, reference):
         """Grow one sequence for each trade-off. Return the masks of their sets.
 
-        It sets what :meth:`_goals` reads: `_sequences`, and `_followed`, which says
-        which sequence a budget follows.
+        It sets what :meth:`_goals` reads: `_sequences`, and `_followed`, the sequence
+        to follow at each budget (the result of :func:`followed_sequences`).
 
         Parameters
         ----------
@@ -197,8 +197,8 @@ class GreedyFeatureSelector(BaseFeatureSelector):
                 "no size. Give size, here or to the constructor."
             )
         # Without sizes, costs do not depend on them, and any size will do.
-        reference = np.array([reference or 0.0])
-        cost = self.costs_(reference)[:, 0]  # (n_extractors,)
+        reference_size = np.array([0.0 if reference is None else reference])
+        cost = self.costs_(reference_size)[:, 0]  # (n_extractors,)
         sequences = []
         for trade_off in self._trade_offs(cost):
             sequence = greedy_sequence(
@@ -215,7 +215,7 @@ class GreedyFeatureSelector(BaseFeatureSelector):
         # The cost of a set is a sum of functions of the size, times coefficients.
         coef = indicator(masks, len(cost)) @ self.costs_.coef  # (n_sets, n_functions)
         # There is one reference size, and so one row. (n_sets,)
-        set_costs = (self.costs_.basis(reference) @ coef.T)[0]
+        set_costs = (self.costs_.basis(reference_size) @ coef.T)[0]
         self._followed = followed_sequences(self._sequences, set_costs, quality)
         return masks
 

@@ -226,6 +226,7 @@ class LatticeSearch:
         Parameters
         ----------
         alpha : float
+            The wanted alpha, as in `Expansion`.
 
         Returns
         -------

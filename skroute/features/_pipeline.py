@@ -157,7 +157,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         finally:
             if self._raw_groups is not None:
                 # `_fit` has set the raw columns for the fit of the last step only.
-                # With None, its parameters name the columns of its own input again.
+                # None: the parameters of this step name its own columns again.
                 self._final_estimator._name_groups_by(None)
 
     def _fit(self, X, y=None, *args, **kwargs):

@@ -196,8 +196,9 @@ def rows_at_thresholds(forest, n=200):
             # These categories are not numbers, as the cells of an array must be.
             return None
         X[:, feature] = rng.choice(categories, n)
-    if forest.read_rule.finite is not True:
-        # The library reads missing values.
+    # "allow-nan" allows missing values, and False allows infinity as well.
+    refuses_missing = forest.read_rule.finite is True
+    if not refuses_missing:
         X[rng.rand(*X.shape) < _MISSING_SHARE] = np.nan
     return X
 
@@ -276,6 +277,7 @@ def _changeable_columns(rows):
     return columns
 
 
+# Values beyond single precision become infinite in rows of single precision.
 @np.errstate(over="ignore")
 def _with_changed_cells(rows, columns, values):
     """Return a copy of rows in which other values replace every third cell.
@@ -298,6 +300,7 @@ def _with_changed_cells(rows, columns, values):
     rows = rows.copy()
     # NaN, the only missing value, is not equal to itself. It stands alone in `values`.
     is_missing = values[0] != values[0]
+    is_text = isinstance(values[0], str)
     for j, column in columns.items():
         # Column 0 starts at row 0, column 1 at row 1, and so on: a row has changed and
         # unchanged cells.
@@ -308,11 +311,11 @@ def _with_changed_cells(rows, columns, values):
             rows[positions, j] = cells
             continue
         is_column_of_text = column.dtype.kind == "O"
-        if is_missing or is_column_of_text == isinstance(values[0], str):
-            changed = _changed_column(
-                column, positions, cells=cells, is_missing=is_missing
-            )
-            rows.isetitem(j, changed)
+        have_type_of_column = is_text == is_column_of_text
+        if not (is_missing or have_type_of_column):
+            continue
+        changed = _changed_column(column, positions, cells=cells, is_missing=is_missing)
+        rows.isetitem(j, changed)
     return rows
 
 

@@ -104,8 +104,10 @@ def _checked(forest, X):
     refuse_tables(X)
     if issparse(X):
         X = _dense(X, rule.absent)
+    # A frame may have sparse columns.
     X = rule.columns.dense(X)
-    # Frames may have categories. In some libraries, arrays may have them, too.
+    # Categories become numbers. Frames may have categories. In some libraries, arrays
+    # may have them, too.
     if hasattr(X, "columns") or rule.columns.categories_of_arrays:
         # Categories are read column by column, which needs the right columns.
         if hasattr(X, "shape"):
@@ -114,6 +116,7 @@ def _checked(forest, X):
     # Numbers beyond single precision become infinite. `check_array` refuses them if the
     # library does.
     with np.errstate(over="ignore"):
+        # With an empty `cast`, the library casts numbers once: to `dtype`.
         if rule.cast and isinstance(X, (np.ndarray, list)):
             X = cast_numbers(rule, np.asarray(X))
         X = check_array(

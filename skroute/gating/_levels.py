@@ -278,7 +278,7 @@ class Ranks(NamedTuple):
         return lowest, highest
 
     def draw(self, gate, keys):
-        """Draw the rank of each gate score between its bounds, by the key of its row.
+        """Draw the rank of each gate score between the two that :meth:`bounds` returns.
 
         Parameters
         ----------

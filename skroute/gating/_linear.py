@@ -548,7 +548,9 @@ def accelerated_proximal_gradient(
     best_value = loss(X @ W).value + penalty(W, group_of, thresholds)
     # The point to which momentum extrapolates. The gradient is taken there.
     ahead = W
-    momentum = 1.0  # the next step has none
+    # Momentum adds the share (momentum - 1) / next_momentum of the last change. It is 0
+    # if momentum is 1.
+    momentum = 1.0
     gap = np.inf  # not computed yet
     for iteration in range(1, max_iter + 1):
         # The gradient of the smooth part of the objective: the loss and the ridge.
@@ -620,8 +622,10 @@ class _LinearProblem:
         Parameters
         ----------
         q : ndarray of shape (n_rows,)
+            Probability with which each row is sent to the full model.
 
         W : ndarray of shape (n_features, n_outputs + 1)
+            Coefficients of f1 and, in the last column, of the gate.
 
         Returns
         -------
@@ -644,6 +648,7 @@ class _LinearProblem:
         Parameters
         ----------
         q : ndarray of shape (n_rows,)
+            Probability with which each row is sent to the full model.
 
         start : ndarray of shape (n_features, n_outputs + 1)
             First coefficients.
@@ -664,7 +669,7 @@ class _LinearProblem:
         return self._minimise(self.cheap_loss, start)
 
     def cheap_loss(self, scores):
-        """Return the loss of the cheap model f1 if it answers every row: a `Smooth`."""
+        """Return the loss of f1 if it answers every row, with gradient (`Smooth`)."""
         return cheap_part(scores, self.y, self.weight)
 
     def _minimise(self, loss, start):

@@ -225,6 +225,21 @@ class Walk(NamedTuple):
     rounds: np.ndarray
 
 
+class _PlanState(NamedTuple):
+    """State of a plan: what was bought for the rows.
+
+    Attributes
+    ----------
+    ledger : FeatureLedger
+        The bought features.
+    walk : Walk
+        The set that each row ends at, and the rounds of the purchases.
+    """
+
+    ledger: FeatureLedger
+    walk: Walk
+
+
 class HeldOutRows(NamedTuple):
     """Answers to the held-out rows with each set, and values of these answers.
 
@@ -1184,7 +1199,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         Returns
         -------
         Plan
-            Its state is the ledger of the rows, and their `Walk`.
+            Its state is a `_PlanState`.
         """
         limits = self._limits(
             call.budget, call.option("max_rounds"), call.option("max_cost")
@@ -1197,7 +1212,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         is_bought = walk.rounds > 0
         # `route` is the number of bought groups, which is a position in `choices_`.
         route = is_bought.sum(axis=1).astype(np.int64)
-        return Plan(route, is_bought @ self.group_costs_, state=(ledger, walk))
+        state = _PlanState(ledger, walk)
+        return Plan(route, is_bought @ self.group_costs_, state=state)
 
     def _walk(self, X, ledger, known, choice, budget, record=None):
         """Buy the groups of each row, round by round (`Walk`).
@@ -1468,7 +1484,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
         `plan` is the result of `_plan`, `response` the name of the called method.
         """
-        ledger, walk = plan.state
+        ledger = plan.state.ledger
+        walk = plan.state.walk
         n_rows = len(walk.position)
 
         def answer(position, rows):
@@ -1514,8 +1531,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         call = self.make_call(
             budget, known=known, max_rounds=max_rounds, max_cost=max_cost
         )
-        _, walk = self.plan(X, call).state
-        return walk.rounds
+        return self.plan(X, call).state.walk.rounds
 
     def explain(self, x, budget=None, *, known=None, max_rounds=None, max_cost=None):
         """Explain the purchases for one row.

@@ -136,8 +136,7 @@ class Trials:
         if len(columns):
             data = task.data(columns, self.params)
             booster = grow_trees(self.params, data, self.n_trees)
-            raw = raw_scores(booster, held_out.X[:, columns])
-            scores = of_classes(raw.reshape(len(raw), -1))  # (n_rows, n_classes)
+            scores = class_scores(booster, held_out.X[:, columns])
             if part_index == 0:
                 self._boosters[groups.tobytes()] = booster
         else:
@@ -206,6 +205,12 @@ def raw_scores(booster, X):
     The shape is (n_rows,) for two classes, and else (n_rows, n_classes).
     """
     return booster.predict(np.ascontiguousarray(X), raw_score=True, num_threads=1)
+
+
+def class_scores(booster, X):
+    """Return the scores of the classes by a booster, shape (n_rows, n_classes)."""
+    raw = raw_scores(booster, X)
+    return of_classes(raw.reshape(len(raw), -1))
 
 
 def sorted_sets(sets, costs):
@@ -298,7 +303,8 @@ def _search(trials, root):
         expanded.add(position)
         # Free groups are not purchases.
         n_purchases = sets[position].sum() - root.sum()
-        # Two parts are enough for late purchases, which matter less.
+        # Losses on two parts of the rows are enough for late purchases, which matter
+        # less.
         n_parts = 2
         if has_few_rows or n_purchases < _SURE_PURCHASES:
             n_parts = _PARTS

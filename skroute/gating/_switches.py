@@ -13,8 +13,7 @@ import numpy as np
 from scipy.special import softmax
 from sklearn.tree import DecisionTreeRegressor
 
-from skroute.gating._set_models import of_classes
-from skroute.gating._sets import grow_trees, raw_scores, sorted_sets, with_groups
+from skroute.gating._sets import class_scores, grow_trees, sorted_sets, with_groups
 
 # The next three numbers bound time. Larger ones lead to nearly the same sets.
 # Largest number of rows that the boosters of trials are fitted on.
@@ -168,8 +167,7 @@ class SwitchSearch:
         other_rows = rows[n_judging:]
         full_booster = self._fit_everything(task.of(other_rows))
         self.fitted = task.of(other_rows[:_MOST_FITTED])
-        raw = raw_scores(full_booster, self.judging.X)
-        scores = of_classes(_as_matrix(raw))
+        scores = class_scores(full_booster, self.judging.X)
         # Class probabilities by the model of everything, (n_judging, n_classes). Trials
         # are judged against these soft labels, which have less noise than the labels.
         self._soft_labels = softmax(scores, axis=1)
@@ -250,8 +248,8 @@ class SwitchSearch:
             rate = _RATE_OF_MANY_CLASSES
         params = task.params(_LEAVES, learning_rate=rate)
         booster = grow_trees(params, task.data(columns, params), n_trees)
-        raw = raw_scores(booster, self.judging.X[:, columns])
-        return softmax(of_classes(_as_matrix(raw)), axis=1)
+        scores = class_scores(booster, self.judging.X[:, columns])
+        return softmax(scores, axis=1)
 
     def mean_loss(self, groups, rows):
         """Return the weighted mean loss of a set over judging rows (positions)."""
@@ -262,11 +260,6 @@ class SwitchSearch:
         """Return the judging rows among `rows` (positions) that have attributions."""
         # Only the first judging rows have attributions.
         return rows[rows < len(self.matters)]
-
-
-def _as_matrix(raw):
-    """Return scores as (n_rows, n_scores), also if each row has a single score."""
-    return np.asarray(raw).reshape(len(raw), -1)
 
 
 def grow_behind_switches(search):

@@ -402,7 +402,7 @@ class Purse:
             self.begin(number)
 
     def begin(self, number):
-        """Begin a period: nothing is spent, and open reservations stay reserved."""
+        """Begin the period of a number. Open reservations stay reserved."""
         self.total = self.terms.total
         self.spent = 0.0
         self.period = number
@@ -442,7 +442,8 @@ class Purse:
             The choice of the call.
 
         cost : float or None
-            Real cost. None: the call failed, and costs nothing but the decision.
+            Real cost. None: the call failed, and costs nothing. The cost of deciding is
+            spent in both cases.
 
         expired : bool
             True if the deadline has passed. The amount was then released already.

@@ -140,9 +140,7 @@ class MemoryLedger(Ledger):
     def _add_reservation(self, purses, state, amount, offer, deadline, key):
         """Keep and return a new reservation, whose fields are the arguments.
 
-        `amount` is the money that is reserved. `offer` is None if none was made,
-        `deadline` (seconds since 1970) if there is none, and `key` if the request has
-        no identity.
+        The fields are described in :class:`Reservation`.
         """
         number = self._n_issued
         self._n_issued += 1

@@ -100,7 +100,8 @@ class Objective:
     Attributes
     ----------
     name : str
-        Name for displays and messages.
+        Name for displays and messages. "callable" is the name of any function of a
+        user.
 
     function : callable
         ``function(true_answers, answers)`` returns an ndarray of shape (n_rows,). The
@@ -705,14 +706,18 @@ def _decoding_objective(function, decode, *, asks="predict", name="callable"):
     decode : callable
         From the answers that an objective gets, such as positions of labels, to those
         that `function` gets. Probabilities are not decoded.
-    asks, name : str
+    asks : {"predict", "predict_proba"}
+        As in `Objective`.
+    name : str
         As in `Objective`.
 
     Returns
     -------
     Objective
     """
-    rate = rated_by(function, "quality" if name == "callable" else name)
+    # Messages about a user's function name the parameter `quality`.
+    name_in_messages = "quality" if name == "callable" else name
+    rate = rated_by(function, name_in_messages)
     if asks == "predict_proba":
         rate_decoded = partial(_rate_probabilities, rate=rate, decode=decode)
     else:

@@ -914,10 +914,9 @@ class Comparison(dict):
         has_interval = name in ("router", "gain")
         texts = []
         for interval in intervals_of_metrics:
-            if has_interval:
-                low, high = interval.low, interval.high
-            else:
-                low, high = np.nan, np.nan
+            # NaN: no interval is printed.
+            low = interval.low if has_interval else np.nan
+            high = interval.high if has_interval else np.nan
             texts.append(
                 format_interval(interval.estimate, low, high, missing="not reached")
             )

@@ -729,7 +729,7 @@ class _HashedTexts:
         return _LearnedWords(used, rarity, directions, rows_as_new)
 
     def transform(self, column):
-        """Return other texts along the directions."""
+        """Return the coordinates of new texts along the learned directions."""
         if self.directions is None:
             # The texts of `fit` had hardly a word in common.
             return np.zeros((len(column), 1))

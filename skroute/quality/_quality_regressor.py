@@ -862,9 +862,9 @@ class QualityRegressor(
             The estimates.
 
         y_std : ndarray of the same shape, dtype=float64
-            Root mean squared difference of estimates of this size from the true
-            quality. It does not include the spread of single outcomes. Only if
-            `return_std`. NaN after a fit on one row.
+            Standard errors: the root mean squared difference between the true quality
+            and estimates close to this one. The spread of single outcomes is not
+            included. Only if `return_std`. NaN after a fit on one row.
 
         Raises
         ------

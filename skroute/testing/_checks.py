@@ -382,11 +382,11 @@ def check_masked_entries_are_refused(estimator):
     X, labels, X_new, _ = make_rows()
     y = make_target(estimator, labels)
     is_masked = np.arange(len(X)) % 7 == 0  # some rows
-    masked_rows = np.ma.masked_array(
-        X, np.repeat(is_masked[:, np.newaxis], X.shape[1], axis=1)
-    )
-    # The target may be a table, of which whole rows are masked.
-    masked_target = np.ma.masked_where(np.broadcast_to(is_masked, y.T.shape).T, y)
+    # Whole rows are masked. The target may be a table, too.
+    masked_rows = np.ma.array(X, copy=True)
+    masked_rows[is_masked] = np.ma.masked
+    masked_target = np.ma.array(y, copy=True)
+    masked_target[is_masked] = np.ma.masked
     for bad_rows, bad_target in ((masked_rows, y), (X, masked_target)):
         model = clone(estimator)
         with assert_raises_regex(ValueError, "must have no missing values"):

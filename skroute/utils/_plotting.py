@@ -74,7 +74,8 @@ def colours_of(names):
         return list(COLOURS[:n_names])
     colour_map = import_optional("matplotlib", "a display").colormaps["turbo"]
     # The ends of the map are too dark to be told apart.
-    first, last = 0.05, 0.95
+    first = 0.05
+    last = 0.95
     step = (last - first) / (n_names - 1)
     return [colour_map(first + step * position) for position in range(n_names)]
 

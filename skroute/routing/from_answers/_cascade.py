@@ -389,7 +389,7 @@ default=None
         self._signal_names = []
         columns = []
         for name in self.model_names_:
-            model_signals = by_name.get(name)
+            model_signals = by_name.get(name)  # None: the model has no signals
             self._signal_names.append(
                 column_names(model_signals, f"signals of {name!r}")
             )

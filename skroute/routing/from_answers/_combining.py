@@ -378,7 +378,7 @@ def _methods_of(name, member, target):
 
 
 def costs_of_choices(choice_members, member_costs):
-    """Return the cost of each choice, all members that it asks included.
+    """Return the cost of each choice: the sum over the members that it asks.
 
     `choice_members` has shape (n_choices, n_members), dtype=bool.
     """
@@ -623,9 +623,10 @@ class _Pair(NamedTuple):
         )
 
     def agree(self):
-        """Return where each weight gives the same answer, (n_rows,) of bool.
+        """Return a mask of the rows that have the same answer with each weight.
 
-        The best scores of both members, and their answers alone, name one label there.
+        For these rows the best scores of both members, and their answers alone, name
+        one label. The mask has the shape (n_rows,).
         """
         best_scores = named_labels(self.first)
         agree = named_labels(self.second) == best_scores

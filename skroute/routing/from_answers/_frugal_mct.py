@@ -743,7 +743,7 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
         return names if self.abstain_quality_ is None else [*names, ABSTAIN_NAME]
 
     def request_policy(self, budget, exclude=()):
-        """Return what decides about requests that come one by one.
+        """Return the `RequestPolicy` for requests that come one by one.
 
         Parameters
         ----------
@@ -811,7 +811,7 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
 
     @property
     def choice_costs_(self):
-        """Cost of each choice by the present `costs`, its members all included."""
+        """Cost of each choice by the present `costs`: the sum over its members."""
         member_costs = self._members.costs_now(self.costs, self.estimators)
         return costs_of_choices(self.choice_members_, member_costs)
 

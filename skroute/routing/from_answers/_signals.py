@@ -86,10 +86,10 @@ class RowSignals(NamedTuple):
         )
 
     def owner_masks(self, models):
-        """Return where the features are signals of each model.
+        """Return a mask for each model: True for the features that are its signals.
 
-        The result has the shape (n_models, n_features), for some `models` and their
-        `features`.
+        The shape is (n_models, n_features). The features are those of
+        ``features(models)``.
         """
         # -1: what is known before any call is a signal of no model.
         owners = [np.full(self.before.shape[1], -1)]

@@ -741,7 +741,7 @@ default=None
         )
 
     def request_policy(self, budget, exclude=()):
-        """Return what decides about requests that come one by one.
+        """Return the `RequestPolicy` for requests that come one by one.
 
         Parameters
         ----------

@@ -540,8 +540,8 @@ def _assign(sent_router, blocks, sizes, *, policy, mean_room, least_price):
     policy : Policy
         Policy of the router, with fixed costs.
     mean_room : float or callable
-        The cap on the mean planned cost of all rows, without deciding, or a function of
-        the number of rows that returns it.
+        The cap on the mean planned cost of all rows, without that of deciding, or a
+        function of the number of rows that returns it.
     least_price : float
         The smallest price of cost.
 

@@ -250,7 +250,11 @@ class Occam(LimitsMixin, PricedRouter, MemberRouter):
             return self.embedding_.fit_transform(X, labels)
 
     def _log_of(self, answers):
-        """Return quality and added cost of each member on each row (`Log`)."""
+        """Return the quality of each member on each row, and its costs (`Log`).
+
+        `answers` are the out-of-fold answers of the members (`OutOfFold`). The costs
+        are those of a member's call without the cost of deciding, which all rows pay.
+        """
         objective = objective_of(self, self._members.target)
         bound_objective = objective.bound(answers.target, answers.weight)
         responses = answers.answers_by(objective.asks)
@@ -438,7 +442,7 @@ class Occam(LimitsMixin, PricedRouter, MemberRouter):
         return row_bills + bills[:, self._embedder] + deciding
 
     def request_policy(self, budget, exclude=()):
-        """Return what decides about requests that come one by one.
+        """Return the `RequestPolicy` for requests that come one by one.
 
         Parameters
         ----------

@@ -105,7 +105,8 @@ class LimitPacer:
         # The budget, if there is one, is the limit at position 0.
         self._position_after_budget = int(order.has_budget)
         self.names = order.names[self._position_after_budget :]
-        # Largest mean per request of each limit, the budget without deciding.
+        # Largest mean per request of each limit. That of the budget is what the cost of
+        # deciding leaves of it.
         self._largest_means = order.most
         # Amounts of each choice under each limit but the budget: (n_limits, n_choices).
         # A call of a choice takes 1 of the capacity of this choice, and 0 of others.

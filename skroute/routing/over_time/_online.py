@@ -452,7 +452,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         ------
         ValueError
             For features that are not finite numbers, for a wrong number of features, or
-            for names in another order than in `fit`.
+            for other names than in `fit`, or names in another order.
         """
         serving = self._current()
         budget = check_budget(self.budget)
@@ -472,7 +472,10 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         return serving.decide(self._scaled(row)[0], base[0], budget)
 
     def _check_feature_names(self, x):
-        """Raise an error if a request has the names of `fit` in another order."""
+        """Raise an error unless a request has the names of `fit` in their order.
+
+        A request without names is not refused.
+        """
         features = by_label(x)
         if isinstance(features, dict):
             names = list(features)

@@ -1377,7 +1377,7 @@ class BudgetStream:
             settled, and may have expired.
 
         cost : float, default=None
-            Cost of the call, without deciding. None takes ``ticket.cost``.
+            Cost of the call, without that of deciding. None takes ``ticket.cost``.
 
         amounts : mapping from str to float, default=None
             What the call took of each amount that the router limits, such as

@@ -366,7 +366,7 @@ def order_limits(limits, *, budget, amounts, positions):
     ----------
     limits : Limits
     budget : float
-        Mean cost per row, without deciding. Infinity is no limit.
+        Mean cost per row, without that of deciding. Infinity is no limit.
     amounts : AmountTables
     positions : ndarray of int
         Positions of the choices of the policy among those of the log. Capacities of

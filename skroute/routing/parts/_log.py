@@ -173,7 +173,7 @@ class KnownCells(NamedTuple):
         )
 
     def agreement(self, choices):
-        """Return where the log made the `Choices` of a policy (`Agreement`)."""
+        """Return how often the log made the `Choices` of a policy (`Agreement`)."""
         return Agreement(
             needed=choices.totals(np.ones(self.weight.shape)),
             matched=choices.totals((self.weight > 0).astype(np.float64)),

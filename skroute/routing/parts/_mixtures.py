@@ -233,10 +233,11 @@ def quality_less_luck(cost, quality, is_simple, n_errors, weight=None):
 
 
 def best_or_cheaper(quality, spent, row_quality, weight=None):
-    """Return the position of the best of some policies, or of a cheaper one as good.
+    """Return the position of the best policy, or of a cheaper one that is as good.
 
-    A policy is as good as the best if it is worse by at most one standard error of the
-    difference. The best of those that are clearly cheaper is returned.
+    A policy is as good as the best one if it is worse by at most one standard error of
+    the difference. If some of these policies are clearly cheaper, the one of them with
+    the highest quality is returned.
 
     Parameters
     ----------

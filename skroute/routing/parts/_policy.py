@@ -507,7 +507,7 @@ class Policy:
 
     @cached_property
     def _least_choices(self):
-        """Mean cost of the cheapest plan within the limits, without deciding."""
+        """Mean cost of the choices of the cheapest plan within the limits."""
         least = float(self.path.budgets[0])
         if self.limits is None:
             return least
@@ -778,7 +778,7 @@ class Policy:
         Returns
         -------
         float
-            Mean per row, without deciding.
+            Mean per row, without the cost of deciding.
         """
         mean_bill = budget - self.deciding
         if self.realised is None:
@@ -883,12 +883,12 @@ class Policy:
         are_costs_estimated = self.realised is not None and not costs_given
         # Mean of `costs` per row of the cheapest choices of these rows, with deciding.
         least_of_rows = float(np.min(costs, axis=-1).mean()) + self.deciding
-        # The smallest budget is the mean bill of the cheapest plan of the log. If the
-        # rows are decided together, or several rows came with their costs, it is that
-        # of these rows. A single row may cost more than a mean budget.
+        # The mean bill of the cheapest plan of the log.
         smallest_budget = self.least
+        # The budget limits the mean cost of these rows if they are decided together, or
+        # if several rows came with their costs. A single row may cost more than a mean
+        # budget. The mean bill of these rows is known only if `costs` are the bills.
         is_mean_of_rows = policy == "batch" or (costs_given and len(values) > 1)
-        # A budget is compared with bills, and never with estimated costs.
         if is_mean_of_rows and not are_costs_estimated:
             smallest_budget = least_of_rows
         check_affordable(budget, smallest_budget, advice=self._advice_on_limits())
@@ -1006,7 +1006,7 @@ class Policy:
         Parameters
         ----------
         room : float
-            Mean planned cost per row that the cap leaves, without deciding.
+            Mean planned cost per row that the cap leaves, without that of deciding.
         budget : float
             The cap as the user gave it, in bills, for the message.
         least_of_rows : float

@@ -214,7 +214,7 @@ class PricedRouter(Router):
     def request_policy(
         self, budget: float, exclude: Sequence[str] = ()
     ) -> RequestPolicy:
-        """Return what decides about requests that come one by one.
+        """Return the `RequestPolicy` for requests that come one by one.
 
         Parameters
         ----------
@@ -377,8 +377,10 @@ default=None
         Returns
         -------
         SmallestBudget
-            Named tuple ``(budget, budget_se, quality, reached)``. `budget` is NaN if no
-            budget reaches the quality. On new rows, the mean quality is as often below
+            Named tuple ``(budget, budget_se, quality, reached)``. `budget_se` is the
+            standard error of `budget`. `reached` is the share of bootstrap samples of
+            the rows on which `budget` reaches the quality. `budget` is NaN if no budget
+            reaches the quality. On new rows, the mean quality is as often below
             `quality` as above it. For a promise, use
             :class:`~skroute.certified.CertifiedRouter`.
 

@@ -86,7 +86,7 @@ class Target(ABC):
     @classmethod
     @abstractmethod
     def encode(cls, X, y, name):
-        """Return the validated y, and the labels in it or None.
+        """Return the validated y, and the labels in it, None if it has numbers.
 
         Parameters
         ----------

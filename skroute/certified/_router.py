@@ -77,7 +77,7 @@ from skroute.utils._validation import (
 _SCALE_SHARE = 0.05
 # This many rows set the scale, even of a small sample, as far as `_SCALE_SHARE` allows.
 _SCALE_ROWS = 5
-# If there are many rows, at most one in this number of rows may set the scale.
+# If there are many rows, at most their number divided by this may set the scale.
 _ROWS_PER_SCALE_ROW = 100
 
 # Keywords of a call that change which choices a row may have. A certificate is about

@@ -637,7 +637,9 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         cache = cache_of(self)
         if self._transformers:
             # The cache has the prepared rows if these rows were walked before.
-            X = cache.get_or_compute("prepared", lambda: prepared(self._transformers, X))
+            X = cache.get_or_compute(
+                "prepared", lambda: prepared(self._transformers, X)
+            )
         return self._engine.walk(X, thresholds, self.n_jobs, cache)
 
     def _answer(self, plan, response):

@@ -103,15 +103,16 @@ def _checked(forest, X):
     rule = forest.read_rule
     refuse_tables(X)
     if issparse(X):
-        X = _dense(X, rule.absent)
+        X = _dense_matrix(X, rule.absent)
+    # Sparse columns of a frame become dense, too.
     X = rule.columns.dense(X)
     # Frames may have categories. In some libraries, arrays may have them, too.
     if hasattr(X, "columns") or rule.columns.categories_of_arrays:
         if hasattr(X, "shape"):
             _check_width(forest, X)
         X = rule.columns.numbers(X)
-    # Numbers beyond single precision become infinite. `check_array` refuses them if the
-    # library does.
+    # Numbers beyond single precision become infinite. `check_array` refuses them if
+    # `finite`, its option in the rule of the library, does not allow infinity.
     with np.errstate(over="ignore"):
         if rule.cast and isinstance(X, (np.ndarray, list)):
             X = cast_numbers(rule, np.asarray(X))
@@ -142,8 +143,8 @@ def _without_negative_codes(forest, X):
     return X
 
 
-def _dense(X, absent):
-    """Return a sparse matrix as an array, with `absent` for its missing entries.
+def _dense_matrix(X, absent):
+    """Return a sparse matrix as an array, with `absent` for entries not stored in it.
 
     `absent` is 0 or NaN: the value that the library reads for such an entry.
     """

@@ -712,9 +712,11 @@ class LogEvaluation:
         values : ndarray of shape (n_rows,)
             Quality or cost of the logged answers.
         is_ratio : bool, default=False
-            Argument `ratio` of `estimate_cells`: True for costs.
+            True for costs, whose differences from the mean of a choice are modelled as
+            multiples of this mean (`ratio` of `estimate_cells`).
         added : ndarray of shape (n_budgets,), default=0.0
-            Number without an error that is added to the mean at each budget.
+            Known number that is added to the estimate at each budget. The intervals get
+            no wider by it.
 
         Returns
         -------
@@ -723,12 +725,13 @@ class LogEvaluation:
         """
         decisions = self.decisions
         expected = self._expected_values(values, is_ratio=is_ratio)[decisions.rows]
+        # (n_budgets_with_overlap, n_known_rows)
         routes = decisions.routes[self.has_overlap]
         weights = decisions.weights[self.has_overlap]
         known_values = values[decisions.rows]
         row = np.arange(len(decisions.rows))
-        expected_of_route = expected[row, routes]  # (n_budgets_with_overlap, n_rows)
-        expected_of_logged = expected[row, decisions.logged]  # (n_rows,)
+        expected_of_route = expected[row, routes]  # as `routes`
+        expected_of_logged = expected[row, decisions.logged]  # (n_known_rows,)
         direct = direct_method(expected_of_route)
         weighted = snips(known_values, weights)
         corrected = doubly_robust(

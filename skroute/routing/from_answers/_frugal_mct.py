@@ -853,13 +853,14 @@ def search_delta(policy, budget):
     Parameters
     ----------
     policy : Policy
-        Without a margin.
+        Its margin, the share of the budget that it leaves unspent, is 0.
     budget : float
         Mean cost per row, the base included. Infinity is no budget.
     """
     n_rows = len(policy.estimate)
     if not np.isfinite(budget) or n_rows < _MIN_ROWS_FOR_DELTA:
         return 0.0
+    # `assignment_path` takes None for equal weights, the sums take ones.
     weight = None
     row_weight = np.ones(n_rows)
     if policy.weight is not None:

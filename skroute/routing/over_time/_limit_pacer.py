@@ -112,8 +112,8 @@ class LimitPacer:
         is_choice = np.arange(len(names)) == order.capacity_choice[:, np.newaxis]
         planned = policy.amount_tables.planned[order.amount_positions]
         self._amounts = np.vstack([planned, is_choice.astype(np.float64)])
-        # Limits are on realised amounts. `prices_by_cuts` takes limits on planned amounts.
-        # The planned means exceed the realised means by this: (n_limits,)
+        # Limits are on realised amounts. `prices_by_cuts` takes limits on planned
+        # amounts. The planned means exceed the realised means by this: (n_limits,)
         planned_means = _planned_means(rule)
         realised_means = rule.dual.realised_means(rule.prices)
         self._planned_excess = planned_means - realised_means

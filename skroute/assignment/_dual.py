@@ -378,10 +378,11 @@ class DualFunction:
         self.tables = tables
         self.realised = realised
         n_rows = len(values)
-        # Mean of the rows' best values. The weights have mean 1.
+        # `tops` (n_rows,) are the best values of the rows. The weights have mean 1.
         self._mean_top = float(tables.weight @ tops) / n_rows
-        # Gains are below the best value of a row. A limit on minus the gains of a
-        # segment is therefore higher by the segment's mean best value.
+        # Gains are values less the best value of the row. The tables have gains in
+        # place of values. A floor of a segment is a limit on minus its mean value. The
+        # same limit on minus its mean gain is larger by its mean best value.
         weighted_top = tables.weight * tops
         # -1 is a row without a segment (`NO_SEGMENT`).
         in_segment = tables.segment >= 0
@@ -419,6 +420,11 @@ class DualFunction:
         """Return the mean value of a plan and its means of all limits (n_limits,)."""
         gain, used = self._use(choices)
         return self._mean_top + gain, used - self.offsets
+
+    def value_of(self, choices):
+        """Return the mean value of a plan."""
+        value, _ = self.means_of(choices)
+        return value
 
     def losses_at(self, prices):
         """Return what each choice loses at the prices, shape (n_rows, n_choices)."""
@@ -534,11 +540,11 @@ class DualFunction:
             return limit_prices
         return self._corrected_prices(most, limit_prices)
 
-    def prices_left(self, most):
-        """Return the prices of limits by the present cuts alone.
+    def prices_by_cuts(self, most):
+        """Return the prices at the minimum of the cuts so far, without new plans.
 
-        No plan is looked at, so that it takes some tens of microseconds. This is for a
-        stream, whose limits are what is left of each for the rows to come.
+        This takes some tens of microseconds. It is for a stream, whose limits change
+        with each request: they are what is left of each limit for the rows to come.
 
         Parameters
         ----------

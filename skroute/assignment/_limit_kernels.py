@@ -114,14 +114,15 @@ def price_block(tables, prices, start, end, net):
     """
     n_rows = end - start
     for choice in range(net.shape[0]):
-        row_net = net[choice]
+        choice_net = net[choice]
         gains = tables.gains[choice, start:end]
         choice_price = prices.choices[choice]
         for row in range(n_rows):
-            row_net[row] = prices.value * gains[row] - choice_price
+            choice_net[row] = prices.value * gains[row] - choice_price
         if prices.floors.shape[0] > 0:
             for row in range(n_rows):
-                row_net[row] += floor_factor(tables, prices, start + row) * gains[row]
+                factor = floor_factor(tables, prices, start + row)
+                choice_net[row] += factor * gains[row]
         for mean in range(tables.amounts.shape[0]):
             price = prices.means[mean]
             # Most limits do not bind.
@@ -129,12 +130,12 @@ def price_block(tables, prices, start, end, net):
                 continue
             amounts = tables.amounts[mean, choice, start:end]
             for row in range(n_rows):
-                row_net[row] -= price * amounts[row]
+                choice_net[row] -= price * amounts[row]
         if not tables.all_allowed:
             allowed = tables.allowed[choice, start:end]
             for row in range(n_rows):
                 if not allowed[row]:
-                    row_net[row] = -np.inf
+                    choice_net[row] = -np.inf
 
 
 @njit(cache=True, nogil=True)
@@ -199,7 +200,8 @@ def plan_at_prices(tables, prices, tolerance, choices):
     net = np.empty((n_choices, _BLOCK))
     top_net = np.empty(_BLOCK)
     n_near = np.empty(_BLOCK, np.int64)
-    # Choices are not tied if their net values differ by more.
+    # `largest_priced` is the size of the numbers whose rounding makes ties. Choices are
+    # not tied if their net values differ by more than this.
     widest_tie = 2.0 * tolerance * largest_priced(tables, prices)
     total = 0.0
     for start in range(0, n_rows, _BLOCK):
@@ -210,16 +212,16 @@ def plan_at_prices(tables, prices, tolerance, choices):
             top_net[row] = net[0, row]
             block_choices[row] = 0
         for choice in range(1, n_choices):
-            row_net = net[choice]
+            choice_net = net[choice]
             for row in range(end - start):
-                if row_net[row] > top_net[row]:
-                    top_net[row] = row_net[row]
+                if choice_net[row] > top_net[row]:
+                    top_net[row] = choice_net[row]
                     block_choices[row] = choice
         n_near[:] = 0
         for choice in range(n_choices):
-            row_net = net[choice]
+            choice_net = net[choice]
             for row in range(end - start):
-                n_near[row] += row_net[row] >= top_net[row] - widest_tie
+                n_near[row] += choice_net[row] >= top_net[row] - widest_tie
         for row in range(end - start):
             total += tables.weight[start + row] * top_net[row]
             # The best choice is near itself.

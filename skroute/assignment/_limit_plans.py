@@ -179,7 +179,7 @@ def _find_plan(dual, most, limit_prices, *, solver, tol, options):
     open_gap = np.inf
     closed_gap = tol * max(abs(bound), TINY)
     if best is not None:
-        open_gap = bound - dual.means_of(best)[0]
+        open_gap = bound - dual.value_of(best)
         if open_gap <= closed_gap:
             return best, bound
     # A loss is that of one row, and the gap is one of mean values. A plan with an
@@ -206,9 +206,9 @@ def _find_plan(dual, most, limit_prices, *, solver, tol, options):
         raise ConflictError(dual, most, in_whole_rows=True)
     if proven is None:
         # HiGHS found no plan that could be better: the best plan so far is optimal.
-        return best, dual.means_of(best)[0]
+        return best, dual.value_of(best)
     choices, core_bound = proven
-    if best is not None and dual.means_of(best)[0] > dual.means_of(choices)[0]:
+    if best is not None and dual.value_of(best) > dual.value_of(choices):
         choices = best
     return choices, min(bound, core_bound)
 
@@ -318,8 +318,7 @@ def _search_near(dual, most, bases, losses, *, bound, n_alternatives):
     if best is None:
         return None
     enough = bound - _SMALL_GAP * dual.value_unit
-    value, _ = dual.means_of(best)
-    if value >= enough:
+    if dual.value_of(best) >= enough:
         return best
     # The gap is still large: the options of the smallest losses are forced.
     order = by_loss[:_MAX_FORCED]
@@ -347,7 +346,7 @@ def _best_search(dual, most, bases, core, *, order, enough):
         # None if the search ended above a limit.
         if choices is None:
             continue
-        value, _ = dual.means_of(choices)
+        value = dual.value_of(choices)
         if value > best_value:
             best = choices
             best_value = value
@@ -439,7 +438,7 @@ def _improve(dual, most, base, core, *, order, enough):
     # `enough` is a mean value of all rows. The kernel compares summed gains of the core
     # rows, in units inside. All other rows keep their gains, so that the core rows must
     # gain what the base plan misses.
-    missing_gain = (enough - dual.means_of(base)[0]) * len(base) / dual.value_unit
+    missing_gain = (enough - dual.value_of(base)) * len(base) / dual.value_unit
     enough_inside = core.gain[current].sum() + missing_gain
     # The kernel writes into `gain`, `extra`, `room` and `current`.
     fits = _limit_kernels.search_around(
@@ -498,7 +497,7 @@ def _solve_core(dual, most, base, is_option, *, bound, closed_gap, options):
     from skroute.assignment._highs import SilentHighs
 
     n_rows = len(base)
-    value_of_base, _ = dual.means_of(base)
+    value_of_base = dual.value_of(base)
     rows = np.flatnonzero(is_option.sum(axis=1) > 1)
     if not len(rows):
         # Without alternatives, the core has one plan.

@@ -18,7 +18,7 @@ from skroute.utils._tables import RecordList
 from skroute.utils._tolerances import ROUNDING
 from skroute.utils._validation import is_amount
 
-# Names of the budget among the limits.
+# Name of the budget among the limits.
 BUDGET_NAME = "budget"
 # A limit with a smaller dual price is slack: the rounding of prices, which are about 1
 # in the units inside.

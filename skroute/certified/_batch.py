@@ -673,6 +673,7 @@ def _check_reference(reference, single_choices, label_cost):
     Parameters
     ----------
     reference : str or fitted estimator
+        "full" is the router without a budget. Other texts are names of choices.
     single_choices : list of str
         Choices of the router that can answer all rows.
     label_cost : float or None

@@ -212,7 +212,7 @@ def _label_entries(content, row_of_item, column_of_label):
 
 
 def _addresses(source, name, apis, *kinds):
-    """Return the addresses of a file that is equal for several services and kinds.
+    """Return the addresses that may have a file, in the order of the tries.
 
     Parameters
     ----------
@@ -223,14 +223,15 @@ def _addresses(source, name, apis, *kinds):
         Name of the set.
 
     apis : sequence of int
-        Ids of the services whose file it may be.
+        Ids of the services. Any of them may have the file.
 
     *kinds : str
-        Kinds of files that it may be, such as ``"TrueLabel"``.
+        Names that the file may have, such as ``"TrueLabel"``.
 
     Returns
     -------
     list of str
+        One address for each service and each name.
     """
     folder = f"dataset/mlserviceperformance_{name}"
     addresses = []
@@ -240,8 +241,8 @@ def _addresses(source, name, apis, *kinds):
     return addresses
 
 
-# The source has one of these files for a service, or both if it recoded the labels. If
-# there are both, the first is used.
+# Names that the file of predicted labels of a service may have. If the labels were
+# recoded, the source has both files, and the first is used.
 _PREDICTED = ("PredictedLabel", "OriginalPredictedLabel")
 
 
@@ -249,8 +250,9 @@ def frugalml_origin(name: str) -> Origin:
     """Return the origin of a FrugalML set: addresses, conversion and digest."""
     entry = FRUGALML[name]
     ids = entry.apis.ids
+    # Each raw file has a list of addresses, which are tried until one has the file.
     addresses_of = partial(_addresses, _FRUGALML, name)
-    # Labels and names are the same in the files of all services.
+    # The true labels and the names are in a file of each service. All are equal.
     urls = {"TrueLabel": addresses_of(ids, "TrueLabel")}
     for api in ids:
         urls[f"PredictedLabel {api}"] = addresses_of([api], *_PREDICTED)
@@ -274,8 +276,9 @@ def frugalmct_origin(name: str) -> Origin:
     entry = FRUGALMCT[name]
     ids = entry.apis.ids
     with_scores = _WITH_SCORES.get(name, ())  # empty: only the accuracy is public
+    # Each raw file has a list of addresses, which are tried until one has the file.
     addresses_of = partial(_addresses, _FRUGALMCT, name)
-    # Labels and names are the same in the files of all services.
+    # The true labels and the names are in a file of each service. All are equal.
     urls = {"ImageName": addresses_of(ids, "ImageName")}
     for api in ids:
         urls[f"Reward {api}"] = addresses_of([api], "Reward")

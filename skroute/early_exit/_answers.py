@@ -39,14 +39,14 @@ class ReadEnsemble(NamedTuple):
     classes : ndarray of shape (n_classes,)
         The classes, of which answers are positions.
 
-    before : tuple of transformers
+    transformers : tuple
         The steps of the pipeline. Empty if there is none.
     """
 
     estimator: Any
     engine: Engine
     classes: np.ndarray
-    before: tuple = ()
+    transformers: tuple = ()
 
     def own_answers(self, X, rows, cache=NO_CACHE):
         """Return the ensemble's own predictions, as positions among the classes.
@@ -70,7 +70,7 @@ class ReadEnsemble(NamedTuple):
         def ask(new_rows):
             # Rows that the cache has no answers for.
             asked = _safe_indexing(X, new_rows)
-            if not self.before:
+            if not self.transformers:
                 # A library warns of some types of rows, which a pipeline has converted.
                 asked = self.engine.rows_for_library(asked)
             return own_labels(self.estimator, asked, self.classes)

@@ -332,9 +332,8 @@ class TradeoffDisplay:
         if line_kwargs is None:
             line_kwargs = [{}] * len(self.curves)
         colours = colours_of(self.curves)
-        for name, colour, line_style in zip(
-            self.curves, colours, line_kwargs, strict=False
-        ):
+        for name, colour, line_style in zip(self.curves, colours, line_kwargs):
+            # Shares of changed answers, and mean costs. (n_policies,)
             shares, costs = self.curves[name]
             order = np.argsort(shares)
             style = validate_style_kwargs(

@@ -863,8 +863,8 @@ def count_decided(
     # Both arrays are overwritten for each candidate.
     values = np.empty(n_rows, dtype=scores.dtype)
     bad = np.empty(n_rows, dtype=np.bool_)
-    # A tail that is not used keeps these values: there are no rows beyond its limits,
-    # and its limits never meet those of the other tail.
+    # A tail that is not used keeps these values. No row is beyond a limit of inf above,
+    # or of -inf below.
     upper = _CandidateTail(
         limits=np.full(n_limits, np.inf, dtype=scores.dtype),
         n_beyond=np.zeros(n_limits, dtype=np.int64),

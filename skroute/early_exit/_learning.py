@@ -541,7 +541,7 @@ class _AllowedErrors(NamedTuple):
 
 
 def _allowed_errors(sample, alpha):
-    """Return how many errors `alpha` allows on rows, and what each error counts.
+    """Return the share of errors that `alpha` allows, and the weight of each error.
 
     Parameters
     ----------
@@ -567,17 +567,17 @@ def _allowed_errors(sample, alpha):
     n_rows_of_answer = np.bincount(answers, minlength=len(alpha))
     n_allowed = np.maximum(alpha * n_rows_of_answer, LEAST_ALLOWED)
     weight_of_answer = share * n_rows / (n_allowed * np.count_nonzero(alpha))
-    if sample.scores.shape[2] == 1:
-        # A row that leaves above is answered with the second class. This is wrong for
-        # rows of the first class, at position 0 of the weights. A row that leaves below
-        # is answered with the first class. This is wrong for rows of the last class.
-        weight_of_sides = weight_of_answer[[0, -1]]
-        weights = np.repeat(weight_of_sides[:, None], n_rows, axis=1)
+    n_outputs = sample.scores.shape[2]
+    if n_outputs == 1:
+        # With one output there are two answers. A row that leaves above gets answer 1,
+        # so that its error is one on a row of answer 0. Leaving below is the reverse.
+        above = np.full(n_rows, weight_of_answer[0])
+        below = np.full(n_rows, weight_of_answer[1])
     else:
-        # With several outputs, rows leave above only: ``weights[1]`` is not used.
-        weight_of_row = weight_of_answer[answers]
-        weights = np.stack([weight_of_row, weight_of_row])
-    return _AllowedErrors(share, weights)
+        # With several outputs, rows leave above only: `below` is not used.
+        above = weight_of_answer[answers]
+        below = above
+    return _AllowedErrors(share, weights=np.stack([above, below]))
 
 
 # Calibration --------------------------------------------------------------------------

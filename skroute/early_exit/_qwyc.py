@@ -489,14 +489,15 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         stopping = stopping_of(engine, self.mode, self.stopping, self.order)
         self.estimator_ = fitted
         self.classes_ = np.asarray(classes)
-        self._before = ()
+        # The steps of a pipeline before the ensemble. Members of a list have none.
+        self._transformers = ()
         if not isinstance(fitted, list):
-            _, self._before, _ = take_apart(fitted)
-            ensemble = ReadEnsemble(fitted, engine, self.classes_, self._before)
+            self._transformers = take_apart(fitted).transformers
+            ensemble = ReadEnsemble(fitted, engine, self.classes_, self._transformers)
             check_same_answers(ensemble, X)
-        X = prepared(self._before, X)
+        X = prepared(self._transformers, X)
         if X_calibration is not None:
-            X_calibration = prepared(self._before, X_calibration)
+            X_calibration = prepared(self._transformers, X_calibration)
         costs = _member_costs(self.costs, engine, X)
         alpha = shares_of(self.alpha, self.classes_)
         labels = self.classes_.tolist()
@@ -531,7 +532,8 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         self.order_ = exits.order
         self.stopping_ = exits.stopping
         self.tradeoff_ = tradeoff
-        self.thresholds_ = np.column_stack(tradeoff.thresholds[tradeoff.chosen])
+        chosen_thresholds = tradeoff.thresholds[tradeoff.chosen]  # (2, n_members)
+        self.thresholds_ = np.column_stack(chosen_thresholds)  # (n_members, 2)
         self.disagreement_ = float(tradeoff.disagreement[tradeoff.chosen])
         self.disagreement_bound_ = float(calibrated.bounds.max())
         self.staged_disagreement_ = calibrated.staged_disagreement
@@ -617,7 +619,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         # Scikit-learn's checks of one row take ten times as long as its trees. They are
         # needed to compare the names of columns that `fit` saw.
         has_names = hasattr(self, "feature_names_in_")
-        if not has_names and not self._before and self._engine.reads_unchecked(X):
+        if not has_names and not self._transformers and self._engine.reads_unchecked(X):
             return X
         return check_rows(self, X, reset=False)
 
@@ -633,9 +635,11 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
     def _walk(self, X, thresholds):
         """Evaluate rows, with the steps of a pipeline before them, until they stop."""
         cache = cache_of(self)
-        if self._before:
+        if self._transformers:
             # The cache has the prepared rows if these rows were walked before.
-            X = cache.get_or_compute("prepared", lambda: prepared(self._before, X))
+            X = cache.get_or_compute(
+                "prepared", lambda: prepared(self._transformers, X)
+            )
         return self._engine.walk(X, thresholds, self.n_jobs, cache)
 
     def _answer(self, plan, response):
@@ -663,7 +667,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         ties = ties_of(self._engine, walk)
         if len(ties):
             ensemble = ReadEnsemble(
-                self.estimator_, self._engine, self.classes_, self._before
+                self.estimator_, self._engine, self.classes_, self._transformers
             )
             # The walk is of this call only, so that its answers may be overwritten.
             walk.answers[ties] = ensemble.own_answers(X, ties, cache_of(self))

@@ -230,7 +230,7 @@ def vote_path(scores, offset, beta, costs, prices, use_lo=True, use_hi=True):
     votes = _votes(scores, offset, beta)
     margins = votes.sum(axis=0, dtype=np.float64)
     vote_size = _vote_size(votes, margins)
-    law = _law(margins / vote_size, n_members)
+    law = _law_of_votes(margins / vote_size, n_members)
     n_votes = np.arange(n_members + 1)
     # The positive answer is wrong without a majority.
     negative = (2 * n_votes <= n_members).astype(np.float64)
@@ -315,8 +315,8 @@ def _vote_size(votes, margins):
     return deviation
 
 
-def _law(margins, n_members):
-    """Return the share of rows by number of votes for the positive answer, smoothed.
+def _law_of_votes(margins, n_members):
+    """Return the law of the number of positive votes of a row: smoothed shares of rows.
 
     Parameters
     ----------
@@ -328,13 +328,14 @@ def _law(margins, n_members):
     Returns
     -------
     ndarray of shape (n_members + 1,)
+        Share of the rows with 0, ..., `n_members` positive votes. Their sum is 1.
     """
     # There are `n_members` votes: the positive ones are half of them, plus half of the
     # margin.
     votes = np.rint(0.5 * (n_members + margins))
     votes = np.clip(votes, 0, n_members).astype(np.int64)
-    # Rounding must not move the number of votes to the other side of the decision than
-    # the margin. A tie is answered negative.
+    # Rounding must not change the answer. It is positive for a margin above 0, which
+    # needs a majority of positive votes. A tie is answered negative.
     most_without_majority = n_members // 2
     votes = np.where(
         margins > 0,
@@ -351,6 +352,7 @@ def _law(margins, n_members):
     distances = np.arange(-reach, reach + 1) / deviation
     kernel = np.exp(-0.5 * distances**2)
     kernel = kernel / kernel.sum()
+    # The law is reflected at its ends, so that smoothing moves no rows beyond them.
     padded = np.pad(count, reach, mode="reflect")
     smooth = np.convolve(padded, kernel, mode="valid")
     return smooth / smooth.sum()

@@ -640,14 +640,15 @@ class BaseFeatureSelector(
         )
 
     def _cost_of(self, route, sizes):
-        """Return the cost of one feature set for each size.
+        """Return the cost of the feature set of each query.
 
         Parameters
         ----------
         route : ndarray of int of shape (n_queries,)
-            Indices of choices.
+            Index of the feature set of each query, into ``choices_``.
 
         sizes : ndarray of shape (n_queries,)
+            Size of the item of each query.
 
         Returns
         -------

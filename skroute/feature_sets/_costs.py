@@ -221,7 +221,8 @@ def given_costs(costs, names):
     polynomials = list(cost_of_extractor.values())
     degree = max(map(len, polynomials)) - 1
     coef = np.array([np.pad(row, (0, degree + 1 - len(row))) for row in polynomials])
-    # 0: all costs are constant. The first column of `coef` has the constants.
+    # The first column of `coef` has the constants. If there is nothing else, all costs
+    # are constant, and sizes are not used.
     largest_size = 0.0
     if coef[:, 1:].any():
         # The highest power of this size is `_LARGEST_POWER`.

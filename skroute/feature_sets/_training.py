@@ -67,7 +67,7 @@ def _fitted(estimator, X, y, fit_params, name, rows):
 
 
 class SetTrainer:
-    """Trainer of the models of sets. It stores the score of each set.
+    """Trainer of one model for each feature set, with the scores of the models.
 
     Parameters
     ----------

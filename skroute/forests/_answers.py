@@ -325,8 +325,8 @@ def average_of(model, X):
 
     For each tree of a forest, scikit-learn checks the rows and calls joblib, which
     takes longer than the tree does. Here, the trees are evaluated together. Other
-    models, and subclasses of forests, use their own
-    ``predict``. So do forests whose rows are not an array of finite numbers.
+    models, and subclasses of forests, use their own ``predict``. So do forests whose
+    rows are not an array of finite numbers.
 
     Parameters
     ----------
@@ -347,7 +347,11 @@ def average_of(model, X):
 
 
 def _predicts_averages_of_trees(model):
-    """Return True for a fitted forest of scikit-learn that was fitted on an array."""
+    """Return True if the ``predict`` of a model only averages its trees.
+
+    This is so for a forest of scikit-learn that was fitted on an array. After a fit on
+    a frame, ``predict`` also compares the names of the columns.
+    """
     if type(model) not in (RandomForestRegressor, ExtraTreesRegressor):
         return False
     attributes = vars(model)

@@ -162,7 +162,7 @@ def _step_eight(X, rows, nodes, node_numbers):
 
 @njit(cache=True, nogil=True)
 def _go_down(X, row_of_pair, node_of_pair, pairs, n_going, nodes, n_levels):
-    """Move rows, each at a node of its tree, down some levels, in place.
+    """Move pairs of a row and a tree down some levels of the tree, in place.
 
     Eight pairs go down together, so that their loads from memory overlap.
 
@@ -176,12 +176,14 @@ def _go_down(X, row_of_pair, node_of_pair, pairs, n_going, nodes, n_levels):
         Node that each pair is at. Changed.
 
     pairs : ndarray of uint64
-        Numbers of pairs.
+        Positions of pairs in the two arrays above.
 
     n_going : int
         Only the first `n_going` of `pairs` go down.
 
     nodes : ndarray of NODE
+        The nodes of all trees.
+
     n_levels : int
     """
     n_in_eights = n_going // 8 * 8

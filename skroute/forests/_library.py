@@ -289,16 +289,16 @@ def _with_changed_cells(rows, columns, values):
         The columns that can be changed, by position.
 
     values : tuple
-        All numbers, all texts, or a missing value.
+        All numbers, all texts, or a single NaN.
 
     Returns
     -------
     ndarray or pandas.DataFrame
-        Numbers replace cells of columns of numbers, and texts those of others. A
-        missing value replaces cells of all columns.
+        Numbers replace cells of columns of numbers, and texts those of others. NaN
+        replaces cells of all columns.
     """
     rows = rows.copy()
-    # NaN, the only missing value, is not equal to itself. It stands alone in `values`.
+    # A missing value is a single NaN, which is not equal to itself.
     is_missing = values[0] != values[0]
     is_text = isinstance(values[0], str)
     for j, column in columns.items():

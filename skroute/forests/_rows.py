@@ -103,8 +103,8 @@ def _checked(forest, X):
     rule = forest.read_rule
     refuse_tables(X)
     if issparse(X):
-        X = _dense(X, rule.absent)
-    # A frame may have sparse columns.
+        X = _dense_matrix(X, rule.absent)
+    # Sparse columns of a frame become dense, too.
     X = rule.columns.dense(X)
     # Categories become numbers. Frames may have categories. In some libraries, arrays
     # may have them, too.
@@ -113,8 +113,8 @@ def _checked(forest, X):
         if hasattr(X, "shape"):
             _check_width(forest, X)
         X = rule.columns.numbers(X)
-    # Numbers beyond single precision become infinite. `check_array` refuses them if the
-    # library does.
+    # Numbers beyond single precision become infinite. `check_array` refuses them if
+    # `finite`, its option in the rule of the library, does not allow infinity.
     with np.errstate(over="ignore"):
         # With an empty `cast`, the library casts numbers once: to `dtype`.
         if rule.cast and isinstance(X, (np.ndarray, list)):
@@ -146,8 +146,8 @@ def _without_negative_codes(forest, X):
     return X
 
 
-def _dense(X, absent):
-    """Return a sparse matrix as an array, with `absent` for its missing entries.
+def _dense_matrix(X, absent):
+    """Return a sparse matrix as an array, with `absent` for entries not stored in it.
 
     `absent` is 0 or NaN: the value that the library reads for such an entry.
     """

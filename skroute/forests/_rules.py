@@ -24,7 +24,7 @@ class ReadRule:
         precision. The empty string stands for `dtype`.
 
     absent : float, default=0.0
-        Value that the library reads for a missing entry of a sparse matrix.
+        Value that the library reads for an entry that a sparse matrix does not store.
 
     columns : ColumnRule
         Rule by which the library makes numbers of columns of categories.

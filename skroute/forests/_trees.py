@@ -126,8 +126,7 @@ class Trees(NamedTuple):
         picked = np.concatenate(trees_of_members)
         sizes = self.tree_sizes[picked]
         roots = _starts_of(sizes).astype(np.int32)
-        # The number of positions by which each node moves to the back, negative to the
-        # front.
+        # The new position of each node less its old one.
         shift = np.repeat(roots - self.roots[picked], sizes)
         old_position = np.arange(len(shift)) - shift
         nodes = self.nodes[old_position]

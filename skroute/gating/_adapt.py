@@ -654,7 +654,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         cheap_scores = pair.cheap_scores(held_out.values)
         cheap_proba = np.exp(log_probabilities(cheap_scores))
         cheap_quality = quality_of(objective, held_out.y, cheap_proba)
-        # Until a gate gains, no row is sent.
+        # Until a gate gains, no row is sent: all ranks are infinite.
         self._held_out = HeldOutFigures(
             ranks=np.full(len(held_out.y), np.inf),
             cheap_quality=cheap_quality,
@@ -663,15 +663,17 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         )
         # After the simplest gate, `pair` is None.
         while pair is not None:
-            scores = self._held_out_scores(pair, rows, is_held_out, cheap_quality)
-            level = scores.level()
+            held_out_scores = self._held_out_scores(
+                pair, rows, is_held_out, cheap_quality
+            )
+            level = held_out_scores.level()
             # An infinite level sends no row, because no level gains.
             if level < np.inf:
                 self.pair_ = pair
                 self._level = level
-                self._ranks = Ranks.of(scores.scores - level, held_out.weight)
+                self._ranks = Ranks.of(held_out_scores.scores - level, held_out.weight)
                 self._held_out = self._held_out._replace(
-                    ranks=scores.ranks_by_other_half()
+                    ranks=held_out_scores.ranks_by_other_half()
                 )
                 return
             # Its cheap model is the same, so that `cheap_quality` still holds.

@@ -409,10 +409,10 @@ class _Boosting:
         self.round_counts.append(self.booster.current_iteration())
 
     def grow(self, n_rounds):
-        """Grow `n_rounds` rounds of trees of the cheap model, and one gate tree.
+        """Grow `n_rounds` rounds of trees of the cheap model, and one gate tree in all.
 
-        The gate tree is in the first round, if there is a gate. The rounds end early
-        when no split pays for its features.
+        The gate tree is grown in the first round, if there is a gate. The rounds end
+        early when no split pays for its features.
         """
         self._grow_round(with_gate_tree=self.has_gate)
         for _ in range(n_rounds - 1):

@@ -113,7 +113,7 @@ def full_losses(p0):
 
 
 def q_step(cheap_loss, full_loss, gate, p_full, weight):
-    """Return the probabilities q of sending rows that minimise the objective.
+    """Return the probabilities q of sending rows, at the minimum of the objective.
 
     This is the problem (OPT1) of Adapt, an I-projection, in closed form:
     ``q_i = 1 / (1 + exp(B_i - A_i + beta))`` with the smallest ``beta >= 0`` such that

@@ -251,11 +251,11 @@ class HeldOutRows(NamedTuple):
         Class probabilities by the model of each set.
     key : list of ndarray of shape (n_rows,)
         These probabilities as one number for each row, see `Shown`.
-    by_answer : ndarray of shape (n_sets, n_rows)
+    value_by_set : ndarray of shape (n_sets, n_rows)
         Estimated quality of answering with each set. It is the quality that the
         probabilities of the set expect. If probabilities are rated, it is the mean of
         this and the real quality.
-    by_everything : ndarray of shape (n_sets, n_rows)
+    value_by_all_groups : ndarray of shape (n_sets, n_rows)
         The same, with the quality that the probabilities of all groups expect.
     outcomes : HeldOut
         Real quality of answering with each set.
@@ -264,8 +264,8 @@ class HeldOutRows(NamedTuple):
     values: np.ndarray
     proba: list
     key: list
-    by_answer: np.ndarray
-    by_everything: np.ndarray
+    value_by_set: np.ndarray
+    value_by_all_groups: np.ndarray
     outcomes: HeldOut
 
 
@@ -692,8 +692,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
         all_rows = np.arange(n_rows)
         # The method whose answers are rated.
         asks_labels = objective.asks == "predict"
-        # These lists have an entry for each set. `quality` is the real quality of the
-        # answers, `expected` the quality that the probabilities expect.
+        # These lists have an entry for each set. `keys` are the probabilities as one
+        # number for each row. `quality` is the real quality of the answers, `expected`
+        # the quality that the probabilities expect.
         all_proba = []
         keys = []
         quality = []
@@ -710,18 +711,20 @@ class SequentialFeatureClassifier(FeatureBuyer):
             quality.append(objective.of(held_out.y, answers))
             expected.append(self._value(proba))
         quality = np.array(quality, dtype=np.float64)
-        by_answer = np.array(expected)
+        # Values of answering with each set: as its own probabilities expect, and as
+        # those of all groups expect. (n_sets, n_rows)
+        value_by_set = np.array(expected)
         # The last set has all groups.
-        of_everything = all_proba[-1]
-        by_everything = np.array(
-            [self._value(proba, beliefs=of_everything) for proba in all_proba]
+        proba_of_all_groups = all_proba[-1]
+        value_by_all_groups = np.array(
+            [self._value(proba, beliefs=proba_of_all_groups) for proba in all_proba]
         )
         if objective.asks == "predict_proba":
             # The expected quality is too high if a model is too sure. The real quality
             # is right on average, but noisy. The mean of both has half of each error.
             # The real quality of a label, right or wrong, is too noisy for this mean.
-            by_answer = 0.5 * (by_answer + quality)
-            by_everything = 0.5 * (by_everything + quality)
+            value_by_set = 0.5 * (value_by_set + quality)
+            value_by_all_groups = 0.5 * (value_by_all_groups + quality)
         # Policies are judged by answers of models that were not tuned on the row.
         if honest_proba is None:
             honest_proba = all_proba
@@ -736,7 +739,12 @@ class SequentialFeatureClassifier(FeatureBuyer):
             score = partial(self._score, all_y=held_out.y, all_weight=held_out.weight)
             outcomes = outcomes._replace(score=score, proba=np.array(honest_proba))
         return HeldOutRows(
-            held_out.X, all_proba, keys, by_answer, by_everything, outcomes
+            values=held_out.X,
+            proba=all_proba,
+            key=keys,
+            value_by_set=value_by_set,
+            value_by_all_groups=value_by_all_groups,
+            outcomes=outcomes,
         )
 
     def _make_states(self):
@@ -751,7 +759,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             no columns, or if no larger set can be bought.
         """
         held_out = self._held_out
-        value = held_out.by_everything
+        value = held_out.value_by_all_groups
         weight = held_out.outcomes.weight
         by_answer = []
         # The arguments (shown, gains) of `LeafState` for each set. None: it has none.
@@ -1015,8 +1023,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         answer_states, leaf_states = self._states
         # For each of the two policies: value of each set, states and prices.
         kinds = (
-            (held_out.by_answer, answer_states, ANSWER_PRICES),
-            (held_out.by_everything, leaf_states, LEAF_PRICES),
+            (held_out.value_by_set, answer_states, ANSWER_PRICES),
+            (held_out.value_by_all_groups, leaf_states, LEAF_PRICES),
         )
         # `Policies` has at least one purchase. With a `max_rounds` of 0, no caller
         # reads it.

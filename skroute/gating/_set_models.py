@@ -23,8 +23,8 @@ _MOST_LEAVES = 63
 # Largest number of leaves of a tree with random thresholds: LightGBM's default. Random
 # thresholds make the forest smooth, so that its trees need not be small.
 _SMOOTHED_LEAVES = 31
-# The least number of rows of a leaf is one in this number of the rows. It lies within
-# the next two limits.
+# The least number of rows of a leaf is the number of rows divided by this. It lies
+# within the next two limits.
 _LEAF_SHARE = 50
 # Smallest value of this least number.
 _LEAST_ROWS_OF_A_LEAF = 3
@@ -265,12 +265,14 @@ def fit_judged(task, groups, held_out):
     """
     columns = task.columns(groups)
     if not len(columns):
+        # Without forests, the model answers every row with the class shares.
         model = SetModel(task.shares, forests=[], rounds=[], factors=None)
         # The model reads no values. The labels only give the number of rows.
         return JudgedSet(model, model.proba(held_out.y))
     is_first = first_half(len(held_out.y))
     first = held_out.of(is_first)
     second = held_out.of(~is_first)
+    # Two boosters. Each has its best numbers of rounds on "first", "second" and "both".
     boosted = [
         _boost(task, columns, params, first, second) for params in _kinds(task, columns)
     ]

@@ -22,7 +22,7 @@ _MOST_FITTED = 8000
 _MOST_JUDGING = 3000
 # Largest number of judging rows whose attributions are computed.
 _MOST_ATTRIBUTED = 1200
-# At most one in this number of rows judges.
+# At most the number of rows divided by this are judging rows.
 _JUDGING_PART = 3
 # The model of everything is a booster of all columns. Largest number of its rounds.
 _TREES_OF_EVERYTHING = 150
@@ -61,7 +61,7 @@ _CLOSES_ENOUGH = 0.1
 _LEAVES_OF_A_SWITCH = 4
 # Least number of rows of a leaf of this tree.
 _ROWS_OF_A_LEAF = 30
-# A leaf of this tree also has at least one in this number of the tree's rows.
+# The number of rows of the tree divided by this is another least number of such rows.
 _LEAF_SHARE = 20
 # Number of switches that are followed from one set.
 _SWITCHES = 2

@@ -24,7 +24,7 @@ CREATE UNIQUE INDEX IF NOT EXISTS keys ON reservations (own, key) WHERE key IS N
 _VERSION = 3
 _RESERVATIONS = "SELECT number, record FROM reservations WHERE "
 # Seconds to wait for the lock of the file. A booking holds it for some tens of
-# microseconds, so that a longer wait is for a process that was stopped.
+# microseconds. Only a process that was stopped in a booking holds it for long.
 _PATIENCE = 60.0
 # Pages of the log (16 MB) after which it is written into the file, about every 1,000
 # bookings. The next booking waits meanwhile.

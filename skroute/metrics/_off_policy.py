@@ -717,7 +717,8 @@ class LogEvaluation:
             True for costs and times: their differences from the mean of a choice are
             modelled relative to this mean. It is `ratio` of `estimate_cells`.
         added : ndarray of shape (n_budgets,), default=0.0
-            Number without an error that is added to the mean at each budget.
+            Known number that is added to the estimate at each budget. The intervals get
+            no wider by it.
 
         Returns
         -------
@@ -726,12 +727,13 @@ class LogEvaluation:
         """
         decisions = self.decisions
         expected = self._expected_values(values, is_ratio=is_ratio)[decisions.rows]
+        # (n_budgets_with_overlap, n_known_rows)
         routes = decisions.routes[self.has_overlap]
         weights = decisions.weights[self.has_overlap]
         known_values = values[decisions.rows]
         row = np.arange(len(decisions.rows))
-        expected_of_route = expected[row, routes]  # (n_budgets_with_overlap, n_rows)
-        expected_of_logged = expected[row, decisions.logged]  # (n_rows,)
+        expected_of_route = expected[row, routes]  # as `routes`
+        expected_of_logged = expected[row, decisions.logged]  # (n_known_rows,)
         direct = direct_method(expected_of_route)
         weighted = snips(known_values, weights)
         corrected = doubly_robust(

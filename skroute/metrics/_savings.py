@@ -444,6 +444,7 @@ def savings(
     if today is not None and sweep.single_names:
         # A wrong name is an error before any model is called.
         _columns_of_today(today, sweep.single_names, sweep.n_rows)
+    # This warns if the router was fitted on many of the rows.
     count_seen(sweep.router, sweep.X, _TOO_GOOD)
     call = sweep.router.make_call(budget, **sweep.params)
     outcomes = sweep.outcomes(call.budget)
@@ -933,6 +934,7 @@ def off_policy_savings(
     log = read_log(
         names, num_samples(X), q=q, choice=choice, propensity=propensity, costs=costs
     )
+    # This warns if the router was fitted on many of the rows.
     count_seen(router, X, _TOO_GOOD)
     call = router.make_call(budget, **params)
     plan = router.plan(X, call)
@@ -952,12 +954,13 @@ def off_policy_savings(
     cost_terms = evaluation.doubly_robust_terms(log.cost, is_ratio=True)
     cost_terms = cost_terms + cost_of_deciding(router, plan)[rows]
     quality_terms = evaluation.doubly_robust_terms(log.quality)
+    # NaN: without `seconds`, nothing is known about times.
     logged_seconds = np.full(len(rows), np.nan)
-    second_terms = logged_seconds
+    seconds_terms = logged_seconds
     if seconds is not None:
         all_seconds = check_numbers(seconds, "seconds", shape=log.cost.shape, low=0.0)
         logged_seconds = all_seconds[rows]
-        second_terms = evaluation.doubly_robust_terms(all_seconds, is_ratio=True)
+        seconds_terms = evaluation.doubly_robust_terms(all_seconds, is_ratio=True)
     saving = Saving(
         _LOG_RULE,
         cost=float(logged_cost.mean()),
@@ -966,12 +969,12 @@ def off_policy_savings(
         cost_saved=_interval_of(evaluation, logged_cost - cost_terms),
         share_saved=_interval_of(evaluation, _share_terms(logged_cost, cost_terms)),
         quality_gained=_interval_of(evaluation, quality_terms - logged_quality),
-        seconds_saved=_interval_of(evaluation, logged_seconds - second_terms),
+        seconds_saved=_interval_of(evaluation, logged_seconds - seconds_terms),
     )
     return Savings(
         cost=float(cost_terms.mean()),
         quality=float(quality_terms.mean()),
-        seconds=float(second_terms.mean()),
+        seconds=float(seconds_terms.mean()),
         compared=[saving],
         n_rows=len(rows),
         budget=float(call.budget),

@@ -698,7 +698,10 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         return self._settings_scorer()(estimator, X, y, **params)
 
     def _settings_scorer(self):
-        """Return a scorer of a fitted estimator at each setting of the grid."""
+        """Return a scorer with quality and cost at each setting of the grid, as a dict.
+
+        Settings are parameters that act on a fitted estimator.
+        """
         return partial(
             _score_settings,
             settings=self._split_grid().settings,

@@ -458,10 +458,9 @@ def _tied_with_last(distances, last_distances, nearest, weights):
         distances_of_query = distances[query]
         rows = np.flatnonzero(distances_of_query <= last_distances[query])
         last_rows = np.flatnonzero(distances_of_query == last_distances[query])
-        # Rows that are not among the nearest have the weight 0 before the last rows
-        # share their weights.
         weight_of_row = np.zeros(distances.shape[1])
         weight_of_row[nearest[query]] = weights[query]
+        # Only some of the last rows are among the nearest and have a weight so far.
         weight_of_row[last_rows] = weight_of_row[last_rows].sum() / len(last_rows)
         tied_neighbors.append(_TiedNeighbors(query, rows, weight_of_row[rows]))
     return tied_neighbors

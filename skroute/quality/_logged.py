@@ -201,7 +201,7 @@ def _shares_of_choices(choice, n_choices):
 
 
 def _modelled_propensities(model, rows, choice, *, train, test, fallback):
-    """Fit a classifier of choices, and return the propensities of other rows.
+    """Fit a classifier of choices on some rows, and return propensities of others.
 
     Parameters
     ----------

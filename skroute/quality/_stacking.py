@@ -195,11 +195,12 @@ class Combination(NamedTuple):
     limits: OutcomeRange
 
     def estimate(self, deviations):
-        """Return the estimates of rows from the deviations that the members estimate.
+        """Return the estimates of rows from those of the members.
 
         Parameters
         ----------
         deviations : ndarray of shape (n_members, n_rows, n_choices)
+            Estimates by each member, less the mean of the choice.
 
         Returns
         -------

@@ -317,7 +317,7 @@ def dates_of(column):
 
 
 def _universal(moment):
-    """Return a date in universal time, without its time zone.
+    """Return a date in UTC, without its time zone.
 
     A date without a time zone is returned as it is. So is None, a missing date.
     """

@@ -180,7 +180,7 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         "abstain_cost": AMOUNT,
         "abstain_label": "no_validation",
     }
-    # The value in subclasses without this parameter: any member may be asked first.
+    # For subclasses without the parameter `base`: any member may be asked first.
     base = "auto"
     _target_kinds: tuple[type, ...] = (SingleLabel, MultiLabel)
     _qualities = ("accuracy", "balanced_accuracy", "cost matrix")

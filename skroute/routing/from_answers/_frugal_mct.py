@@ -853,7 +853,7 @@ def search_delta(policy, budget):
     Parameters
     ----------
     policy : Policy
-        Without a margin.
+        Its margin, the share of the budget that it leaves unspent, is 0.
     budget : float
         Mean cost per row, the base included. Infinity is no budget.
     """

@@ -426,8 +426,8 @@ default=None
         -----
         With `costs` alone, later calls must have costs of the same kind. If bills come
         after the call, give them together with a price list, a `cost_estimator` or
-        `quoted_costs`. A later call with at least 50 rows is refused if its costs lack
-        the chance variation of the costs of `fit`.
+        `quoted_costs`. A later call with at least 50 rows is refused if its costs are
+        much less noisy than those of `fit`.
         """
         return super().fit(
             X,

@@ -430,15 +430,16 @@ class DaskRouter:
         else:
             # The number of rows is known only after the first pass over the blocks.
             mean_room = partial(_room_of_total, policy, budget_total)
+        # A mean of infinity is no budget.
+        has_budget = budget_total is not None or budget != np.inf
         floor_with_budget, floor_without_budget = policy.price_floors
-        least_price = floor_with_budget
-        # Infinity is no budget. A total is a budget: `budget` is then None.
-        if budget == np.inf:
-            least_price = floor_without_budget
+        least_price = floor_with_budget if has_budget else floor_without_budget
         blocks, sizes, _ = row_blocks(X)
-        # If all blocks are empty, they stay. A size of NaN, not known, counts as True.
-        if any(sizes):
-            # As Dask's concatenate does, leave out blocks that are known to be empty.
+        # A size is NaN if it is not known. `bool(NaN)` is True.
+        has_rows = any(sizes)
+        # As Dask's concatenate does, leave out blocks that are known to be empty. If
+        # all are empty, they stay.
+        if has_rows:
             nonempty = [position for position, size in enumerate(sizes) if size != 0]
             blocks = [blocks[position] for position in nonempty]
             sizes = [sizes[position] for position in nonempty]

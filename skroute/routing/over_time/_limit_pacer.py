@@ -113,8 +113,8 @@ class LimitPacer:
         is_choice = np.arange(len(names)) == order.capacity_choice[:, np.newaxis]
         planned = policy.amount_tables.planned[order.amount_positions]
         self._amounts = np.vstack([planned, is_choice.astype(np.float64)])
-        # Limits are on realised amounts. `prices_left` takes limits on planned amounts.
-        # The planned means exceed the realised means by this: (n_limits,)
+        # Limits are on realised amounts. `prices_by_cuts` takes limits on planned
+        # amounts. The planned means exceed the realised means by this: (n_limits,)
         planned_means = _planned_means(rule)
         realised_means = rule.dual.realised_means(rule.prices)
         self._planned_excess = planned_means - realised_means
@@ -179,7 +179,7 @@ class LimitPacer:
         largest_left = _MOST_LEFT * self._largest_means
         means_left = np.clip(means_left, smallest_left, largest_left)
         planned_left = means_left + self._planned_excess
-        self._prices = self._rule.dual.prices_left(planned_left).prices
+        self._prices = self._rule.dual.prices_by_cuts(planned_left).prices
 
 
 def _planned_means(rule):

@@ -590,6 +590,7 @@ class Serving:
             choice = len(self.names)
             self.beliefs.add(cost)
             self.pacer.base = for_all(self.pacer.base, choice + 1)
+            # (_WINDOW, n_choices), with a last column of 0 for the new choice.
             self.pacer.bonus = np.pad(self.pacer.bonus, [(0, 0), (0, 1)])
             self.names = [*self.names, name]
             self.kept = np.append(self.kept, choice)
@@ -599,6 +600,7 @@ class Serving:
             self.tries = np.append(self.tries, n_trials)
             self.asked = np.append(self.asked, True)
             self.counts = np.append(self.counts, 0)
+            # `QUALITY` and `COST` of the new choice by the prior, as in `for_all`.
             no_prior = np.zeros(2)
             for x, row_quality in zip(rows, quality):
                 self._learn(

@@ -626,8 +626,8 @@ class BudgetStream:
             n_to_pay = n_expected
         self._max_costs = self._check_max_costs(max_costs)
         self._limit_use = LimitUse()
-        # Number of the period that these amounts are counted in. None before the first
-        # look at the books, and without periods.
+        # Number of the period that these amounts are counted in. None before the books
+        # of the ledger are read, and without periods.
         self._period_of_use: int | None = None
         # No choice is excluded yet.
         self._offers = self._make_offers(mean, excluded=frozenset())

@@ -21,12 +21,12 @@ from skroute.utils._frames import needs_encoding
 _FEWEST_ROWS = 50
 # Rows of `fit` that are compared. More take time and space, with the same result.
 _MOST_ROWS = 2_000
-# Chance variation (standard deviation of log costs) below which real costs are as good
-# as estimates: 10 %.
+# Noise of costs (standard deviation of log costs) below which real costs are as good as
+# estimates: 10 %.
 _LEAST_NOISE = 0.1
-# If costs of a call have less than this share of the chance variation of `fit`, they
-# are estimates in place of real costs. With the smallest number of rows, the share is
-# five standard errors below 1.
+# Costs of a call are estimates in place of real costs if their noise is less than this
+# share of that in `fit`. The share of real costs is about 1. With `_FEWEST_ROWS` rows
+# it has a standard error of 0.1.
 _MOST_SHARE = 0.5
 # Number of trees of the forest that explains costs by X: it is fitted in a tenth of a
 # second, and has a megabyte in a pickle.
@@ -60,7 +60,7 @@ class CostSpread(NamedTuple):
 
 
 class CostSummary(NamedTuple):
-    """Chance variation of the costs of `fit`, with which later costs are compared.
+    """Noise of the costs of `fit`, with which later costs are compared.
 
     Attributes
     ----------
@@ -157,7 +157,7 @@ def _spread(costs, estimated_level):
 
 
 def check_call_costs(summary, X, costs):
-    """Raise an error if costs of a call lack the chance variation of those of `fit`.
+    """Raise an error if costs of a call have much less noise than those of `fit`.
 
     Parameters
     ----------

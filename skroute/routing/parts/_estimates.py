@@ -451,10 +451,9 @@ def _fit_and_predict_out_of_sample(estimator, X, target, folds, *, n_jobs, fit_p
 def estimates_without_folds(
     estimator, X, target, folds, *, name, task=None, n_jobs=None, fit_params=None
 ):
-    """Return, for each fold, out-of-fold estimates of its training rows.
+    """Cross-fit the training rows of each fold among themselves, in inner folds.
 
-    The training rows of each fold are cross-fitted among themselves. No row is
-    estimated by a fit that saw this row or the test rows of the fold.
+    No row is estimated by a fit that saw this row or the test rows of the fold.
 
     Parameters
     ----------
@@ -464,6 +463,7 @@ def estimates_without_folds(
     Returns
     -------
     list of ndarray of shape (n_training_rows, n_outputs)
+        For each fold the estimates of its training rows.
     """
     fold_of_row = fold_of_rows(folds, len(target))
     estimates = []

@@ -252,18 +252,23 @@ def _estimate_frequent_rows(
         Estimates that treat all rows alike.
     quality_estimator : fitted regressor
     cost_estimator : fitted regressor or None
+        None if costs are not estimated.
 
     Returns
     -------
     NewRowEstimates
+        With the `kind` of `frequent`: the frequent row that each row is a copy of.
     """
     if not len(frequent.first_rows):
+        # No row is frequent.
         return new_rows
-    copies = _safe_indexing(X, frequent.first_rows)
-    estimates = predict_matrix(quality_estimator, copies, "quality_estimator")
+    # One copy of each frequent row.
+    distinct_rows = _safe_indexing(X, frequent.first_rows)
+    estimates = predict_matrix(quality_estimator, distinct_rows, "quality_estimator")
     costs = new_rows.costs
     if cost_estimator is not None:
-        costs = frequent.replace_in(costs, predict_costs(cost_estimator, copies))
+        estimated_costs = predict_costs(cost_estimator, distinct_rows)
+        costs = frequent.replace_in(costs, estimated_costs)
     return NewRowEstimates(
         quality=frequent.replace_in(new_rows.quality, estimates),
         costs=costs,
@@ -415,16 +420,19 @@ def warn_of_fit(policy, names, budget, has_overlap=None):
 def _budget_without_effect(policy, budget):
     """Return a message if the budget exceeds the cost of every choice, or None.
 
-    Its unit is probably wrong.
+    The unit of such a budget is probably wrong.
     """
-    # In an incomplete log, paid costs are doubly robust: the largest in a row is noise.
-    costs = policy.planned if policy.noise > 1 else policy.paid
+    # `noise` is 1 for a complete log. In an incomplete one, paid costs are doubly
+    # robust estimates. The largest of a row is noise.
+    is_incomplete = policy.noise > 1
+    costs = policy.planned if is_incomplete else policy.paid
     if costs.ndim == 1:
         largest = float(np.max(costs))
     else:
         largest = float(np.average(np.max(costs, axis=-1), weights=policy.weight))
     largest += policy.deciding
-    if budget == np.inf or affords(largest, budget):
+    # A budget of at most the largest cost, up to rounding, has an effect.
+    if budget == np.inf or affords(largest, cost=budget):
         return None
     return (
         f"budget={float(budget)!r} has no effect: the most expensive choice for each "

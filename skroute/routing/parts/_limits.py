@@ -572,7 +572,7 @@ def learn_limit_rule(dual, order, price_floor, *, must_hold=True):
     except ConflictError as error:
         if must_hold:
             raise ValueError(conflict_message(error, order.names)) from None
-        prices = dual.prices_left(order.most)
+        prices = dual.prices_by_cuts(order.most)
     return LimitRule(prices, order, float(price_floor), dual)
 
 

@@ -1054,7 +1054,7 @@ def overlap_of(log, choices):
     -------
     Overlap
     """
-    weight = log.known_quality.weight
+    weight = log.known_quality.weight  # (n_rows, n_choices)
     n_rows = len(weight)
     # Numbers of rows by choice. The policy makes the choice on `needed` rows. On
     # `matched` of these, the log made it, too. The log made it on `made` rows in all.

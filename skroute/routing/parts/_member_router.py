@@ -591,7 +591,7 @@ def answer_unless_abstained(router, plan, response, answer_rows):
     if not abstains.any():
         return answer_rows(np.arange(n_rows))
     target = router._members.target
-    # The answer of a row that abstains is NaN, or a label where answers are labels.
+    # A row that abstains has the answer NaN, or `abstain_label` if answers are labels.
     if response == "predict_proba" or isinstance(target, MultiLabel):
         answers = np.full((n_rows, len(router.classes_)), np.nan)
     elif isinstance(target, Numbers):

@@ -337,7 +337,7 @@ class HeldOutRules(NamedTuple):
     weight: NDArray[np.float64] | None = None
 
     def validated_up_to(self, budget):
-        """Return the `ValidatedPart` of the rules that cost at most a budget."""
+        """Return the sums of the rules that cost at most a budget (`ValidatedPart`)."""
         mixture = self.mixture.up_to(budget)
         n_rules = len(mixture.cost)
         return ValidatedPart.from_rows(

@@ -121,6 +121,7 @@ def shrunk_regression(outputs, q, noise, low, high):
     noise : float
         Variance of the noise of the new choice.
     """
+    # `deviations` (n_rows, n_outputs + 1) has a last column for the intercept.
     mean, deviations = _deviations(outputs)
     n_rows, n_outputs = outputs.shape
     # Variance of the mean estimates of the choices of `fit`. A single choice has none.

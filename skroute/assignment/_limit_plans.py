@@ -360,6 +360,7 @@ def _core(dual, is_option, rows):
     ----------
     dual : DualFunction
     is_option : ndarray of shape (n_rows, n_choices), dtype=bool
+        The alternatives, with the choices of the base plans.
     rows : ndarray of shape (n_core_rows,)
         The rows with options, rising.
 

@@ -508,13 +508,13 @@ def _drop_budgets_without_plan(row_set, budgets):
 def _buy_answers(labelled_set, reference, label_cost, objective):
     """Return the name of the reference, and its answers to the labelled rows.
 
-    The costs are `label_cost`, or those of the reference if it is None.
-
     Parameters
     ----------
     labelled_set : RowSet
     reference : str or fitted estimator
+        "full", the name of a single choice, or an estimator.
     label_cost : float or None
+        Cost of a label. None takes the cost of the reference.
     objective : Objective
         Its `asks` is the kind of answers.
 

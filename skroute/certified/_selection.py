@@ -190,6 +190,7 @@ class Selection:
         Parameters
         ----------
         level : float
+            Largest probability that a promise is wrong.
 
         Returns
         -------

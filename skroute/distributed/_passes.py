@@ -487,12 +487,14 @@ def _solve_core(cores, *, starts, total, low, high, n_passes):
     Parameters
     ----------
     cores : list of CoreOfBlock
-    starts : ndarray of shape (n_blocks + 1,), dtype=int64
+        One for each block.
+    starts, n_passes
+        As in `PassedAssignment`.
     total : float
         The budget, as a sum over all rows.
     low, high : int
-        Bits of the interval of efficiencies of the core.
-    n_passes : int
+        Ends of the interval of efficiencies of the core: float64 numbers whose bits are
+        read as an int.
 
     Returns
     -------

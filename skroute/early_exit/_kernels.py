@@ -214,7 +214,9 @@ def _drop_stopped(block, n_rows, position, thresholds, beta, results):
     block : _RowBlock
         Its first `n_rows` rows were evaluated up to `position`. Changed.
 
-    n_rows, position : int
+    n_rows : int
+    position : int
+        Position of the last evaluated member in the order.
     thresholds, beta
         As for :func:`walk_rows`.
 
@@ -434,7 +436,9 @@ def _read_block(rows, begin, n_places, scores, block):
     rows : ndarray of int64
         Numbers of rows. Those from `begin` to before ``begin + n_places`` are read.
 
-    begin, n_places : int
+    begin : int
+    n_places : int
+        Number of places of the block to fill.
     scores : ndarray of shape (n_samples, n_outputs)
         Partial sums of all rows.
 
@@ -468,6 +472,7 @@ def _write_undecided(block, n_places, scores, rows, n_staying):
         after them.
 
     n_staying : int
+        Number of rows of earlier blocks that have not left.
 
     Returns
     -------
@@ -607,7 +612,9 @@ def _let_leave(block, n_places, position, thresholds, beta, results):
         Its first `n_places` places were evaluated up to `position`. Changed: rows that
         leave are `_GONE`, and their partial sums NaN.
 
-    n_places, position : int
+    n_places : int
+    position : int
+        Position of the last evaluated member in the order.
     thresholds, beta
         As for :func:`walk_rows`.
 

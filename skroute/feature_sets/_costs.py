@@ -272,6 +272,7 @@ def timed_rows(sizes, n_timed=_N_TIMED):
     Parameters
     ----------
     sizes : ndarray of shape (n_items,)
+        Size of each item.
 
     n_timed : int
         Largest number of items to time.
@@ -436,8 +437,10 @@ def _warn_where_apart(costs, sizes, seconds, percentile):
         Fitted.
 
     sizes : ndarray of shape (n_measurements,)
+        Size of the timed item.
 
     seconds : ndarray of shape (n_measurements, n_extractors)
+        Measured times.
 
     percentile : float
         As a share, between 0 and 1.

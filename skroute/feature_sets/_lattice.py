@@ -277,6 +277,7 @@ class LatticeSearch:
             Number of extractors of the sets.
 
         alpha : float
+            Sets are left out if this alpha is guaranteed for them.
 
         Raises
         ------
@@ -332,10 +333,13 @@ def monotonicity_violations(masks, quality, tol):
     Parameters
     ----------
     masks : ndarray of int of shape (n_trained,)
+        The sets.
 
     quality : ndarray of shape (n_trained,)
+        Their qualities.
 
     tol : float
+        Difference of qualities up to which a set is not counted as worse.
 
     Returns
     -------

@@ -518,6 +518,7 @@ class _GroupProbe:
         Parameters
         ----------
         groups : sequence of int
+            Positions of the groups.
 
         Returns
         -------

@@ -411,6 +411,7 @@ def group_norms(W, group_of, n_groups):
     Parameters
     ----------
     W : ndarray of shape (n_features, n_outputs)
+        Coefficients.
 
     group_of : ndarray of int of shape (n_features,)
         Group of each row of `W`.
@@ -429,6 +430,7 @@ def prox_group_norm(W, group_of, thresholds):
     Parameters
     ----------
     W : ndarray of shape (n_features, n_outputs)
+        Coefficients.
 
     group_of : ndarray of int of shape (n_features,)
         Group of each row of `W`.
@@ -454,6 +456,7 @@ def penalty(W, group_of, thresholds):
     Parameters
     ----------
     W : ndarray of shape (n_features, n_outputs)
+        Coefficients.
 
     group_of : ndarray of int of shape (n_features,)
         Group of each row of `W`.

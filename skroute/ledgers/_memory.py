@@ -106,8 +106,10 @@ class MemoryLedger(Ledger):
         Parameters
         ----------
         table : dict
+            One of the tables of this ledger.
 
         key : hashable
+            Key of the entry.
 
         entry : object
             None removes the entry.

@@ -540,17 +540,19 @@ def _known_cells_of_table(table, names, parameter, row_weight):
 
 
 def _rows_of_a_known_one(is_known, row_weight):
-    """Return how many rows a row stands for whose value is known, for each choice.
+    """Return the number of rows that each row with a known value stands for.
 
     Parameters
     ----------
     is_known : ndarray of shape (n_rows,) or (n_rows, n_choices), dtype=bool
+        True for a known value.
     row_weight : ndarray of shape (n_rows,) or None
         Weights of the rows. None weights all alike.
 
     Returns
     -------
     float or ndarray of shape (n_choices,)
+        One number for each choice if `is_known` has its choices.
     """
     if row_weight is None:
         return len(is_known) / is_known.sum(axis=0)

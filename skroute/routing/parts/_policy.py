@@ -1094,6 +1094,7 @@ class Policy:
         Parameters
         ----------
         table : ndarray of shape (n_rows, n_choices)
+            Estimates or costs of all rows.
         rows : ndarray of int
             Positions of the rows of the group.
 

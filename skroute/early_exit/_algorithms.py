@@ -84,7 +84,8 @@ def full_answers(scores, offset, beta):
     ndarray of shape (n_samples,), dtype=int64
     """
     totals = _full_totals(scores, offset)
-    if scores.shape[2] == 1:
+    n_outputs = scores.shape[2]
+    if n_outputs == 1:
         # 1 is the position of the positive class, 0 that of the negative one.
         return (totals[:, 0] > beta).astype(np.int64)
     return np.argmax(totals, axis=1)

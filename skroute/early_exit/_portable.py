@@ -99,9 +99,9 @@ def export_ensemble(estimator, path):
         )
     check_is_fitted(estimator)
     forest = estimator._engine.as_forest()
-    if forest is None or estimator._before:
+    if forest is None or estimator._transformers:
         evaluated_by = type(estimator._engine).__name__
-        if estimator._before:
+        if estimator._transformers:
             evaluated_by = "a pipeline"
         raise ValueError(
             "Only trees without a pipeline before them can be exported; this ensemble "

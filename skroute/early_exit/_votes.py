@@ -276,7 +276,8 @@ def _votes(scores, offset, beta):
     -------
     ndarray of shape (n_members, n_samples)
     """
-    if scores.shape[2] == 1:
+    n_outputs = scores.shape[2]
+    if n_outputs == 1:
         # Each member gets an equal part of the distance from `offset` to `beta`.
         return scores[:, :, 0] - (beta - offset[0]) / len(scores)
     totals = offset + scores.sum(axis=0, dtype=np.float64)

@@ -415,7 +415,7 @@ class DaskRouter:
         from dask import delayed
 
         if call:
-            # The message has the first name by the alphabet.
+            # The message names the alphabetically first argument.
             raise ValueError(
                 f'{min(call)!r} is not taken with policy="batch" over blocks: the cap '
                 "is one over all rows by the same costs."

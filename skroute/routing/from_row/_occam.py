@@ -370,8 +370,8 @@ class Occam(LimitsMixin, PricedRouter, MemberRouter):
         if is_sweep and name == self.embedding:
             # The plans of other budgets have embedded the rows, and so have the answers
             # of this member.
-            _, state, _ = self._look(X, choices=None)
-            plan = plan._replace(state=state)
+            look = self._look(X, choices=None)
+            plan = plan._replace(state=look.state)
         return plan
 
     def _plan(self, X, call):

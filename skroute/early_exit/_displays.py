@@ -331,6 +331,11 @@ class TradeoffDisplay:
         self.lines_ = []
         if line_kwargs is None:
             line_kwargs = [{}] * len(self.curves)
+        if len(line_kwargs) != len(self.curves):
+            raise ValueError(
+                f"line_kwargs must be a list with one dict for each of "
+                f"{list(self.curves)!r}, got {len(line_kwargs)}."
+            )
         colours = colours_of(self.curves)
         for name, colour, line_style in zip(self.curves, colours, line_kwargs):
             # Shares of changed answers, and mean costs. (n_policies,)

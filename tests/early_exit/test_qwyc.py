@@ -519,6 +519,8 @@ def test_displays(quick, problem):
     assert np.isnan(tradeoff.at("a", 1.0))
     tradeoff.plot(ax=ax, line_kwargs=[{"color": "r"}, {"color": "b"}])
     assert tradeoff.lines_[0].get_color() == "r"
+    with pytest.raises(ValueError, match="one dict for each of"):
+        tradeoff.plot(ax=ax, line_kwargs=[{"color": "r"}])
     one = TradeoffDisplay.from_estimator(quick, X, line_kwargs={"color": "r"})
     assert one.lines_[0].get_label() == "QWYCEnsemble"
     assert one.at("QWYCEnsemble", 0.0) == tradeoff.at("a", 0.0)

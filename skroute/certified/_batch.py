@@ -271,11 +271,12 @@ def certify_path(labelled_rows, budgets, bought, test, *, from_full):
 
     In the exact test a row counts from the first budget on at which it disagrees, so
     that the count never falls along the path. One test then serves all budgets. Proof:
-    let it tolerate t labelled disagreements, and the promise u unlabelled ones. Order
-    all rows of the batch by the first budget at which they disagree, and mark the first
-    u + 1 + t. Neither the budgets nor this order depend on which rows are labelled. If
-    a certified budget breaks the promise, at most t of the marked rows are labelled.
-    The test makes sure that this has a probability of at most its level.
+    let the test tolerate t labelled rows that disagree, and let the promise allow u
+    unlabelled rows that disagree. Order all rows of the batch by the first budget at
+    which they disagree, and mark the first u + 1 + t. Neither the budgets nor this
+    order depend on which rows are labelled. If a certified budget breaks the promise,
+    at most t of the marked rows are labelled. The test makes sure that this has a
+    probability of at most its level.
 
     Parameters
     ----------

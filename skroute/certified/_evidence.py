@@ -505,6 +505,7 @@ def ask_reference(router, reference, *, X, call, objective, bills=None):
         plan = router.plan_single(X, reference, router.make_call(**call))
     routed = routed_of(plan, router.answer(plan, objective.asks))
     if bills is not None:
+        # Bills replace the expected costs.
         routed.cost = router.bill(plan, bills)
     return name, routed
 

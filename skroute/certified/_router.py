@@ -117,7 +117,7 @@ class _CheckedRows(NamedTuple):
 class CertifiedRouter(CostAwareMixin, BaseEstimator):
     r"""Guarantee of a limit on the loss, the cost or both, for a decision estimator.
 
-    A decision estimator is a path of policies from cheap to expensive; its budget picks
+    A decision estimator is a path of policies from cheap to expensive. Its budget picks
     one. On rows that were not used to fit, the point of the path is picked such that,
     with probability `confidence` over these rows,
 
@@ -156,11 +156,12 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         called on **all** evidence rows.
 
     loss : callable, default=None
-        ``loss(y_true, y_pred)`` returns the loss of each row. None is minus the wrapped
-        estimator's own `quality`, such as money for a cost matrix. If it has none, the
-        loss is 1 for a wrong label and 0 for the right one; one minus the logged
-        quality of the choice, if y has a column per choice; or one minus the overlap of
-        label sets, if y is an indicator matrix. The certificate has the unit.
+        ``loss(y_true, y_pred)`` returns the loss of each row. None takes minus the
+        `quality` of the wrapped estimator, such as money for a cost matrix. If the
+        estimator has no `quality`, the loss depends on y. For labels it is 1 for a
+        wrong one and 0 for the right one. If y has a column per choice, it is one minus
+        the logged quality of the choice. If y is an indicator matrix, it is one minus
+        the overlap of label sets. The certificate has the unit.
 
     loss_range : float, default=None
         Largest possible difference of two losses of a row. None takes the known range
@@ -253,9 +254,8 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     estimators must share the level by hand: certify each of K with a confidence of ``1
     - (1 - confidence) / K`` on the same rows, and take the cheapest.
 
-    The calls of certifying: each member is called at most once about an evidence row,
-    for all operating points and the reference together. Estimates are computed once per
-    row. ``certificate_.calls`` has the number of calls. ``reference="best"`` calls
+    Certifying calls each member at most once about an evidence row, for all operating
+    points and the reference together. Estimates are computed once per row. ``certificate_.calls`` has the number of calls. ``reference="best"`` calls
     every member about every evidence row. Logged qualities need no call.
 
     The means in the certificate are from the rows that chose the operating point, so

@@ -57,7 +57,7 @@ _MAX_SETS = 1023
 
 
 class _EstimatesOfFit(NamedTuple):
-    """Out-of-sample estimates of quality from X; they have no columns if there is no X.
+    """Out-of-sample estimates of quality from X. Without X they have no columns.
 
     Attributes
     ----------
@@ -77,13 +77,13 @@ class _EstimatesOfFit(NamedTuple):
 SIGNALS = CallParameter(
     "signals",
     "mapping, data frame or array-like, default=None",
-    """Signals of the models' answers, as in `fit`, for all rows. Those that a row does
-    not pay for are not read: they may be any number, or NaN.""",
+    """Signals of the models' answers, as in `fit`, for all rows. Signals that a row
+    does not pay for are not read: they may be any number, or NaN.""",
 )
 COUNTED_COSTS = CallParameter(
     "costs",
     "array-like or dataframe of shape (n_samples, n_models), default=None",
-    """Cost of each call. It is counted and decides nothing. None takes ``costs_``.""",
+    """Cost of each call. It is added up, and decides nothing. None takes ``costs_``.""",
 )
 
 
@@ -106,11 +106,11 @@ class CascadeRouter(TableRouter):
     the `abstain_cost`.
 
     `fit` compares this with its special cases on held-out rows: each model alone, one
-    call that is chosen by X, every fixed order of up to `max_calls` models with a
-    threshold after each (FrugalGPT's cascade [1]_). At each price the simplest one
-    within a quarter of a standard error of the best is taken. Rows that did not choose
-    it judge it: in a log of 300 rows, some of a hundred cascades look better than they
-    are.
+    call that is chosen by X, and every fixed order of up to `max_calls` models with a
+    threshold after each (FrugalGPT's cascade [1]_). At each price the simplest cascade
+    within a quarter of a standard error of the best one is taken. Its quality is
+    measured on rows that did not choose it: in a log of 300 rows, some of a hundred
+    cascades look better than they are.
 
     Parameters
     ----------

@@ -128,8 +128,8 @@ class BaseOptions(NamedTuple):
         Position of the first choice of this base among the choices of all bases. The
         policy counts its choices from 0.
     policy : Policy
-        Its costs are those of the add-ons. The cost of the base is its cost of
-        deciding.
+        The costs of this policy are the costs of the add-ons alone. Its cost of
+        deciding is the cost of the base.
     """
 
     base: int
@@ -590,7 +590,7 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
     # Decisions ------------------------------------------------------------------------
 
     def _options_now(self, exclude=None):
-        """Return the options of each base at the costs of now, a list of `BaseOptions`.
+        """Return the options of each base at the present costs (list of `BaseOptions`).
 
         Choices with a member in `exclude` are left out, and so are bases in it.
         """

@@ -533,10 +533,9 @@ class FrugalMLClassifier(CombiningRouter):
         Class labels.
 
     choices_ : list of str
-        Names of the choices that `route` indexes: for each base the base's answer
-        ("cnn"), and the answer of each add-on that is bought after it ("cnn >
-        microsoft"). With an `abstain_cost`, abstaining after it is a choice, too ("cnn
-        > abstain").
+        Names of the choices that `route` indexes. For each base they are its answer
+        ("cnn"), the answer of each add-on after it ("cnn > microsoft") and, with an
+        `abstain_cost`, abstaining after it ("cnn > abstain").
 
     choice_costs_ : ndarray of shape (n_choices,)
         Cost of each choice, the base included.

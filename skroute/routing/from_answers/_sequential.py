@@ -189,10 +189,10 @@ class SequentialRouterClassifier(CombiningRouter):
 
     :math:`\hat V` is fitted by backward induction, from large sets of members to small
     ones, on their answers to training rows. There is a rule for each of several prices
-    and each possible first member. They are compared out of sample with one another and
-    with their special case that buys one add-on at most,
-    :class:`FrugalMCTClassifier`'s. For a budget the best one, or a mixture of two, is
-    used. Without `abstain_cost` a rule that may buy more has to be better by half a
+    and each possible first member. These rules are compared out of sample with one
+    another and with the rules of :class:`FrugalMCTClassifier`, which buy one add-on at
+    most. For a budget the best rule, or a mixture of two, is used. Without
+    `abstain_cost` a rule that may buy a second add-on has to be better by half a
     standard error.
 
     Parameters
@@ -679,6 +679,7 @@ class SequentialRouterClassifier(CombiningRouter):
                 weight=weight_of_rows(row_weight, rows),
             )
             held_out.append(held_out_rules)
+        # Indexed as the rows of a fold are, so that sums are rounded in the same way.
         all_rows = np.arange(len(fold_of_row))
         mixture, positions = mix_rules(
             cost[:, all_rows],

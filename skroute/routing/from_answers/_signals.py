@@ -161,7 +161,8 @@ class RankScores:
     interpolated. Infinite values get the outermost scores. A missing value gets 0, the
     middle. If a training column has missing values, another column marks them.
 
-    Only ranks count: a probability, its logarithm and its logit get the same scores.
+    On training rows only ranks count: a probability, its logarithm and its logit get
+    the same scores there.
 
     Parameters
     ----------

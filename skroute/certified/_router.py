@@ -255,8 +255,9 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     - (1 - confidence) / K`` on the same rows, and take the cheapest.
 
     Certifying calls each member at most once about an evidence row, for all operating
-    points and the reference together. Estimates are computed once per row. ``certificate_.calls`` has the number of calls. ``reference="best"`` calls
-    every member about every evidence row. Logged qualities need no call.
+    points and the reference together. Estimates are computed once per row.
+    ``certificate_.calls`` has the number of calls. ``reference="best"`` calls every
+    member about every evidence row. Logged qualities need no call.
 
     The means in the certificate are from the rows that chose the operating point, so
     they are a little too good. The guarantee accounts for this. `fit` and `recertify`

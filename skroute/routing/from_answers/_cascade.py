@@ -83,7 +83,7 @@ SIGNALS = CallParameter(
 COUNTED_COSTS = CallParameter(
     "costs",
     "array-like or dataframe of shape (n_samples, n_models), default=None",
-    """Cost of each call. It is added up, and decides nothing. None takes ``costs_``.""",
+    """Cost of each call. It is added up and decides nothing. None takes ``costs_``.""",
 )
 
 

@@ -155,7 +155,7 @@ class PathResult(NamedTuple):
 class BatchTest:
     """Test of the promise that the mean loss of a finished batch is at most `max_loss`.
 
-    It is hypergeometric if losses are 0 and 1, else by betting.
+    It is hypergeometric, and exact, if losses are 0 and 1. Otherwise it is by betting.
 
     Attributes
     ----------
@@ -271,11 +271,12 @@ def certify_path(labelled_rows, budgets, bought, test, *, from_full):
 
     In the exact test a row counts from the first budget on at which it disagrees, so
     that the count never falls along the path. One test then serves all budgets. Proof:
-    let it tolerate t labelled disagreements, and the promise u unlabelled ones. Order
-    all rows of the batch by the first budget at which they disagree, and mark the first
-    u + 1 + t. Neither the budgets nor this order depend on which rows are labelled. If
-    a certified budget breaks the promise, at most t of the marked rows are labelled.
-    The test makes sure that this has a probability of at most its level.
+    let the test tolerate t labelled rows that disagree, and let the promise allow u
+    unlabelled rows that disagree. Order all rows of the batch by the first budget at
+    which they disagree, and mark the first u + 1 + t. Neither the budgets nor this
+    order depend on which rows are labelled. If a certified budget breaks the promise,
+    at most t of the marked rows are labelled. The test makes sure that this has a
+    probability of at most its level.
 
     Parameters
     ----------
@@ -284,8 +285,8 @@ def certify_path(labelled_rows, budgets, bought, test, *, from_full):
     budgets : ndarray
         In decreasing order, from infinity.
     bought : Routed
-        Answers of the reference to the labelled rows. A route is `_NO_CHOICE` if the
-        reference is not a choice of the router.
+        Answers of the reference to the labelled rows. All routes are `_NO_CHOICE` if
+        the reference is not a choice of the router.
     test : BatchTest
     from_full : bool
         True if the reference is the plan without a budget. The first point then needs
@@ -522,6 +523,7 @@ def _buy_answers(labelled_set, reference, label_cost, objective):
     -------
     name : str
     bought : Routed
+        All routes are `_NO_CHOICE` if the reference is an estimator.
     """
     name, routed = ask_reference(
         labelled_set.router,
@@ -590,7 +592,7 @@ def _make_certificate(
     reference : str
         Name of the reference.
     reference_cost : float
-        Mean cost of its answers.
+        Mean cost of the answers of the reference.
     budget_limit : float
         Budget of the router. Infinity promises no cost.
     operating_budget : float
@@ -650,7 +652,8 @@ def _check_parameters(certified, router, test, label_cost):
             "groups are for evidence rows: a batch is promised as a whole."
         )
     n_labels = test.n_labels
-    if isinstance(n_labels, bool) or not isinstance(n_labels, Integral) or n_labels < 1:
+    is_whole = isinstance(n_labels, Integral) and not isinstance(n_labels, bool)
+    if not is_whole or n_labels < 1:
         raise ValueError(
             f"n_labels must be a whole number from 1 up, got {n_labels!r}."
         )
@@ -722,7 +725,7 @@ def _check_costs_known(scale_set, budget_limit):
     Parameters
     ----------
     scale_set : RowSet
-        Rows on which real costs are compared with the expected ones.
+        Rows on which bills are compared with the costs that decide.
     budget_limit : float
         Infinity promises no cost.
     """
@@ -730,9 +733,9 @@ def _check_costs_known(scale_set, budget_limit):
     unlimited = router.make_call(np.inf, **scale_set.call)
     # None asks for no answers, only for choices and costs.
     routed = router.respond(scale_set.X, unlimited, None)
-    if np.isfinite(budget_limit) and not np.array_equal(
-        routed.cost, routed.quoted_cost
-    ):
+    # Rows are then decided by the costs that they are billed.
+    costs_are_known = np.array_equal(routed.cost, routed.quoted_cost)
+    if np.isfinite(budget_limit) and not costs_are_known:
         raise ValueError(
             f"budget={budget_limit!r} cannot be held: what calls of the wrapped "
             "estimator cost is known only after them. Leave it out; max_loss is "
@@ -761,7 +764,9 @@ def _check_answers(bought, router, loss):
 
 
 def _loss_error(path, test):
-    """Return the error that `max_loss` cannot be promised. It names a loss that can.
+    """Return the error that `max_loss` cannot be promised.
+
+    The message has the smallest loss that can be promised.
 
     Parameters
     ----------
@@ -772,6 +777,7 @@ def _loss_error(path, test):
     if test.loss.exact:
         needed = labels_needed(test.n_rows, test.n_allowed, test.level, path.mean_loss)
     elif path.mean_loss >= test.max_loss:
+        # No number of labels is enough.
         needed = np.inf
     else:
         # There is no forecast for labels drawn without replacement. The distance of
@@ -785,7 +791,7 @@ def _loss_error(path, test):
         mean_loss=path.mean_loss,
         unit="labels",
     )
-    raise ValueError(
+    return ValueError(
         f"max_loss={test.max_loss!r} cannot be promised by {test.n_labels} labels on a "
         f"batch of {test.n_rows} rows. {advice}"
     )

@@ -71,8 +71,8 @@ class Certificate(NamedTuple):
         Upper bounds for this operating point alone.
 
     reference_cost : float
-        Mean cost of the reference on the evidence rows. If it is not known, that of the
-        plan without a budget.
+        Mean cost of the reference on the evidence rows. If it is not known, this is the
+        mean cost of the plan without a budget.
 
     groups : list of str
         Groups that each have the guarantee of the loss. Empty if it is for all rows
@@ -222,7 +222,7 @@ class Certificate(NamedTuple):
         else:
             kind_of_rows = "labelled"
             cost_name = "the cost of the batch was"
-        # A negative saving is a cost above that of the reference.
+        # If the saving is negative, the cost is above that of the reference.
         side = "below" if self.saving >= 0 else "above"
         compared_cost = "that of the reference"
         if self.reference.endswith(UNPRICED):
@@ -258,7 +258,7 @@ class Certificate(NamedTuple):
     def to_json(self) -> str:
         """Return the certificate as JSON, with `saving` and the sentence.
 
-        Infinite values are null.
+        Infinite values and NaN are null.
 
         Returns
         -------
@@ -303,8 +303,19 @@ def warn_of_no_saving(certificate):
 class OperatingPoints(NamedTuple):
     """Operating points of a router: `operating_points_` of :class:`CertifiedRouter`.
 
-    Each array has an entry for each point. `single` is the name of the choice that
-    answers every row at the first point, or None.
+    Attributes
+    ----------
+    budget : ndarray of shape (n_points,)
+        Budget that the wrapped estimator is called with. Infinity is no budget.
+    loss, cost : ndarray of shape (n_points,)
+        Mean loss against the reference, and mean cost, on the evidence rows.
+    loss_upper, cost_upper : ndarray of shape (n_points,)
+        Upper bounds of the expected loss and cost, for each point alone.
+    certified : ndarray of shape (n_points,), dtype=bool
+        True if the point has the guarantee.
+    single : str or None
+        Name of the choice that answers every row at the first point. None if there is
+        no such choice.
     """
 
     budget: NDArray[np.float64]

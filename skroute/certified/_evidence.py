@@ -108,6 +108,7 @@ class Evidence(NamedTuple):
             An array for each group and each reference. A reference that is itself the
             point is left out.
         """
+        # (n_rows, n_references)
         all_differences = self.losses[:, [k]] - self.reference_losses
         rows_of_groups = list(self.groups.values())
         if not rows_of_groups:
@@ -115,10 +116,10 @@ class Evidence(NamedTuple):
             rows_of_groups = [slice(None)]
         differences = []
         for rows in rows_of_groups:
-            for r in range(all_differences.shape[1]):
-                is_the_point = k == 0 and r == self.first_reference
+            for reference in range(all_differences.shape[1]):
+                is_the_point = k == 0 and reference == self.first_reference
                 if not is_the_point:
-                    differences.append(all_differences[rows, r])
+                    differences.append(all_differences[rows, reference])
         return differences
 
     def smallest_loss(self, k):
@@ -151,7 +152,7 @@ class Reference(NamedTuple):
     losses : ndarray of shape (n_rows,)
         Minus the quality of its answers.
     mean_cost : float
-        NaN if the cost is not known.
+        Mean cost of an answer. NaN if it is not known.
     """
 
     name: str
@@ -188,7 +189,8 @@ def groups_of_rows(groups, y):
     Parameters
     ----------
     groups : "class", array-like of shape (n_rows,) or None
-    y : ndarray
+    y : ndarray of shape (n_rows,) or (n_rows, n_outputs)
+        Targets. They are the groups if `groups` is "class".
 
     Returns
     -------
@@ -233,7 +235,7 @@ def operating_budgets(router, X, n_points, call):
         Rows that only set the scale of the budgets, and the keywords of calls about
         them.
     n_points : int
-        Number of finite budgets.
+        Number of finite budgets, at most. Equal ones count once.
 
     Returns
     -------
@@ -407,12 +409,13 @@ def _safe_choice(router, call, reference):
     # All choices except the one that abstains.
     models = models_of(router)
     names = router.single_choices_
+    # The means are of use if each model can answer all rows alone.
     if reference == "best" and names == models and hasattr(router, "mean_quality_"):
         # If a choice abstains, `mean_quality_` has one more entry, the last.
         means = np.asarray(router.mean_quality_)[: len(names)]
-        # A mean is NaN if the log has no outcome of the choice.
-        best = np.argmax(np.where(np.isnan(means), -np.inf, means))
-        return names[int(best)]
+        # A mean is NaN if the log has no outcome of the choice. It is never the best.
+        known_means = np.where(np.isnan(means), -np.inf, means)
+        return names[int(np.argmax(known_means))]
     if isinstance(reference, str) and reference in models:
         return reference
     return None
@@ -502,6 +505,7 @@ def ask_reference(router, reference, *, X, call, objective, bills=None):
         plan = router.plan_single(X, reference, router.make_call(**call))
     routed = routed_of(plan, router.answer(plan, objective.asks))
     if bills is not None:
+        # Bills replace the expected costs.
         routed.cost = router.bill(plan, bills)
     return name, routed
 

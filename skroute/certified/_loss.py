@@ -59,9 +59,10 @@ class Loss:
         Returns
         -------
         ndarray of shape (n_rows,)
-            The quality of the bought answer less that of the answer. For a loss of the
-            user, the loss itself.
+            The quality of the bought answer less the quality of the answer. For a loss
+            of the user it is the loss itself.
         """
+        # A loss of the user is minus `objective.of`.
         bought_quality = 0.0
         if self.objective.name != _USER_LOSS:
             bought_quality = self.objective.of(bought, bought)
@@ -165,7 +166,7 @@ def _possible_losses(objective):
         not known.
     """
     if objective.name in ("accuracy", "probability"):
-        # These qualities are from 0 to 1.
+        # These qualities are from 0 to 1, and a loss is minus the quality.
         return np.array([-1.0, 0.0])
     if objective.name == "brier":
         # The sum over several classes counts a wrong answer twice: in the class that is
@@ -178,7 +179,8 @@ def _possible_losses(objective):
         return np.array([0.0, -np.log(smallest_probability)])
     if objective.name == "cost matrix":
         n_classes = len(objective.classes)
-        # Each pair of a true and a predicted class, by position.
+        # Each pair of a true and a predicted class, by position: two arrays of shape
+        # (n_classes, n_classes).
         true, predicted = np.indices((n_classes, n_classes))
         return -objective.function(true, predicted)
     # Other qualities have no known bounds.

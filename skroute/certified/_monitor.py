@@ -164,11 +164,13 @@ class Bettors:
         Returns
         -------
         float
-            Log of the whole capital, minus that at which there is an alarm.
+            Log of the whole capital, minus the log of the capital at which there is an
+            alarm.
         """
         from skroute.guarantees._kernels import NO_ALARM, restarted_bets
 
-        # The kernel changes `log_capitals` and `leaders`.
+        # The kernel changes `log_capitals` and `leaders` in place. It returns the
+        # position of the value that raises the alarm.
         position = restarted_bets(
             values,
             self.n_values,
@@ -190,11 +192,11 @@ class Bettors:
     def _make_alarm(self, *, n_values, row):
         """Return the alarm after `n_values` values, the last of them in row `row`.
 
-        Its mean is that of the values since the leading bettor started.
+        Its mean is the mean of the values since the leading bettor started.
         """
         # The initial capitals of all bettors sum to less than 1. If the whole capital
-        # is above 1, that of the leading bettor has grown. The mean of its values is
-        # thus above the promised one.
+        # is above 1, the capital of the leading bettor has grown. The mean of the
+        # values since it started is thus above the promised one.
         leading = int(self.leaders.growth.argmax())
         n_rows = n_values - int(self.leaders.since[leading])
         mean = float(self.leaders.total[leading]) / n_rows
@@ -253,8 +255,8 @@ class PromiseMonitor:
         (number of rows fed when it was raised), ``mean`` (of the last ``n_rows`` costs,
         or audited losses, up to then), ``promised`` and ``n_rows``. These rows begin
         with the bettor whose capital has grown most, near the change. Their mean is
-        above the promised one. It was chosen because it is large; take later rows to
-        estimate the present mean.
+        above the promised one. The rows were chosen because their mean is large, so
+        that later rows are needed to estimate the present mean.
 
     alarms_ : list of namedtuple
         The first alarm of each promise, in order of time.
@@ -367,8 +369,8 @@ class PromiseMonitor:
             self.n_audited_ = 0
             # Number of losses fed, those that are NaN included.
             self._n_losses = 0
-            # For each update, the number of rows after it, and then for each promise
-            # the number that `Bettors.feed` returned.
+            # For each update the number of rows after it. Then, for each promise, the
+            # number that `Bettors.feed` returned.
             self._history: list[tuple[float, ...]] = []
             watches_both = self.max_loss is not None and self.budget is not None
             n_promises = 2 if watches_both else 1

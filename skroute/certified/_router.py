@@ -103,7 +103,7 @@ class _CheckedRows(NamedTuple):
     y : array-like
         Targets as given.
     targets : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-        The same as an array.
+        `y` as an array.
     groups : ndarray of shape (n_samples,) or None
         Group of each row. None if the promise is about all rows together.
     """
@@ -117,7 +117,7 @@ class _CheckedRows(NamedTuple):
 class CertifiedRouter(CostAwareMixin, BaseEstimator):
     r"""Guarantee of a limit on the loss, the cost or both, for a decision estimator.
 
-    A decision estimator is a path of policies from cheap to expensive; its budget picks
+    A decision estimator is a path of policies from cheap to expensive. Its budget picks
     one. On rows that were not used to fit, the point of the path is picked such that,
     with probability `confidence` over these rows,
 
@@ -147,19 +147,21 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         buys better answers, or changes nothing if `max_loss` is given.
 
     reference : "best", "full", str or fitted estimator, default="best"
-        The reference that the loss is measured against. ``"best"`` is every single
-        choice, and so the best one: a member of the wrapped estimator, or a column of
-        logged qualities. If there are none, it is ``"full"``. ``"full"`` is the wrapped
-        estimator without a budget (not the full model of a gate or an early exit, which
-        is its ``estimator_``). A name is that single choice. A reference that is called
-        is called on **all** evidence rows.
+        The reference that the loss is measured against. With ``"best"`` each single
+        choice is a reference, and so is the best one. A single choice is a member of
+        the wrapped estimator, or a column of logged qualities. If there are none,
+        ``"best"`` is ``"full"``. ``"full"`` is the wrapped estimator without a budget
+        (not the full model of a gate or an early exit, which is its ``estimator_``). A
+        name stands for the single choice of this name. A reference that is called is
+        called on **all** evidence rows.
 
     loss : callable, default=None
-        ``loss(y_true, y_pred)`` returns the loss of each row. None is minus the wrapped
-        estimator's own `quality`, such as money for a cost matrix. If it has none, the
-        loss is 1 for a wrong label and 0 for the right one; one minus the logged
-        quality of the choice, if y has a column per choice; or one minus the overlap of
-        label sets, if y is an indicator matrix. The certificate has the unit.
+        ``loss(y_true, y_pred)`` returns the loss of each row. None takes minus the
+        `quality` of the wrapped estimator, such as money for a cost matrix. If the
+        estimator has no `quality`, the loss depends on y. For labels it is 1 for a
+        wrong one and 0 for the right one. If y has a column per choice, it is one minus
+        the logged quality of the choice. If y is an indicator matrix, it is one minus
+        the overlap of label sets. The certificate has the unit.
 
     loss_range : float, default=None
         Largest possible difference of two losses of a row. None takes the known range
@@ -186,8 +188,8 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         leaves fewer rows to fit. It is not used with a fitted estimator.
 
     n_points : int, default=50
-        Number of budgets along the path, from the smallest feasible to unlimited.
-        Raising it asks for no answer twice.
+        Number of budgets along the path, from the smallest feasible to unlimited. With
+        more of them, still no model is called twice about a row.
 
     fallback : {"raise", "safe"}, default="raise"
         If `max_loss` cannot be promised: raise an error with the loss that can, or take
@@ -252,10 +254,10 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     estimators must share the level by hand: certify each of K with a confidence of ``1
     - (1 - confidence) / K`` on the same rows, and take the cheapest.
 
-    The calls of certifying: each member is called at most once about an evidence row,
-    for all operating points and the reference together. Estimates are computed once per
-    row. ``certificate_.calls`` has the number of calls. ``reference="best"`` calls
-    every member about every evidence row. Logged qualities need no call.
+    Certifying calls each member at most once about an evidence row, for all operating
+    points and the reference together. Estimates are computed once per row.
+    ``certificate_.calls`` has the number of calls. ``reference="best"`` calls every
+    member about every evidence row. Logged qualities need no call.
 
     The means in the certificate are from the rows that chose the operating point, so
     they are a little too good. The guarantee accounts for this. `fit` and `recertify`
@@ -445,8 +447,8 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     def _check_max_loss(self, targets):
         """Raise a ValueError if `max_loss` is above the range of the loss.
 
-        It is called before the estimator is fitted, except for a frozen estimator. The
-        range of the loss then also counts classes that are not in `targets`.
+        Only a frozen estimator is fitted here already. The range of its loss also
+        counts classes that are not in `targets`.
         """
         loss = loss_of(unfrozen(self.estimator), targets, self.loss, self.loss_range)
         if self.max_loss is not None and self.max_loss > loss.range:
@@ -464,7 +466,8 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             n_allowed = max(_SCALE_ROWS, n_rows // _ROWS_PER_SCALE_ROW)
             n_fit = min(n_by_share, n_allowed)
         else:
-            n_fit = n_rows - max(1, round(n_rows * self.calibration))
+            n_evidence = max(1, round(n_rows * self.calibration))
+            n_fit = n_rows - n_evidence
         if not 0 < n_fit < n_rows:
             raise ValueError(
                 f"n_samples={n_rows} leaves no evidence rows, or none to learn from, "
@@ -482,7 +485,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         ----------
         rows : _CheckedRows
         fit_rows : ndarray of int
-            Positions in `rows` of those to fit on.
+            Positions in `rows` of the rows to fit on.
         fit_params : dict
             Keywords about all `rows`.
         """
@@ -782,6 +785,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
     # The guarantee --------------------------------------------------------------------
 
     def _smallest_budget(self):
+        """Return the smallest budget that can be promised. Infinity: there is none."""
         return self._selection.smallest_budget()
 
     @property
@@ -831,17 +835,17 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             ``y_pred``, ``route`` (-1 if the answer is of a reference that is no choice)
             and ``cost`` of each row; ``labelled``, the rows whose answers were bought,
             in the order drawn; and ``certificate`` (:class:`Certificate`). The cost of
-            a labelled row is that of the bought answer and of all other answers that
-            were tried, at the most that these can have cost.
+            a labelled row is the cost of the bought answer, plus an upper bound of the
+            cost of all other answers that were tried.
 
         Raises
         ------
         ValueError
-            If this number of labels can promise nothing, before any is bought. If these
-            labels do not certify even the safe end of the path, with the loss that they
-            can promise. Or if the batch costs more than `budget`. `fallback` has no
-            effect: the safe way is then to ask the reference about every row, which the
-            caller decides.
+            If this number of labels can promise nothing: the error comes before an
+            answer is bought. If the labels do not even certify the safe end of the
+            path: the message has the loss that they can promise. If the batch costs
+            more than `budget`. `fallback` has no effect: the safe way is then to ask
+            the reference about every row, which the caller decides.
 
         Warns
         -----
@@ -1078,9 +1082,14 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         return plan._replace(state=plan)
 
     def _answer(self, plan, response):
+        """Return the answers of the wrapped estimator to the rows of a plan.
+
+        `response` is the method that answers, such as ``"predict"``.
+        """
         return self.estimator_.answer(plan.state, response)
 
     def _single_choices(self):
+        """Return the names of the choices that can answer all rows alone."""
         return self.estimator_.single_choices_
 
     def _plan_single(self, X, name, call):
@@ -1113,6 +1122,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         return self.estimator_.needs_costs_
 
     def _offers_proba(self):
+        """Return True if the wrapped estimator has `predict_proba`."""
         return hasattr(self._wrapped(), "predict_proba")
 
     def _share_cache(self, cache):

@@ -239,9 +239,11 @@ class Selection:
         """Return the smallest cost that can be promised at each point.
 
         A cost is certified at a point if it is certified at all cheaper points: a fixed
-        sequence from the cheap end. Zeros if the budget is infinite.
+        sequence from the cheap end. The result has the shape (n_points,). It is 0 at
+        all points if the budget is infinite.
         """
         if not np.isfinite(budget):
+            # No cost is promised, so that each point is within the budget.
             return np.zeros(len(self.evidence.budgets))
         uppers_from_cheap_end = self.cost_uppers(self.level(budget))[::-1]
         return np.maximum.accumulate(uppers_from_cheap_end)[::-1]
@@ -312,6 +314,7 @@ class Selection:
         points = np.flatnonzero(is_certified)
         cheapest = points[np.argmin(costs[points])]
         if not affords(budget, costs[cheapest]):
+            # `check_affordable` raises the error.
             advice = self._advice_on_budget(budget, int(cheapest))
             check_affordable(budget, float(costs[cheapest]), advice=advice)
         return is_certified & affords(budget, costs)
@@ -319,7 +322,7 @@ class Selection:
     def _advice_on_budget(self, budget, k):
         """Return a sentence: how many rows may be enough to promise a budget.
 
-        The promise is that of the operating point at position `k`.
+        The budget would be promised at the operating point at position `k`.
         """
         costs = self.evidence.costs[:, k]
         level = self.level(budget)
@@ -348,7 +351,7 @@ class Selection:
     def _safe_ends(self, level):
         """Return the one or two points that the path may begin with (`_SafeEnd`).
 
-        `level` is that of the promise of a loss.
+        `level` is the level of the promise of a loss.
         """
         # Level at which each point is tested, by its index. A single choice is point 0.
         levels = {0: level}
@@ -356,6 +359,8 @@ class Selection:
             levels = {0: _SINGLE_SHARE * level, 1: (1 - _SINGLE_SHARE) * level}
         safe_ends = []
         for k, point_level in levels.items():
+            # There is at least one bound: a point that is itself the only reference is
+            # always certified, and then no error is raised.
             uppers = self._upper_bounds_of_loss(k, point_level)
             worst = int(np.argmax(uppers))
             differences = self.evidence.differences(k)[worst]
@@ -363,9 +368,10 @@ class Selection:
         return safe_ends
 
     def _loss_error(self, budget):
-        """Return the error that `max_loss` cannot be promised. It names one that can.
+        """Return the error that `max_loss` cannot be promised.
 
-        `budget` is the budget of the call, or infinity.
+        The message has the smallest loss that can be promised. `budget` is the budget
+        of the call, or infinity.
         """
         best = min(self._safe_ends(self.level(budget)), key=lambda end: end.upper)
         needed = _more_rows_needed(
@@ -432,7 +438,7 @@ class Selection:
         abstained_share = None
         if evidence.abstained_share.any():
             abstained_share = float(evidence.abstained_share[k])
-        # Without a certified point, `k` is that of the fallback.
+        # Without a certified point, `k` is the point of the fallback.
         return Certificate(
             promised=is_certified and has_promise,
             max_loss=None if self.max_loss is None else float(self.max_loss),
@@ -528,7 +534,7 @@ def _more_rows_needed(limit, values, *, upper, bounds, level):
     )
     if not np.isfinite(needed):
         return needed
-    # The distance of the bound from the mean is `upper - mean` now, and must become
+    # The distance of the bound from the mean is `upper - mean` now. It must fall to
     # `limit - mean`.
     needed_by_bound = np.ceil(n_rows * (upper - mean) / (limit - mean))
     # These rows are too few, so that at least one more is needed.

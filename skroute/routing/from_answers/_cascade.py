@@ -57,7 +57,7 @@ _MAX_SETS = 1023
 
 
 class _EstimatesOfFit(NamedTuple):
-    """Out-of-sample estimates of quality from X; they have no columns if there is no X.
+    """Out-of-sample estimates of quality from X. Without X they have no columns.
 
     Attributes
     ----------
@@ -77,13 +77,13 @@ class _EstimatesOfFit(NamedTuple):
 SIGNALS = CallParameter(
     "signals",
     "mapping, data frame or array-like, default=None",
-    """Signals of the models' answers, as in `fit`, for all rows. Those that a row does
-    not pay for are not read: they may be any number, or NaN.""",
+    """Signals of the models' answers, as in `fit`, for all rows. Signals that a row
+    does not pay for are not read: they may be any number, or NaN.""",
 )
 COUNTED_COSTS = CallParameter(
     "costs",
     "array-like or dataframe of shape (n_samples, n_models), default=None",
-    """Cost of each call. It is counted and decides nothing. None takes ``costs_``.""",
+    """Cost of each call. It is added up and decides nothing. None takes ``costs_``.""",
 )
 
 
@@ -99,23 +99,25 @@ class CascadeRouter(TableRouter):
     .. math:: \max\Bigl(\hat q_S(x, s), \;
         \max_{k \notin S} \hat V_{S \cup k}(x, s) - p\, c_k, \; \bar q - a\Bigr),
 
-    with :math:`S` the models asked so far, :math:`s` their signals, :math:`p` the price
-    of the budget, :math:`\bar q` the best quality in the log and :math:`a` the
-    `abstain_cost`.
+    with :math:`S` the models asked so far, :math:`s` their signals, :math:`\hat q_S`
+    the estimated quality of their best answer, :math:`\hat V_{S \cup k}` the estimated
+    value of going on with model k's answer, :math:`c_k` the cost of model k, :math:`p`
+    the price of the budget, :math:`\bar q` the best quality in the log and :math:`a`
+    the `abstain_cost`.
 
     `fit` compares this with its special cases on held-out rows: each model alone, one
-    call that is chosen by X, every fixed order of up to `max_calls` models with a
-    threshold after each (FrugalGPT's cascade [1]_). At each price the simplest one
-    within a quarter of a standard error of the best is taken. Rows that did not choose
-    it judge it: in a log of 300 rows, some of a hundred cascades look better than they
-    are.
+    call that is chosen by X, and every fixed order of up to `max_calls` models with a
+    threshold after each (FrugalGPT's cascade [1]_). At each price the simplest cascade
+    within a quarter of a standard error of the best one is taken. Its quality is
+    measured on rows that did not choose it: in a log of 300 rows, some of a hundred
+    cascades look better than they are.
 
     Parameters
     ----------
     quality_estimator : multi-output regressor, default=None
         Maps X to the quality of each model, before any call. None takes
         :class:`~skroute.quality.QualityRegressor`. Not used if X is None. It is
-        cross-validated on all rows, and on those without each fold.
+        cross-fitted on all rows and, for each fold, on the rows outside of this fold.
 
     costs : mapping from str to float or array-like of shape (n_models,), default=None
         Cost per call of each model. None if costs differ from row to row: then `fit`
@@ -216,9 +218,9 @@ class CascadeRouter(TableRouter):
     References
     ----------
     .. [1] L. Chen, M. Zaharia, J. Zou, "FrugalGPT: How to Use Large Language Models
-       While        Reducing Cost and Improving Performance", TMLR 2024, section 3.
+       While Reducing Cost and Improving Performance", TMLR 2024, section 3.
     .. [2] M. J. Zellinger, M. Thomson, "Rational Tuning of LLM Cascades via
-       Probabilistic        Modeling", arXiv:2501.09345, 2025; and with R. Liu,
+       Probabilistic Modeling", arXiv:2501.09345, 2025; and with R. Liu,
        "Cost-Saving LLM Cascades with Early Abstention", arXiv:2502.09054, 2025.
     .. [3] J. N. Tsitsiklis, B. Van Roy, "Regression Methods for Pricing Complex
        American-Style Options", IEEE Transactions on Neural Networks 12, 2001.
@@ -324,6 +326,7 @@ default=None
                 "X and signals are both None: there is nothing to decide by. Give what "
                 "is known of the requests, or what the models' answers show."
             )
+        # Without X, the rows have signals alone.
         self._has_rows = X is not None
         X = rows_of_fit(self, X, y, optional=True)
         quality = check_matrix(y, "y")
@@ -339,23 +342,25 @@ default=None
         self._named = log.named
         self.model_names_ = log.names
         log = log.with_abstaining(self.abstain_cost)
-        # The costs of the models, without the last column if that is abstaining.
+        # (n_models,) or (n_rows, n_models). If rows may abstain, the last column of the
+        # log is abstaining, which is left out.
         model_costs = log.paid[..., : len(self.model_names_)]
         row_costs = np.broadcast_to(model_costs, quality.shape)
-        columns = self._read_signals_of_fit(signals, len(quality))
+        signals_of_models = self._read_signals_of_fit(signals, len(quality))
         self.costs_ = row_costs.mean(axis=0)
-        cascades = self._cascades_to_compare(columns)
+        cascades = self._cascades_to_compare(signals_of_models)
 
         estimates = self._estimate_quality(X, quality, metadata, task)
         cascade_log = CascadeLog.scaled(
             quality,
             row_costs,
-            signals=RowSignals(estimates.all_rows, columns),
+            signals=RowSignals(estimates.all_rows, signals_of_models),
             abstain_quality=log.abstain_quality,
         )
+        # Position of the cascade that asks the cheapest model alone. The cascades of
+        # one model come first, in the order of the models. A fixed order has none.
         cheapest = None
         if self.order is None:
-            # The cascades of one model come first, in the order of the models.
             cheapest = int(self.costs_.argmin())
         with task.step("compare cascades"):
             learned = learn_rules(
@@ -382,24 +387,24 @@ default=None
     def _read_signals_of_fit(self, signals, n_rows):
         """Return the signals of each model, a list of ndarray (n_rows, n_signals).
 
-        Sets ``_signal_names``, for each model the names of its columns, None if they
-        have none.
+        Sets ``_signal_names``: for each model the names of its columns, or None if its
+        columns have no names.
         """
         by_name = split_signals(signals, self.model_names_)
         self._signal_names = []
-        columns = []
+        signals_of_models = []
         for name in self.model_names_:
             model_signals = by_name.get(name)  # None: the model has no signals
             self._signal_names.append(
                 column_names(model_signals, f"signals of {name!r}")
             )
-            columns.append(as_columns(model_signals, name, n_rows))
-        return columns
+            signals_of_models.append(as_columns(model_signals, name, n_rows))
+        return signals_of_models
 
-    def _cascades_to_compare(self, columns):
+    def _cascades_to_compare(self, signals_of_models):
         """Return the cascades that `fit` compares, a list of `States`.
 
-        `columns` are the signals of each model, each of shape (n_rows, n_signals). If
+        `signals_of_models` has for each model an array of shape (n_rows, n_signals). If
         no model has signals, nothing can decide a second call, and each cascade has one
         call.
         """
@@ -415,7 +420,7 @@ default=None
                 )
             return [fixed_order(n_models, [names.index(name) for name in order])]
         check_sets(n_models, self.max_calls, _MAX_SETS)
-        has_signals = any(signals.shape[1] for signals in columns)
+        has_signals = any(signals.shape[1] > 0 for signals in signals_of_models)
         max_calls = self.max_calls if has_signals else 1
         return cascades_to_compare(
             n_models,
@@ -430,10 +435,12 @@ default=None
 
         Sets ``quality_estimator_``.
         """
+        # Without X, the rows of the table of quality are divided into folds.
         rows = X if self._has_rows else quality
         folds = folds_of(self.cv, rows, quality, **metadata["splitter"]["split"])
         self.quality_estimator_ = None
         if not self._has_rows:
+            # Estimates without columns.
             no_estimates = np.empty((len(quality), 0))
             by_fold = [no_estimates[train] for train, _ in folds]
             return _EstimatesOfFit(no_estimates, by_fold, folds)
@@ -466,15 +473,21 @@ default=None
         return self._mean_quality
 
     def _smallest_budget(self):
+        """Return the mean cost of the cheapest rule."""
         return float(self.mixture_.cost[0])
 
     def _validated(self, budget):
+        """Return validated mean cost and quality at a budget (`Validated`)."""
         return validated_mixture(self._validated_parts, budget)
 
     # Decisions ------------------------------------------------------------------------
 
     def _check_rows(self, X):
-        """Check rows of a call. If `fit` got no X, they only count or are hashed."""
+        """Return the checked rows of a call.
+
+        If `fit` got no X, the features are not read. Rows are then only counted, and
+        hashed to draw a rule.
+        """
         if self._has_rows:
             return check_rows(self, X, reset=False)
         if X is None:
@@ -484,17 +497,20 @@ default=None
         return X
 
     def _plan(self, X, call):
-        """Draw the rule of each row, and follow it for as long as it asks."""
+        """Draw the rule of each row, and follow it for as long as it asks.
+
+        The state of the plan is a mask of the asked models, (n_rows, n_models).
+        """
         check_affordable(call.budget, self._smallest_budget())
-        columns = self._signals_of_call(X, call.option("signals"))
-        n_rows = len(columns[0])
+        signals_of_models = self._signals_of_call(X, call.option("signals"))
+        n_rows = len(signals_of_models[0])
         costs = self._costs_of_call(call.costs, n_rows)
         # Without X the position of a row stands for the row.
         rows_to_draw = np.arange(n_rows)[:, np.newaxis] if X is None else X
         rule_of_row = self.mixture_.draw(rows_to_draw, call.budget, call.request_id)
         # The scores do not depend on the budget. A sweep computes them once.
         scores = cache_of(self).get_or_compute(
-            "scores", lambda: self._scores(X, columns)
+            "scores", lambda: self._scores(X, signals_of_models)
         )
         route = np.empty(n_rows, dtype=np.int64)
         quality = np.empty(n_rows)
@@ -513,12 +529,15 @@ default=None
             route,
             cost=(costs * asked).sum(axis=1),
             state=asked,
-            # From the scale of the rules, 0 to 1, to the unit of the log.
+            # The rules' quality, from 0 to 1, becomes quality in the unit of the log.
             quality=self._low + self._span * quality,
         )
 
     def _costs_of_call(self, costs, n_rows):
-        """Return the cost of each model for each row, by default the log's means."""
+        """Return the cost of each model for each row, (n_rows, n_models).
+
+        Without `costs` they are the mean costs of the log.
+        """
         shape = (n_rows, len(self.model_names_))
         if costs is None:
             return np.broadcast_to(self.costs_, shape)
@@ -550,13 +569,19 @@ default=None
                 "in fit. Give them for all rows (of a row that does not ask a model "
                 "they are not read), or ask the models one by one with start()."
             )
-        columns = []
+        signals_of_models = []
         for model, name in enumerate(self.model_names_):
-            columns.append(self._signals_of_model(model, by_name.get(name), n_rows))
-        return columns
+            model_signals = by_name.get(name)  # None: the model has no signals
+            signals_of_models.append(
+                self._signals_of_model(model, model_signals, n_rows)
+            )
+        return signals_of_models
 
     def _signals_of_model(self, model, signals, n_rows):
-        """Return the signals of one model, (n_rows, n_signals), as many as in `fit`."""
+        """Return the signals of one model (a position), ndarray (n_rows, n_signals).
+
+        Their number must be that of `fit`.
+        """
         name = self.model_names_[model]
         n_signals = self._scales.n_signals[model]
         columns = as_columns(signals, name, n_rows, self._signal_names[model])
@@ -567,21 +592,21 @@ default=None
             )
         return columns
 
-    def _scores(self, X, columns):
+    def _scores(self, X, signals_of_models):
         """Return the normal scores of the rows' estimates and signals (`RowSignals`).
 
-        `columns` are the signals of each model, each of shape (n_rows, n_signals).
+        `signals_of_models` has for each model an array of shape (n_rows, n_signals).
         """
         # Without X in `fit` there are no estimates.
-        estimates = np.empty((len(columns[0]), 0))
+        estimates = np.empty((len(signals_of_models[0]), 0))
         if self._has_rows:
             estimates = predict_matrix(self.quality_estimator_, X, "quality_estimator")
-        return self._scales.transform(RowSignals(estimates, columns))
+        return self._scales.transform(RowSignals(estimates, signals_of_models))
 
     def _plan_single(self, X, name, call):
         """Return the plan in which one model answers every row."""
-        columns = self._signals_of_call(X, call.option("signals"))
-        n_rows = len(columns[0])
+        signals_of_models = self._signals_of_call(X, call.option("signals"))
+        n_rows = len(signals_of_models[0])
         model = self.model_names_.index(name)
         costs = self._costs_of_call(call.costs, n_rows)
         return Plan(np.full(n_rows, model), costs[:, model])
@@ -628,7 +653,7 @@ default=None
         signals : mapping from str to array-like, default=None
             As in `predict_routed`.
 
-        costs : array-like of shape (n_samples, n_choices), default=None
+        costs : array-like of shape (n_samples, n_models), default=None
             As in `predict_routed`.
 
         request_id : array-like of shape (n_samples,), default=None
@@ -637,7 +662,7 @@ default=None
         Returns
         -------
         ndarray of shape (n_samples,)
-            In the unit of Q. That of a row that abstains is ``abstain_quality_``.
+            Quality in the unit of Q. A row that abstains has ``abstain_quality_``.
         """
         call = self.make_call(
             budget, signals=signals, costs=costs, request_id=request_id
@@ -761,7 +786,7 @@ default=None
         signals : mapping from str to array-like, default=None
             As in `predict_routed`.
 
-        costs : array-like of shape (n_samples, n_choices), default=None
+        costs : array-like of shape (n_samples, n_models), default=None
             As in `predict_routed`.
 
         request_id : array-like of shape (n_samples,), default=None
@@ -782,10 +807,11 @@ def _as_table(x):
     """Return one row as a table with one row, as `CascadeRouter.start` takes it."""
     if x is None:
         raise ValueError("x must be a row like those of fit, got None.")
-    is_nested_list = (
-        isinstance(x, list | tuple) and len(x) > 0 and isinstance(x[0], list | tuple)
-    )
-    if is_nested_list or getattr(x, "ndim", 1) == 2:
+    is_nested_list = False
+    if isinstance(x, list | tuple) and len(x) > 0:
+        is_nested_list = isinstance(x[0], list | tuple)
+    is_table = is_nested_list or getattr(x, "ndim", 1) == 2
+    if is_table:
         if num_samples(x) != 1:
             raise ValueError(f"x must be one row, got a table of {num_samples(x)}.")
         return x
@@ -813,8 +839,8 @@ class CascadeRun:
         Position of the price that the request is decided at.
 
     scores : object
-        Normal scores of what is known of the request, as one row. Those of models that
-        have not been asked are not read.
+        Normal scores of what is known of the request, as one row. The scores of models
+        that have not been asked are placeholders, and are not read.
 
     Attributes
     ----------
@@ -874,7 +900,7 @@ class CascadeRun:
         self.quality = None
         if self.asked:
             self.answer = router.choices_[move.choice[0]]
-            # From the scale of the rules, 0 to 1, to the unit of the log.
+            # The rules' quality, from 0 to 1, becomes quality in the unit of the log.
             self.quality = float(router._low + router._span * move.quality[0])
 
     def observe(self, model, signals=None, cost=None):
@@ -905,6 +931,7 @@ class CascadeRun:
                 f"model must be one of {allowed!r}, which may come next, got {model!r}."
             )
         position = names.index(model)
+        # A data frame has one row already. Other signals become one.
         if signals is not None and not hasattr(signals, "columns"):
             signals = np.reshape(signals, (1, -1))
         columns = router._signals_of_model(position, signals, n_rows=1)

@@ -41,11 +41,11 @@ _SIMPLER_WITHIN = 0.25
 _TIED = 1e-12
 # Decimals of mean costs: rules whose costs agree to these are equally expensive.
 _COST_DECIMALS = 12
-# Largest price times the cost of the cheapest call: the gain in quality that pays for
-# this call. No gain is larger than 1, the range of quality, so that 2 buys nothing.
+# At the largest price, gain in quality that pays for the cheapest call. No gain is
+# larger than 1, the range of quality, so that with 2 nothing is bought.
 _NOTHING_BOUGHT = 2.0
-# Smallest positive price times the cost of the most expensive call: a gain of a 500th
-# of the range of quality pays for this call.
+# At the smallest positive price, gain in quality that pays for the most expensive call:
+# a 500th of the range of quality.
 _ALL_BOUGHT = 0.002
 
 
@@ -84,8 +84,10 @@ class CascadeLog(NamedTuple):
         attributes of the log in the unit of the user.
         """
         low = float(quality.min())
-        # If all answers are equally good, any unit will do.
-        span = float(np.ptp(quality)) or 1.0
+        span = float(np.ptp(quality))
+        if span == 0:
+            # All answers are equally good, so that any unit will do.
+            span = 1.0
         if abstain_quality is not None:
             abstain_quality = (abstain_quality - low) / span
         return cls(
@@ -154,7 +156,7 @@ class CascadeMove(NamedTuple):
     Attributes
     ----------
     next_model : ndarray of shape (n_rows, n_prices), dtype=int64
-        Model to ask, or `STOP`.
+        Model to ask, or `STOP`. The prices are those of `FittedCascade.move`.
     choice : ndarray of shape (n_rows,), dtype=int64
         Best choice if the row ends here: the model that answers, or the number of
         models for abstaining. It has no meaning in the first state, in which nothing
@@ -170,6 +172,8 @@ class CascadeMove(NamedTuple):
 
 class CascadeEnds(NamedTuple):
     """Last states and choices of rows, arrays of shape (n_rows, n_prices).
+
+    The prices are those of `FittedCascade.follow`.
 
     Attributes
     ----------
@@ -214,14 +218,16 @@ class FittedCascade(NamedTuple):
         scores : RowSignals
             Normal scores of the rows. Those of models that were not asked are not read.
         price_index : ndarray of shape (n_rows, n_prices), dtype=int64
-            Positions in `prices`, of each row.
+            Prices that each row is decided at, as positions in the grid ``prices``. A
+            row may have fewer prices than the grid.
         """
         next_models = self.states.next_members(state)
         answering = self.states.answering[state]
         values = self.values[state]
         outputs = values.model.predict(scores.features(answering))
         estimates = values.split(outputs)
-        # From all prices of the grid to those of each row, (n_rows, n_next, n_prices).
+        # Of all prices of the grid, only those of each row stay: the shape becomes
+        # (n_rows, n_next, n_prices).
         continuations = np.take_along_axis(
             estimates.continuations, price_index[:, np.newaxis], axis=2
         )
@@ -239,12 +245,16 @@ class FittedCascade(NamedTuple):
         return CascadeMove(next_model, choices[move.ending], move.ending_quality)
 
     def follow(self, scores, price_index):
-        """Return where rows end (`CascadeEnds`); parameters as in `move`."""
+        """Return the last state and the choice of each row (`CascadeEnds`).
+
+        Each row starts in the first state. Parameters are those of `move`.
+        """
         state = np.zeros(price_index.shape, dtype=np.int64)
         choice = np.zeros(price_index.shape, dtype=np.int64)
         quality = np.zeros(price_index.shape)
+        # A state comes before all that follow it.
         for current in range(len(self.states.asked)):
-            is_here = state == current
+            is_here = state == current  # (n_rows, n_prices)
             rows = np.flatnonzero(is_here.any(axis=1))
             if not len(rows):
                 continue
@@ -256,9 +266,9 @@ class FittedCascade(NamedTuple):
             choice[rows_here, price_positions] = move.choice[positions]
             quality[rows_here, price_positions] = move.quality[positions]
             next_model = move.next_model[positions, price_positions]
-            # `STOP` finds the last column, whose state is then not taken.
-            following = self.states.following[current, next_model]
-            next_state = np.where(next_model == STOP, current, following)
+            # `STOP` is -1 and reads the last column. A row that ends keeps its state.
+            state_after_call = self.states.following[current, next_model]
+            next_state = np.where(next_model == STOP, current, state_after_call)
             state[rows_here, price_positions] = next_state
         return CascadeEnds(state, choice, quality)
 
@@ -281,7 +291,7 @@ class LogRegressions:
     def basis(self, models):
         """Return the `StateBasis` on the signals of some models.
 
-        `models` is the tuple of their positions.
+        `models` is the tuple of their positions. A basis is fitted once and stored.
         """
         if models not in self._basis_of_models:
             self._basis_of_models[models] = StateBasis(
@@ -408,9 +418,9 @@ class LearnedRules(NamedTuple):
     Attributes
     ----------
     scales : SignalScales
-        Of the signals of all rows.
+        Fitted to the signals of all rows.
     rules : list of CascadeRule
-        From the cheapest to the most expensive.
+        Useful rules, fitted to all rows, from the cheapest to the most expensive.
     mixture : Mixture
         Mean cost and quality of the rules, by rows that did not choose them.
     validated_parts : list of ValidatedPart
@@ -435,8 +445,10 @@ def learn_rules(cascades, log, folds, estimates_by_fold, n_prices, *, cheapest, 
     estimates_by_fold : list of ndarray of shape (n_train, n_before)
         For each fold the estimates of its training rows by fits without its test rows.
     n_prices : int
+        Number of prices of the grid.
     cheapest : int or None
-        Position of the cascade that the smallest budget takes if no price chooses it.
+        Position of a cascade that is a candidate even if no price chooses it. The
+        smallest budget may need it. None adds no cascade.
     n_jobs : int or None
 
     Returns
@@ -452,15 +464,15 @@ def learn_rules(cascades, log, folds, estimates_by_fold, n_prices, *, cheapest, 
 
     cost = _tables_of_rules(tables.cost, chosen)
     quality = _tables_of_rules(tables.quality, chosen)
-    honest_quality = np.array([rule.honest_quality for rule in chosen])
-    honest_quality = log.low + log.span * honest_quality
+    scaled_honest_quality = np.array([rule.honest_quality for rule in chosen])
+    # In the unit of the log.
+    honest_quality = log.low + log.span * scaled_honest_quality
     useful = useful_rules(quality, tables.fold_of_row)
+    useful_chosen = [chosen[position] for position in useful]
     scales = SignalScales(log.signals)
     return LearnedRules(
         scales,
-        rules=_fit_rules(
-            [chosen[position] for position in useful], cascades, log, prices, scales
-        ),
+        rules=_fit_rules(useful_chosen, cascades, log, prices, scales),
         mixture=_mixture_of(cost[useful], honest_quality[useful]),
         validated_parts=_validate_by_folds(
             quality, cost, honest_quality, tables.fold_of_row
@@ -474,8 +486,8 @@ def _validate_by_folds(quality, cost, honest_quality, fold_of_row):
     Parameters
     ----------
     quality, cost, honest_quality : ndarray of shape (n_rules, n_rows)
-        Of the chosen rules. `quality` finds the useful ones, `honest_quality` is
-        reported.
+        Quality, cost and honest quality (`ChosenRule`) of each row under each chosen
+        rule. Useful rules are found by `quality`. Means are those of `honest_quality`.
     fold_of_row : ndarray of shape (n_rows,)
 
     Returns
@@ -555,7 +567,7 @@ def judge_by_folds(cascades, log, prices, folds, *, estimates_by_fold, n_jobs):
 def _judged_rows(folds, n_rows):
     """Return the rows of each fold that cascades are compared on, as a list.
 
-    They are the test rows of the fold, or a random share of them, so that all folds
+    They are the test rows of the fold, or a random share of them. All folds together
     have at most `_MAX_JUDGED` of the `n_rows` rows.
     """
     share = min(1.0, _MAX_JUDGED / n_rows)
@@ -637,8 +649,10 @@ def choose_and_judge(gain, quality, complexity, fold_of_row):
     Parameters
     ----------
     gain, quality : ndarray of shape (n_policies, n_rows)
-        Gain is maximised; quality is reported.
+        Gain and quality of each row under each policy. Policies are chosen by gain, and
+        their quality is returned.
     complexity : ndarray of shape (n_policies,)
+        Lower is simpler.
     fold_of_row : ndarray of shape (n_rows,)
 
     Returns
@@ -661,7 +675,9 @@ def choose_simple(gain, complexity):
     Parameters
     ----------
     gain : ndarray of shape (n_policies, n_rows)
+        Gain of each row under each policy.
     complexity : ndarray of shape (n_policies,)
+        Lower is simpler. Among equally simple policies the best one is taken.
 
     Returns
     -------
@@ -672,7 +688,8 @@ def choose_simple(gain, complexity):
     n_rows = gain.shape[1]
     # Standard error of the difference in mean gain between each policy and the best.
     error = (gain - gain[best]).std(axis=1) / np.sqrt(n_rows)
-    as_good = np.flatnonzero(mean >= mean[best] - _SIMPLER_WITHIN * error - _TIED)
+    lowest_mean = mean[best] - _SIMPLER_WITHIN * error - _TIED
+    as_good = np.flatnonzero(mean >= lowest_mean)
     lowest_complexity = complexity[as_good].min()
     simplest = as_good[complexity[as_good] == lowest_complexity]
     return int(simplest[mean[simplest].argmax()])

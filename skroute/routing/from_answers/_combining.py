@@ -57,6 +57,7 @@ class MemberAnswers:
     """
 
     def __init__(self, router, X):
+        # Cache of a sweep over budgets. It also counts the rows that are asked.
         self._sweep = cache_of(router)
         self._members = router._members
         self._has_own_labels = router._has_own_labels
@@ -65,12 +66,16 @@ class MemberAnswers:
         self._cache = CallCache() if self._sweep is NO_CACHE else self._sweep
 
     def _ask(self, member, method, rows):
+        """Return what a method of one member, a position, returns for some rows."""
         return self._members.ask(
             member, method, self._X, rows, counter=self._sweep, cache=self._cache
         )
 
     def scores(self, member, rows):
-        """Return the scores of one member on some rows, (n_rows, n_labels)."""
+        """Return the scores of one member on some rows, (n_rows, n_labels).
+
+        `member` is its position, and `rows` are positions in `X`.
+        """
         return self._ask(member, "scores", rows)
 
     def labels(self, member, rows):
@@ -99,14 +104,15 @@ class Choice(NamedTuple):
     Attributes
     ----------
     name : str
+        Entry of ``choices_``.
     members : ndarray of shape (n_members,), dtype=bool
         Members that are asked, and paid.
     weights : ndarray of shape (n_members,)
         Weight of each member's scores in the answer. They have no meaning if the row
         abstains.
     threshold : float or None, default=None
-        Score above which a label is named, if rows have several labels. NaN if the row
-        abstains.
+        Score above which a label is named, if rows have several labels. None if rows
+        have one label. NaN may stand for it if the row abstains.
     """
 
     name: str
@@ -164,9 +170,9 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
     """Base of classifiers that ask a member, read its answer, and may ask others.
 
     Each choice is a set of members and their weights in the answer:
-    ``choice_members_``, ``choice_weights_`` and, for several labels,
-    ``choice_thresholds_``. The state of a plan is a `MemberAnswers`. A row whose answer
-    is that of one member gets what the member predicts.
+    ``choice_members_``, ``choice_weights_`` and, if rows have several labels,
+    ``choice_thresholds_``. The state of a plan is a `MemberAnswers`. If one member
+    alone answers a row, the row gets what this member predicts.
 
     A subclass calls ``_fit_and_judge`` in its ``_fit``. It sets ``_validated_parts``,
     the held-out rules of each fold, or replaces ``_validated``. If new costs act at
@@ -186,12 +192,13 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
     _qualities = ("accuracy", "balanced_accuracy", "cost matrix")
 
     def _smallest_budget(self):
+        """Return the cost of the cheapest choice, the smallest feasible budget."""
         return self.choice_costs_.min()
 
     # Fit ------------------------------------------------------------------------------
 
     def _fit_and_judge(self, members, X, y, *, task, params):
-        """Fit and ask the members, and prepare the rating of their answers.
+        """Fit and ask the members, and compute what judges their answers.
 
         Sets the attributes of ``_fit_members`` and ``_has_own_labels``: for each
         member, True if its labels are not those of its best scores, so that it is asked
@@ -233,10 +240,13 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
             cheapest_plan=cheapest_plan,
         )
         self._has_own_labels = []
+        # `responses` is a dict from the name of a method to what it returned.
         for model, responses in zip(self._members.models, answers.by_method):
-            has_own = "predict" in responses and not names_best_score(
-                model, responses["scores"], responses["predict"]
-            )
+            has_own = False
+            if "predict" in responses:
+                has_own = not names_best_score(
+                    model, responses["scores"], responses["predict"]
+                )
             self._has_own_labels.append(has_own)
         # None for several labels: the router finds them in the scores.
         labels = None
@@ -248,17 +258,24 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
                 else:
                     labels.append(named_labels(responses["scores"]))
         objective = objective_of(self, self._members.target)
+        # The weights of the classes in balanced accuracy are those of all rows of
+        # `fit`, also where some rows are judged.
+        objective = objective.bound(answers.target, answers.weight)
         judged = JudgedAnswers(
             answers.answers_by("scores"),
             labels,
             target=answers.target,
-            quality=objective.bound(answers.target, answers.weight).of,
+            quality=objective.of,
             row_weight=answers.weight,
         )
         return answers, judged
 
     def _set_choices(self, choices):
-        """Set members and weights of the choices, before ``choices_`` itself."""
+        """Set ``choice_members_``, ``choice_weights_`` and ``choice_thresholds_``.
+
+        `choices` is a list of `Choice`. The subclass sets ``choices_`` at the end of
+        its `fit`.
+        """
         self.choice_members_ = np.array(
             [choice.members for choice in choices], dtype=bool
         )
@@ -285,6 +302,7 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         return costs_of_choices(self.choice_members_, self._members.costs_of_fit)
 
     def _validated(self, budget):
+        """Return validated mean cost and quality at a budget (`Validated`)."""
         return validated_mixture(self._validated_parts, budget)
 
     # Answers --------------------------------------------------------------------------
@@ -300,13 +318,17 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         return Plan(np.full(n_rows, choice), cost, SingleMember(member))
 
     def _answer(self, plan, response):
+        """Return the answers to the rows of a plan.
+
+        `response` is ``"predict"`` or ``"predict_proba"``.
+        """
         if isinstance(plan.state, SingleMember):
             return self._answers_of_single(plan.X, plan.state.position, response)
         answer_rows = partial(self._answers_to, plan, response)
         return answer_unless_abstained(self, plan, response, answer_rows)
 
     def _answers_of_single(self, X, member, response):
-        """Return the answers of one member to all rows."""
+        """Return the answers of one member, a position, to all rows."""
         members = self._members
         n_rows = num_samples(X)
         if members.is_multilabel:
@@ -337,18 +359,27 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         if response == "predict_proba":
             return self._members.target.probabilities(answers)
         if self._members.is_multilabel:
+            # The answers are scores, (n_rows, n_labels).
             thresholds = self.choice_thresholds_[route, np.newaxis]
             answers = named_labels(answers, thresholds)
         return self._members.target.labels(answers)
 
     def _scores_of_choice(self, answers, choice, rows):
-        """Return the combined scores of a choice. All of its members are asked."""
+        """Return the combined scores of a choice, (n_rows, n_labels).
+
+        All members of the choice are asked. `answers` are `MemberAnswers`, `choice` is
+        a position, and `rows` are positions of rows.
+        """
         members = np.flatnonzero(self.choice_members_[choice])
         scores = [answers.scores(member, rows) for member in members]
         return combine(scores, self.choice_weights_[choice, members])
 
     def _labels_of_choice(self, answers, choice, rows):
-        """Return the encoded answers of a choice."""
+        """Return the encoded labels of a choice, (n_rows,).
+
+        Parameters are those of `_scores_of_choice`.
+        """
+        # This asks all members, so that each of them is paid.
         scores = self._scores_of_choice(answers, choice, rows)
         single = single_member(self.choice_weights_[choice])
         if single is None:
@@ -358,7 +389,8 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
     def _probabilities_of_choice(self, answers, choice, rows):
         """Return the weighted mean of the probabilities of a choice's members.
 
-        The most probable label is the label that the choice answers.
+        The most probable label of combined members is the label that they answer.
+        Parameters are those of `_scores_of_choice`.
         """
         scores = self._scores_of_choice(answers, choice, rows)
         weights = self.choice_weights_[choice]
@@ -371,7 +403,11 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
 
 
 def _methods_of(name, member, target):
-    """Return the methods by which a member is asked about the rows of `fit`."""
+    """Return the methods by which a member is asked about the rows of `fit`.
+
+    A member whose labels always have the best scores need not be asked for labels.
+    `name` is not read.
+    """
     if isinstance(target, MultiLabel) or predicts_best_score(member):
         return ["scores"]
     return ["scores", "predict"]
@@ -424,7 +460,12 @@ def possible_bases(base, names):
 
 
 def single_member(weights):
-    """Return the position of the only member with a weight, None if there are more."""
+    """Return the position of the only member with a weight, None if there are several.
+
+    It is also None if no member has a weight.
+
+    `weights` has the shape (n_members,).
+    """
     weighted = np.flatnonzero(weights)
     return int(weighted[0]) if len(weighted) == 1 else None
 
@@ -432,7 +473,7 @@ def single_member(weights):
 def with_answer_on_top(probabilities, labels):
     """Return probabilities in which the answered label is the most probable one.
 
-    `probabilities` has the shape (n_rows, n_labels), `labels` (n_rows,).
+    `probabilities` has the shape (n_rows, n_labels), `labels` has the shape (n_rows,).
     If another label is more probable, the probability of the answered label is raised
     to just above the largest one, as `RecordedClassifier` does.
     """
@@ -462,7 +503,7 @@ class PairCombination(NamedTuple):
     threshold : float or None
         theta, the score above which a label is named. None if rows have one label.
     row_quality : ndarray of shape (n_rows,)
-        Quality of each answer.
+        Quality of the combined answer to each row.
     """
 
     weight: float
@@ -480,7 +521,7 @@ class Combination(NamedTuple):
     threshold : float or None
         As in `PairCombination`.
     row_quality : ndarray of shape (n_rows,)
-        Quality of each answer.
+        Quality of the combined answer to each row.
     """
 
     weights: NDArray[np.float64]
@@ -522,23 +563,27 @@ def search_threshold(
     thresholds : sequence of float, default=GRID
         Candidates.
     labels : ndarray of shape (n_rows,), default=None
-        Answers of the member whose scores they are, if rows have one label. None takes
-        its best scores.
+        Answers of the member that has these scores, if rows have one label. None takes
+        the labels with the best scores.
     row_weight : ndarray of shape (n_rows,), default=None
         Weights of the rows.
 
     Returns
     -------
     threshold : float or None
+        The best threshold. None if rows have one label.
     row_quality : ndarray of shape (n_rows,)
+        Quality of the answer to each row with it.
     """
     if target.ndim == 1:
         answers = named_labels(scores) if labels is None else labels
         return None, quality(target, answers)
-    candidates = [quality(target, named_labels(scores, theta)) for theta in thresholds]
-    means = [mean_of_rows(row_quality, row_weight) for row_quality in candidates]
+    row_qualities = []
+    for theta in thresholds:
+        row_qualities.append(quality(target, named_labels(scores, theta)))
+    means = [mean_of_rows(row_quality, row_weight) for row_quality in row_qualities]
     best = int(np.argmax(means))
-    return float(thresholds[best]), candidates[best]
+    return float(thresholds[best]), row_qualities[best]
 
 
 def search_combination(
@@ -578,8 +623,8 @@ def search_combination(
     pair = _Pair(first, second, target, first_labels, second_labels, row_weight)
     if target.ndim == 2:
         return _best_of_weights(pair, quality, weights=weights, thresholds=thresholds)
-    # If both members give a row the same answer, each weight of the two does so, too.
-    agree = pair.agree()
+    # If both members give a row the same answer, they also give it with each weight.
+    agree = pair.agree()  # (n_rows,)
     row_quality = np.empty(len(target))
     if agree.any():
         row_quality[agree] = quality(target[agree], named_labels(first[agree]))
@@ -640,7 +685,8 @@ def _best_of_weights(pair, quality, *, weights, thresholds):
     """Return the best of some weights of two members (`PairCombination`).
 
     The weight that is closest to a half is preferred among equally good ones.
-    Parameters are those of `search_combination`; `pair` has its first ones.
+    Parameters are those of `search_combination`. `pair` (`_Pair`) has the answers, the
+    true labels and the weights of the rows.
     """
     best = None
     best_mean = -np.inf
@@ -747,11 +793,13 @@ def _grow(answers, members, combination_of):
 def answer_features(scores, weights=None, multilabel=False):
     """Return the features of the answers so far, (n_rows, n_features).
 
-    If rows have several labels, they are the scores, best score and sum of scores of
-    each member. For one label and one member, they are its scores, best score and best
-    label. For one label and several members, they are the combined scores, the lead of
-    the best of these, and the best score and best label of each member, and whether
-    this is the combined best label.
+    The features depend on the kind of labels and on the number of members:
+
+    - several labels a row: scores, best score and sum of scores of each member;
+    - one label a row, one member: scores, best score and best label of the member;
+    - one label a row, several members: the combined scores, the best combined score
+      less the second best, the best score and the best label of each member, and
+      whether this label is the best one by the combined scores.
 
     Parameters
     ----------
@@ -773,8 +821,8 @@ def answer_features(scores, weights=None, multilabel=False):
     best_scores = [matrix.max(axis=1) for matrix in scores]
     if multilabel:
         sums = [matrix.sum(axis=1) for matrix in scores]
-        shown = [_few_scores(matrix) for matrix in scores]
-        columns = [*shown, *best_scores, *sums]
+        few_scores = [_few_scores(matrix) for matrix in scores]
+        columns = [*few_scores, *best_scores, *sums]
     elif len(scores) == 1:
         columns = [_few_scores(scores[0]), best_scores[0], scores[0].argmax(axis=1)]
     else:
@@ -790,7 +838,7 @@ def answer_features(scores, weights=None, multilabel=False):
 
 
 def _few_scores(scores):
-    """Return scores as they are if labels are few, else the largest ones of each row.
+    """Return scores unchanged if labels are few, otherwise each row's largest scores.
 
     Parameters
     ----------

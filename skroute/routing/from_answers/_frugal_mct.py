@@ -66,7 +66,7 @@ class AddonOption(NamedTuple):
     threshold : float or None
         theta, the score above which a label is named. None if rows have one label.
     row_quality : ndarray of shape (n_rows,)
-        Quality of each answer.
+        Quality of the answer to each row, if all rows take this option.
     """
 
     service: int
@@ -128,8 +128,8 @@ class BaseOptions(NamedTuple):
         Position of the first choice of this base among the choices of all bases. The
         policy counts its choices from 0.
     policy : Policy
-        Its costs are those of the add-ons. The cost of the base is its cost of
-        deciding.
+        The costs of this policy are the costs of the add-ons alone. Its cost of
+        deciding is the cost of the base.
     """
 
     base: int
@@ -144,11 +144,11 @@ class BaseOptions(NamedTuple):
 
 def affordable_bases(options, budget):
     """Return the options of the bases that a budget pays for, as a list."""
-    allowed = []
+    affordable = []
     for base_options in options:
         if affords(budget, base_options.policy.least):
-            allowed.append(base_options)
-    return allowed
+            affordable.append(base_options)
+    return affordable
 
 
 def spending(options, budget):
@@ -160,6 +160,7 @@ def spending(options, budget):
     largest_costs = []
     for base_options in options:
         policy = base_options.policy
+        # The path has the mean cost of add-ons, and the cost of deciding is the base's.
         largest_costs.append(policy.deciding + policy.path.budgets[-1])
     return np.minimum(budget, largest_costs)
 
@@ -189,15 +190,15 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
 
     budget : float, default=None
         Mean cost per sample, in the unit of `costs`, the base included. None is
-        unlimited. Raising it buys an add-on for more rows, as long as one gains. A base
-        may need less than the budget, and then the rest is not spent. The budget is
-        spent as far as held-out rows show a gain beyond noise.
+        unlimited. Raising it buys an add-on for more rows, as long as this gains
+        quality. A base may need less than the budget, and then the rest is not spent.
+        The budget is spent as far as held-out rows show a gain beyond noise.
 
     base : str, default="auto"
-        Name of the service that every row goes to first. ``"auto"`` takes, at the
-        budget asked for, the base with the best out-of-sample accuracy or, within one
-        standard error of it, one that needs less than the budget; one estimator is then
-        fitted for each service.
+        Name of the service that every row goes to first. ``"auto"`` takes the base with
+        the best out-of-sample quality at the budget of the call. A base that needs less
+        than the budget is taken instead if it is worse by at most one standard error.
+        With ``"auto"`` one quality estimator is fitted for each service.
 
     quality_estimator : multi-output regressor, default=None
         Predicts the accuracy of each combination from the base's answer. None takes a
@@ -324,11 +325,11 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
     add-on is offered twice, at the same cost: combined with the base, and alone. It is
     offered once if the best weight of the base is 0.
 
-    A row that one member answers alone gets the label that the member predicts, by a
-    decision threshold of its own too. If rows have several labels, they are always
-    those above `choice_thresholds_`. `predict_proba` is the mean of the probabilities
-    of the members, weighted by `choice_weights_`; the label of combined answers is its
-    most probable one.
+    A row that one member answers alone gets the label that this member predicts, also
+    if the member has a decision threshold. If rows have several labels, the answer is
+    always the labels above `choice_thresholds_`. `predict_proba` is the mean of the
+    probabilities of the members, weighted by `choice_weights_`. The label of combined
+    answers is the most probable one by `predict_proba`.
 
     `route` and `predict_cost` ask the base, since its answer is what decides.
 
@@ -428,8 +429,9 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
     def _learn(self, answers, judged):
         """Learn a policy for each base from the members' answers.
 
-        Sets ``_options``, the choices and ``abstain_quality_``. `answers` are the
-        `OutOfFold`, `judged` the `JudgedAnswers`.
+        Sets ``_options``, the attributes of ``_set_choices``, ``choices_`` and
+        ``abstain_quality_``. `answers` are the `OutOfFold`, `judged` the
+        `JudgedAnswers`.
         """
         names = answers.names
         budget = check_budget(self.budget)
@@ -536,12 +538,14 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
                 # If the base has the weight 0, the add-on answers alone.
                 sign = "+" if option.weight else ">"
                 name = f"{names[base]} {sign} {names[option.service]}"
-            base_weight = option.weight * weights_alone[base]
-            addon_weight = (1 - option.weight) * weights_alone[option.service]
+            # (n_members,)
+            base_weights = option.weight * weights_alone[base]
+            addon_weights = (1 - option.weight) * weights_alone[option.service]
+            is_asked = (weights_alone[base] + weights_alone[option.service]) > 0
             choice = Choice(
                 name,
-                members=(weights_alone[base] + weights_alone[option.service]) > 0,
-                weights=base_weight + addon_weight,
+                members=is_asked,
+                weights=base_weights + addon_weights,
                 threshold=option.threshold,
             )
             choices.append(choice)
@@ -551,7 +555,7 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
                 name,
                 members=weights_alone[base] > 0,
                 weights=weights_alone[base],
-                threshold=np.nan,
+                threshold=np.nan,  # no label is named
             )
             choices.append(abstaining)
         return choices
@@ -571,25 +575,29 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
         affordable = [service for service in alone if affords(budget, costs[service])]
         if not affordable:
             return
-        single = max(affordable, key=lambda service: judged.mean(alone[service]))
-        routed, _ = self._validation(max(budget, self.choice_costs_.min()))
-        name = self._members.names[single]
+        best_single = max(affordable, key=lambda service: judged.mean(alone[service]))
+        # Routing needs at least the cost of the cheapest choice.
+        routing_budget = max(budget, self.choice_costs_.min())
+        routed_quality, _ = self._validation(routing_budget)
+        name = self._members.names[best_single]
         # None if routing is not worse.
-        message = what_is_behind(alone[single], routed, name, judged.row_weight)
+        message = what_is_behind(
+            alone[best_single], routed_quality, name, judged.row_weight
+        )
         if message:
             warn(message)
 
     # Decisions ------------------------------------------------------------------------
 
     def _options_now(self, exclude=None):
-        """Return the options of each base at the costs of now, a list of `BaseOptions`.
+        """Return the options of each base at the present costs (list of `BaseOptions`).
 
         Choices with a member in `exclude` are left out, and so are bases in it.
         """
         costs = self._members.costs_now(self.costs, self.estimators)
         members = np.arange(len(costs))
-        # Positions of names that are not excluded: the members, then abstaining. It is
-        # a call for one row, which no table of allowed choices restricts.
+        # Positions of names that are not excluded: the members, then abstaining. Only
+        # the names are needed: `n_samples` and `allowed` restrict nothing here.
         kept_positions, _ = kept_choices(
             self._excludable_names(), n_samples=1, exclude=exclude, allowed=None
         )
@@ -634,12 +642,13 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
         # raise the error: `_plan` for its budget, a stream for its total.
         smallest_budget = min(base_options.policy.least for base_options in options_now)
         budget = max(budget, smallest_budget)
-        allowed = affordable_bases(options_now, budget)
-        if len(allowed) == 1:
-            return allowed[0]
+        affordable = affordable_bases(options_now, budget)
+        if len(affordable) == 1:
+            return affordable[0]
+        # For each base: validated mean quality at the budget, and quality of each row.
         quality = []
         row_quality = []
-        for base_options in allowed:
+        for base_options in affordable:
             budgets, validations = base_options.policy.curve
             weight = base_options.policy.weight
             means = [mean_of_rows(result.quality, weight) for result in validations]
@@ -647,10 +656,11 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
             # The last plan is the most expensive one. Its rows show how noisy the
             # difference between two bases is.
             row_quality.append(validations[-1].quality)
-        weight = allowed[0].policy.weight
-        spent = spending(allowed, budget)
+        # All policies have the same weights of the rows.
+        weight = affordable[0].policy.weight
+        spent = spending(affordable, budget)
         best = best_or_cheaper(np.array(quality), spent, row_quality, weight)
-        return allowed[best]
+        return affordable[best]
 
     def _policy(self):
         """Return the policy of the base at the parameter `budget`."""
@@ -658,18 +668,21 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
         return self._options_at(check_budget(self.budget)).policy
 
     def _validation(self, budget):
-        """Return quality and cost of each row, by the best base of the other folds."""
-        allowed = affordable_bases(self._options_now(), budget)
-        spent = spending(allowed, budget)
+        """Return validated quality and cost of each row, two arrays (n_rows,).
+
+        The base of a row is the best one by the rows of the other folds.
+        """
+        affordable = affordable_bases(self._options_now(), budget)
+        spent = spending(affordable, budget)
         validations = []
-        for base_options in allowed:
+        for base_options in affordable:
             validations.append(base_options.policy.validate(budget))
         # (n_bases, n_rows)
         quality = np.array([result.quality for result in validations])
         cost = np.array([result.cost for result in validations])
         # All policies have the same folds and weights of the rows.
-        policy = allowed[0].policy
-        # Position of the best base among those that are allowed.
+        policy = affordable[0].policy
+        # Position of the best base of each row, among those that the budget pays for.
         best = np.empty(quality.shape[1], dtype=np.int64)
         for rows, others in rows_and_others(policy.fold):
             weight = weight_of_rows(policy.weight, others)
@@ -680,6 +693,8 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
         return quality[best, rows], cost[best, rows]
 
     def _validated(self, budget):
+        """Return the means of `_validation` and their standard errors (`Validated`)."""
+        # All policies have the same folds and weights of the rows.
         policy = self._options[0].policy
         quality, cost = self._validation(budget)
         return Validated(
@@ -690,11 +705,14 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
         )
 
     def _plan(self, X, call):
-        """Choose the base of the call's budget, ask it, and decide what to buy."""
+        """Choose the base of the call's budget, ask it, and decide what to buy.
+
+        The state of the plan are the answers so far (`MemberAnswers`).
+        """
         options = self._options_at(call.budget, call.exclude)
         policy = options.policy
         answers = MemberAnswers(self, X)
-        # Before any member is called.
+        # If the budget is too small, the error comes before any member is called.
         check_affordable(call.budget, policy.least)
         estimates = policy.estimates(self._features_of_base(answers, X, options.base))
         plan = policy.decide(
@@ -786,8 +804,10 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
         """
         answers = MemberAnswers(self, X)
         features = self._features_of_base(answers, X, options.base)
-        # The answer of the base alone is paid for already.
-        base_alone = Plan(np.array([options.first]), np.zeros(1), answers, X=X)
+        # The answer of the base alone is paid for already, so that its plan costs 0.
+        base_alone = Plan(
+            route=np.array([options.first]), cost=np.zeros(1), state=answers, X=X
+        )
         answer = self._answer(base_alone, "predict")[0]
         return Look(features, answers, {options.first: answer})
 
@@ -860,17 +880,19 @@ def search_delta(policy, budget):
     n_rows = len(policy.estimate)
     if not np.isfinite(budget) or n_rows < _MIN_ROWS_FOR_DELTA:
         return 0.0
-    weight = None  # all rows have the same weight
+    # Weights with a mean of 1. For `assignment_path`, None weights all rows alike. The
+    # sums below need an array.
+    weight = None
+    row_weight = np.ones(n_rows)
     if policy.weight is not None:
         weight = policy.weight / policy.weight.mean()
-    # Weights with a mean of 1, for the sums below.
-    row_weight = np.ones(n_rows) if weight is None else weight
+        row_weight = weight
     alphas = np.arange(_MAX_ALPHA, -_MAX_ALPHA - 1, -1)
     deltas = alphas * np.log(n_rows) / n_rows
     # Delta is the share of the budget that is left unspent, at most all of it.
     deltas = deltas[deltas <= 1]
     halves = np.array_split(np.random.default_rng(0).permutation(n_rows), 2)
-    # Means over all rows for each delta.
+    # Means over all rows for each delta. Each half adds its part.
     cost = np.zeros(len(deltas))
     quality = np.zeros(len(deltas))
     for train, test in (halves, halves[::-1]):
@@ -888,6 +910,7 @@ def search_delta(policy, budget):
             row_quality = policy.quality[test, choice]
             cost[position] += (row_weight[test] * row_cost).sum() / n_rows
             quality[position] += (row_weight[test] * row_quality).sum() / n_rows
+    # -inf: the delta does not keep the budget.
     allowed_quality = np.where(affords(budget, cost), quality, -np.inf)
     # If no delta keeps the budget, the first is taken, which is the largest.
     return float(deltas[int(allowed_quality.argmax())])

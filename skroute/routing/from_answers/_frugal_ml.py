@@ -104,8 +104,8 @@ class LabelOptions(NamedTuple):
     """Options that one base has for each group of its labels.
 
     An option is a threshold and an add-on. The base's answer is kept if its score is at
-    least the threshold, else the add-on's is bought. The first option never buys: its
-    threshold is minus infinity, and its add-on is the base.
+    least the threshold. Otherwise the answer of the add-on is bought. The first option
+    never buys: its threshold is minus infinity, and its add-on is the base.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class _Thresholds(NamedTuple):
     is_below : ndarray of shape (n_thresholds, n_rows), dtype=bool
         Rows of the group whose score is below each threshold.
     share_below : ndarray of shape (n_thresholds,)
-        Share of these rows.
+        Share of these rows in the group, by weight.
     """
 
     values: NDArray[np.float64]
@@ -171,7 +171,7 @@ def label_options(
     n_thresholds : int
         Number of thresholds that are tried for each group and add-on.
     weight : ndarray of shape (n_rows,), default=None
-        Weights of the rows, in units of one row. None weights all alike.
+        Weights of the rows. A row of weight 1 counts once. None weights all alike.
     """
     if weight is None:
         weight = np.ones(len(groups))
@@ -193,10 +193,12 @@ def label_options(
         for position, addon in enumerate(addons):
             first_option = 1 + position * n_thresholds
             options = slice(first_option, first_option + n_thresholds)
-            gain_of_row = group_weight * (group_quality[:, addon] - base_quality)
-            gain = tried.is_below @ gain_of_row / group_weight.sum()
+            weighted_gain = group_weight * (group_quality[:, addon] - base_quality)
+            # Mean gain over the group, if the rows below each threshold buy.
+            gain = tried.is_below @ weighted_gain / group_weight.sum()
             thresholds[group, options] = tried.values
             quality[group, options] = quality[group, 0] + gain
+            # The cost of the base is there already.
             cost[group, options] += tried.share_below * costs[addon]
     return LabelOptions(thresholds, option_addons, quality, cost, share)
 
@@ -204,8 +206,8 @@ def label_options(
 def _thresholds_to_try(scores, weight, n_thresholds):
     """Return thresholds at quantiles of the scores of a group (`_Thresholds`).
 
-    There are `n_thresholds`, and the last is infinite. `scores` and `weight` have the
-    shape (n_rows,).
+    There are `n_thresholds` of them, and the last one is infinite. `scores` and
+    `weight` have the shape (n_rows,).
     """
     total = weight.sum()
     order = np.argsort(scores, kind="stable")
@@ -219,6 +221,7 @@ def _thresholds_to_try(scores, weight, n_thresholds):
     positions = np.searchsorted(weight_up_to, ranks, side="right")
     quantiles = rising[np.minimum(positions, len(rising) - 1)]
     levels = np.r_[quantiles, np.inf]
+    # The final thresholds divide the rows as the levels do. (n_thresholds, n_rows)
     is_kept = scores >= levels[:, np.newaxis]
     return _Thresholds(
         thresholds_between(rising, levels, weight_up_to),
@@ -252,15 +255,19 @@ def thresholds_between(scores, levels, weight_up_to=None):
     if weight_up_to is None:
         weight_up_to = np.arange(1.0, len(scores) + 1)
     n_below = np.searchsorted(scores, levels)
+    has_below = n_below > 0
+    # Position of the largest score below each level. It is 0 if no score is below, and
+    # `has_below` then leaves it out.
     last_below = np.maximum(n_below - 1, 0)
     score_below = scores[last_below]
-    has_below = n_below > 0
-    is_between = np.isfinite(levels) & np.isfinite(score_below) & has_below
+    has_finite_gap = np.isfinite(levels) & np.isfinite(score_below)
+    is_between = has_below & has_finite_gap
+    # 0 where there is no finite gap.
     gap = np.where(is_between, levels, score_below) - score_below
     share_below = weight_up_to[last_below] / weight_up_to[-1]
     between = score_below + share_below * gap
-    # Rounding may give the score below itself. Its row would then no longer be below
-    # the threshold, so that the level is taken.
+    # By rounding, `between` may be equal to `score_below`. The row of this score would
+    # then no longer be below the threshold, so that the level is taken.
     between = np.where(is_between & (between <= score_below), levels, between)
     # If no row is below a level, its threshold keeps each answer.
     not_between = np.where(has_below, levels, -np.inf)
@@ -279,7 +286,7 @@ class LabelRules(NamedTuple):
         Position of the base.
 
     thresholds : ndarray of shape (n_rules, n_groups)
-        Score from which the base's answer is kept, for each group of its labels.
+        Smallest score with which the base's answer is kept, for each group of labels.
 
     addons : ndarray of shape (n_rules, n_groups), dtype=int64
         Add-on that is bought otherwise. It is the base if nothing is ever bought.
@@ -315,17 +322,17 @@ class LabelRules(NamedTuple):
 
 
 def label_rules(options, bases):
-    """Return the best option of every label for every budget, over all bases.
+    """Return the best options of all groups of labels, for every budget (`LabelRules`).
 
-    The choice of one option per label under a budget is the assignment problem, with
-    labels weighted by their frequency. Its solutions for all budgets are a path of
-    plans. The rules (`LabelRules`) are the best plans of all bases, those on the upper
-    hull of quality over cost.
+    The choice of one option per group under a budget is the assignment problem, with
+    groups weighted by their frequency. Its solutions for all budgets are a path of
+    plans. The rules are the best plans of all bases: the plans on the upper hull of
+    quality over cost.
 
     Parameters
     ----------
     options : list of LabelOptions
-        Of each base.
+        Options of each base, in the order of `bases`.
     bases : list of int
         Positions of the bases.
     """
@@ -380,7 +387,7 @@ class LearnedLabelRules(NamedTuple):
     def addons_bought(self, answers):
         """Return the add-on that each row gets under each rule, (n_rules, n_rows).
 
-        It is the base if its answer is kept. `answers` are `BaseAnswers`.
+        The entry is the base if the base's answer is kept. `answers` are `BaseAnswers`.
         """
         addons = np.empty((len(self.rules.base), answers.labels.shape[1]), np.int64)
         for rule, base in enumerate(self.rules.base):
@@ -416,7 +423,7 @@ def learn_label_rules(answers, bases, n_labels, n_thresholds):
             addon_quality=answers.quality,
             costs=answers.addon_costs,
             base=base,
-            n_groups=n_labels + 1,
+            n_groups=1 + n_labels,  # `_RARE`, then one for each label
             n_thresholds=n_thresholds,
             weight=answers.weight,
         )
@@ -430,9 +437,9 @@ def held_out_label_rules(learned, answers, rows):
     Parameters
     ----------
     learned : LearnedLabelRules
-        From other rows.
+        Rules that other rows have chosen.
     answers : BaseAnswers
-        To the rows of a fold.
+        Answers to the rows of a fold.
     rows : ndarray of int
         Positions of these rows.
 
@@ -468,10 +475,10 @@ class FrugalMLClassifier(CombiningRouter):
     estimators : list of (str, classifier)
         The members, with ``predict_proba``. Each is cloned and fitted; a fitted one is
         passed as :class:`~sklearn.frozen.FrozenEstimator`, and then the rows given to
-        `fit` should be new to it. The answer of a member is what it predicts, by a
-        decision threshold of its own too. The score of an answer is the probability of
-        its label. `fit` asks each row for both. Later calls ask for ``predict`` only if
-        it was not the most probable label of every row of `fit`.
+        `fit` should be new to it. The answer of a member is the label that it predicts,
+        also if the member has a decision threshold. The score of an answer is the
+        probability of its label. Calls ask a member for ``predict`` only if, for some
+        row of `fit`, it did not return the most probable label.
 
     costs : mapping from str to float, array-like of shape (n_members,) or "time"
         Cost per call of each member. ``"time"`` measures seconds per sample in `fit`.
@@ -526,9 +533,9 @@ class FrugalMLClassifier(CombiningRouter):
         Class labels.
 
     choices_ : list of str
-        Names of the choices that `route` indexes: for each base its own answer ("cnn")
-        and each add-on's ("cnn > microsoft"); with an `abstain_cost` also abstaining
-        after it ("cnn > abstain").
+        Names of the choices that `route` indexes. For each base they are its answer
+        ("cnn"), the answer of each add-on after it ("cnn > microsoft") and, with an
+        `abstain_cost`, abstaining after it ("cnn > abstain").
 
     choice_costs_ : ndarray of shape (n_choices,)
         Cost of each choice, the base included.
@@ -574,10 +581,10 @@ class FrugalMLClassifier(CombiningRouter):
     of weight 0 counts as absent.
 
     If two bases are mixed, the base of a row is drawn from a hash of the row and of how
-    often it came before in the call. A row goes the same way in every batch and
-    container, and of many equal rows in one call the right share goes each way. In
-    calls of one row each, equal rows all go one way. Rows of a torch data set are drawn
-    by their position in it.
+    often it came before in the call. A row gets the same base in every batch and
+    container. If one call has many equal rows, each base gets its share of them. In
+    calls of one row each, equal rows all get the same base. Rows of a torch data set
+    are drawn by their position in it.
 
     `route` and `predict_cost` ask the base, since its answer is what decides.
     Thresholds are only as good as the scores. If a member's score depends little on
@@ -657,8 +664,10 @@ class FrugalMLClassifier(CombiningRouter):
     def _learn(self, answers, judged):
         """Learn the rules from the members' answers.
 
-        Sets ``rules_``, what `_plan` reads, and the choices. `answers` are the
-        `OutOfFold`, `judged` the `JudgedAnswers`.
+        Sets ``rules_``, the attributes of ``_set_choices``, ``choices_``,
+        ``_validated_parts``, and what `_plan` reads: ``_bases``, a list of positions of
+        members, and ``_groups``, the group of each label for each base. `answers` are
+        the `OutOfFold`, `judged` the `JudgedAnswers`.
         """
         names = answers.names
         bases = possible_bases(self.base, names)
@@ -741,13 +750,14 @@ class FrugalMLClassifier(CombiningRouter):
 def _choice_of(base, addon, names, *, addon_names):
     """Return the choice to ask a base, and to give the answer of an add-on (`Choice`).
 
-    `base` and `addon` are positions in `addon_names`: the names of the members and, if
-    rows may abstain, that of abstaining as the last one. If both are the same, the
-    answer of the base is given.
+    `base` and `addon` are positions in `addon_names`. These are the names of the
+    members (`names`) and, if rows may abstain, the name of abstaining as the last one.
+    If `base` and `addon` are equal, the answer of the base is given.
     """
     is_asked = np.zeros(len(names), dtype=bool)
     weights = np.zeros(len(names))
     is_asked[base] = True
+    # An add-on after the members is abstaining: no member answers.
     if addon < len(names):
         is_asked[addon] = True
         weights[addon] = 1.0

@@ -95,7 +95,7 @@ class JudgedRule(NamedTuple):
     ----------
     rule : Rule
     cost, quality : ndarray of shape (n_rows,)
-        Of the choice of each row. All calls are included in the cost.
+        Cost and quality of each row under the rule. The cost includes all calls.
     """
 
     rule: Rule
@@ -126,7 +126,7 @@ class _Step(NamedTuple):
     next_state : ndarray of int
         State after the member that is asked, or `_ENDED`.
     choice : ndarray of int
-        Choice of a row that ends.
+        Choice of a row that ends. The choice of a row that asks has no meaning.
     """
 
     next_state: NDArray[np.int64]
@@ -141,11 +141,11 @@ class _AnswersLearner(StateLearner):
     router : SequentialRouterClassifier
         With its states and choices.
     scores : list of ndarray of shape (n_rows, n_labels)
-        Of each member.
+        Scores of each member, out of fold.
     estimator : estimator
-        Not fitted.
+        Quality estimator, not fitted.
     fit_params : dict
-        Parameters of its `fit`.
+        Parameters of the `fit` of `estimator`.
     folds : list of (ndarray, ndarray)
         Training and test rows.
     """
@@ -189,10 +189,10 @@ class SequentialRouterClassifier(CombiningRouter):
 
     :math:`\hat V` is fitted by backward induction, from large sets of members to small
     ones, on their answers to training rows. There is a rule for each of several prices
-    and each possible first member. They are compared out of sample with one another and
-    with their special case that buys one add-on at most,
-    :class:`FrugalMCTClassifier`'s. For a budget the best one, or a mixture of two, is
-    used. Without `abstain_cost` a rule that may buy more has to be better by half a
+    and each possible first member. These rules are compared out of sample with one
+    another and with the rules of :class:`FrugalMCTClassifier`, which buy one add-on at
+    most. For a budget the best rule, or a mixture of two, is used. Without
+    `abstain_cost` a rule that may buy a second add-on has to be better by half a
     standard error.
 
     Parameters
@@ -269,7 +269,7 @@ class SequentialRouterClassifier(CombiningRouter):
         Cost of all members of each set.
 
     choice_weights_ : ndarray of shape (n_choices, n_members)
-        Combiner weights of each.
+        Combiner weights of each choice.
 
     choice_thresholds_ : ndarray of shape (n_choices,)
         Score above which a label is named, if y is an indicator matrix.
@@ -417,8 +417,9 @@ class SequentialRouterClassifier(CombiningRouter):
     def _learn(self, answers, judged):
         """Learn the rules from the members' answers.
 
-        Sets the states, what `_plan` reads, and the choices. `answers` are the
-        `OutOfFold`, `judged` the `JudgedAnswers`.
+        Sets ``_states``, ``abstain_quality_``, ``choices_`` and the attributes of
+        ``_set_choices``. The methods that it calls set what `_plan` reads. `answers`
+        are the `OutOfFold`, `judged` the `JudgedAnswers`.
         """
         names = answers.names
         n_rows = len(answers.target)
@@ -443,10 +444,10 @@ class SequentialRouterClassifier(CombiningRouter):
             self, judged.scores, estimator, fit_params, folds=answers.folds
         )
         bases = possible_bases(self.base, names)
-        # The rules of one add-on come first, since their prices are those of the
-        # others.
+        # The rules of one add-on come first, since this also sets the prices of the
+        # sequential rules.
         rules = self._learn_addons(bases, quality, learner, answers.weight)
-        self._values = None
+        self._values = None  # no rule may buy a second add-on
         if self._states.n_calls > 2:
             rules += self._learn_sequential(bases, quality, learner)
         fold_of_row = answers.fold_of_row
@@ -470,7 +471,7 @@ class SequentialRouterClassifier(CombiningRouter):
         -------
         choices : list of Choice
         row_qualities : list of ndarray of shape (n_rows,)
-            For each choice.
+            Quality of each row under each choice.
         """
         names = self._members.names
         choices = []
@@ -494,7 +495,9 @@ class SequentialRouterClassifier(CombiningRouter):
                 row_qualities.append(combination.row_quality)
             if self.abstain_quality_ is not None:
                 name = f"{set_name} > {ABSTAIN_NAME}"
-                choices.append(Choice(name, asked, np.zeros(len(names)), np.nan))
+                # No member answers, and no label is named.
+                no_weights = np.zeros(len(names))
+                choices.append(Choice(name, asked, no_weights, threshold=np.nan))
                 row_qualities.append(np.full(n_rows, self.abstain_quality_))
         return choices, row_qualities
 
@@ -511,9 +514,9 @@ class SequentialRouterClassifier(CombiningRouter):
     def _choices_with_one_addon(self, start):
         """Return the positions of FrugalMCT's choices after the first member.
 
-        They are the first member alone, then for each add-on both combined and the
-        add-on alone, then abstaining. `start` is the state after the first member.
-        Within each state the order is that of `_choices_after_sets`.
+        The first position is that of the first member alone. Then come two for each
+        add-on: both members combined, and the add-on alone. The last position is that
+        of abstaining, if rows may abstain. `start` is the state after the first member.
         """
         first_member_alone = self._first_choice[start]
         choices = [first_member_alone]
@@ -549,12 +552,14 @@ class SequentialRouterClassifier(CombiningRouter):
         rules = []
         self._addons = {}
         self._some_abstain = False
-        # The price 0, at which cost does not matter, is always among them.
+        # Candidates for `prices_`. The price 0, at which cost does not matter, is
+        # always among them.
         prices = [np.zeros(1)]
         for base in bases:
             start = int(self._states.following[0, base])
             choices = self._choices_with_one_addon(start)
             costs = self.choice_costs_[choices]
+            # (n_rows, number of these choices)
             choice_quality = np.take(quality, choices, axis=1)
             n_answers = len(choices)
             if self.abstain_quality_ is not None:
@@ -571,14 +576,15 @@ class SequentialRouterClassifier(CombiningRouter):
             estimates = values.split(fitted.estimates).endings
             path = assignment_path(estimates, costs, weight=row_weight)
             for price in spread_prices(path, _N_ADDON_PRICES, _ADDON_PRICES_POWER):
-                position = choose_at_price(estimates, costs, price)
+                # Position among `choices`, for each row.
+                chosen = choose_at_price(estimates, costs, price)
                 # Abstaining comes after the answers.
-                if (position == n_answers).any():
+                if (chosen == n_answers).any():
                     self._some_abstain = True
                 rule = JudgedRule(
                     Rule(start, price, ONE_ADDON),
-                    cost=costs[position],
-                    quality=choice_quality[np.arange(len(position)), position],
+                    cost=costs[chosen],
+                    quality=choice_quality[np.arange(len(chosen)), chosen],
                 )
                 rules.append(rule)
             # One price more than needed. That of the smallest budget is infinite, and
@@ -595,11 +601,13 @@ class SequentialRouterClassifier(CombiningRouter):
         """
         states = self._states
         costs = self._members.costs_of_fit
+        # For each state an array of shape (n_rows, n_answers).
         answer_quality = []
         for state, members in enumerate(states.answering):
             first_choice = self._first_choice[state]
             # Abstaining, the last choice of a state, is no answer.
             if not members:
+                # The first state has no choice, and its slice below is empty.
                 n_answers = 0
             elif len(members) == 1:
                 n_answers = 1
@@ -627,7 +635,7 @@ class SequentialRouterClassifier(CombiningRouter):
             for index, price in enumerate(self.prices_):
                 rule = JudgedRule(
                     Rule(start, price, index),
-                    # The cost of the outcomes does not have the first member.
+                    # The cost of the outcomes is that of the calls after the base.
                     cost=costs[base] + after_base.cost[:, index],
                     quality=after_base.quality[:, index],
                 )
@@ -646,6 +654,7 @@ class SequentialRouterClassifier(CombiningRouter):
         fold_of_row : ndarray of shape (n_rows,)
         row_weight : ndarray of shape (n_rows,) or None
         """
+        # (n_rules, n_rows)
         cost = np.array([judged.cost for judged in judged_rules])
         quality = np.array([judged.quality for judged in judged_rules])
         price_indices = [judged.rule.price_index for judged in judged_rules]
@@ -670,6 +679,7 @@ class SequentialRouterClassifier(CombiningRouter):
                 weight=weight_of_rows(row_weight, rows),
             )
             held_out.append(held_out_rules)
+        # Indexed as the rows of a fold are, so that sums are rounded in the same way.
         all_rows = np.arange(len(fold_of_row))
         mixture, positions = mix_rules(
             cost[:, all_rows],
@@ -686,6 +696,7 @@ class SequentialRouterClassifier(CombiningRouter):
     # Decisions ------------------------------------------------------------------------
 
     def _smallest_budget(self):
+        """Return the cost of the cheapest member that may be asked first."""
         # The first of these choices is the first member alone.
         cheapest = [addons.choices[0] for addons in self._addons.values()]
         return min(self.choice_costs_[cheapest])
@@ -711,7 +722,7 @@ class SequentialRouterClassifier(CombiningRouter):
         return Plan(route, self.choice_costs_[route], answers)
 
     def _step(self, answers, rows, state, rule):
-        """Return which rows end in a state under a rule, and where the others go.
+        """Return the next state of each row under a rule, or the choice of its end.
 
         Parameters
         ----------
@@ -731,8 +742,8 @@ class SequentialRouterClassifier(CombiningRouter):
             addons = self._addons[state]
             estimates = self._estimates(addons.values, answers, rows, state)
             costs = self.choice_costs_[addons.choices]
-            position = choose_at_price(estimates.endings, costs, rule.price)
-            return _Step(np.full(len(rows), _ENDED), addons.choices[position])
+            chosen = choose_at_price(estimates.endings, costs, rule.price)
+            return _Step(np.full(len(rows), _ENDED), addons.choices[chosen])
         estimates = self._estimates(self._values[state], answers, rows, state)
         next_members = self._states.next_members(state)
         # (n_rows, n_next, 1): only the price of the rule.
@@ -742,7 +753,7 @@ class SequentialRouterClassifier(CombiningRouter):
             costs=self._members.costs_of_fit[next_members],
             prices=np.array([rule.price]),
         )
-        next_position = move.next_position[:, 0]
+        next_position = move.next_position[:, 0]  # among `next_members`
         next_states = self._states.following[state, next_members]
         next_state = np.full(len(rows), _ENDED)
         asks = next_position != STOP
@@ -763,7 +774,10 @@ class SequentialRouterClassifier(CombiningRouter):
 
 
 def thinned_prices(prices, n_prices):
-    """Return at most `n_prices` of the prices, evenly spaced by rank, falling."""
+    """Return at most `n_prices` of the prices, falling.
+
+    They are finite, distinct and evenly spaced by rank.
+    """
     falling = np.unique(prices)[::-1]
     # At an infinite price, that of the smallest budget, no second add-on is bought.
     falling = falling[np.isfinite(falling)]

@@ -80,7 +80,11 @@ class RowSignals(NamedTuple):
         )
 
     def features(self, models):
-        """Return what is known after asking some models, (n_rows, n_features)."""
+        """Return what is known after asking some models, (n_rows, n_features).
+
+        The first features are those known before any call. Then come the signals of
+        each model in `models`, a sequence of positions.
+        """
         return np.column_stack(
             [self.before, *(self.by_model[model] for model in models)]
         )
@@ -153,9 +157,12 @@ class _ColumnScale(NamedTuple):
 class RankScores:
     """Normal scores of the ranks of columns, in any unit.
 
-    Equal values get one score, infinite ones the outermost. A missing value gets 0, the
-    middle. If a training column has missing values, another column marks them. A log
-    probability, a probability and its logit are the same signal.
+    Equal values get the same score. The score of a value between two training values is
+    interpolated. Infinite values get the outermost scores. A missing value gets 0, the
+    middle. If a training column has missing values, another column marks them.
+
+    On training rows only ranks count: a probability, its logarithm and its logit get
+    the same scores there.
 
     Parameters
     ----------
@@ -168,7 +175,7 @@ class RankScores:
 
     @property
     def n_columns(self):
-        """Number of columns that are read."""
+        """Number of columns that `transform` takes. It may return more."""
         return len(self._scales)
 
     def transform(self, columns):
@@ -177,6 +184,7 @@ class RankScores:
         for column, scale in zip(columns.T, self._scales):
             is_missing = np.isnan(column)
             column_scores = np.zeros(len(column))
+            # A training column without numbers has no values: all scores are 0.
             if len(scale.values):
                 column_scores[~is_missing] = np.interp(
                     _finite(column[~is_missing]), scale.values, scale.scores
@@ -195,8 +203,9 @@ def _scale_of(column):
     values, counts = np.unique(_finite(numbers), return_counts=True)
     # Equal values share the middle of their ranks.
     rank = np.cumsum(counts) - counts / 2
-    # With 1 a column without numbers does not divide by 0. Its scale is empty.
-    scores = ndtri(rank / max(counts.sum(), 1))
+    # A column without numbers has the total 0. Its scale is empty.
+    total = max(counts.sum(), 1)
+    scores = ndtri(rank / total)
     return _ColumnScale(values, scores, has_missing=len(numbers) < len(column))
 
 
@@ -260,6 +269,7 @@ def fit_logistic(features, target, ridge):
     Returns
     -------
     coef : ndarray of shape (n_features,)
+        Coefficients on the scale of the linear predictor.
     estimate : ndarray of shape (n_rows,)
         Approximate leave-one-out estimates of the target.
     """
@@ -269,16 +279,20 @@ def fit_logistic(features, target, ridge):
         gradient = features.T @ (target - current.mean) - ridge * coef
         step = np.linalg.solve(current.hessian, gradient)
         largest_change = np.abs(step).max()
-        coef = coef + step * min(1.0, _MAX_CHANGE / max(largest_change, TINY))
+        # Below 1 if the full step is too long. `TINY` avoids a division by 0.
+        step_size = min(1.0, _MAX_CHANGE / max(largest_change, TINY))
+        coef = coef + step * step_size
         if largest_change < _CONVERGED:
             break
     current = _expand(features, coef, ridge)
     inverse_features = np.linalg.solve(current.hessian, features.T)
-    # The leverage of a row is its quadratic form times its variance.
+    # x' H^-1 x of each row x, with the Hessian H, (n_rows,).
     quadratic_form = np.einsum("ij,ji->i", features, inverse_features)
-    remainder = np.maximum(1 - quadratic_form * current.variance, _MIN_REMAINDER)
+    leverage = quadratic_form * current.variance
+    remainder = np.maximum(1 - leverage, _MIN_REMAINDER)
+    residual = target - current.mean
     # Linear predictor of each row after one Newton step that leaves this row out.
-    without_row = features @ coef - quadratic_form * (target - current.mean) / remainder
+    without_row = features @ coef - quadratic_form * residual / remainder
     return coef, _probability(without_row)
 
 
@@ -304,6 +318,7 @@ class StateModel(NamedTuple):
         """Return estimates for rows, (n_rows, n_answers + n_values)."""
         answers = _probability(self.answer_coefs[0] + features @ self.answer_coefs[1:])
         if not self.value_coefs.shape[1]:
+            # In this state no other model can be asked.
             return answers
         values = _value_terms(answers, features) @ self.value_coefs
         return np.column_stack([answers, np.clip(values, self.low, self.high)])
@@ -392,7 +407,7 @@ class StateBasis:
         Parameters
         ----------
         values : ndarray of shape (n_rows, n_values)
-            Value of each way to ask on, on each row.
+            Value of asking each next model at each price, on each row.
 
         Returns
         -------
@@ -401,9 +416,9 @@ class StateBasis:
         """
         coefs = self._solution @ values
         # A fitted value is the leave-one-out estimate times 1 minus the leverage, plus
-        # the row's own value times the leverage.
-        part_of_others = self._terms @ coefs - self._leverage * values
-        without_row = part_of_others / (1 - self._leverage)
+        # the row's own value times the leverage. (n_rows, n_values)
+        fitted_values = self._terms @ coefs
+        without_row = (fitted_values - self._leverage * values) / (1 - self._leverage)
         low = values.min(axis=0)
         high = values.max(axis=0)
         model = StateModel(self._answer_coefs, coefs, low, high)
@@ -426,8 +441,9 @@ def as_columns(signals, name, n_rows, columns=None):
         Name of the model, for messages.
     n_rows : int
         Rows of the call.
-    columns : list of str or None
+    columns : list of str or None, default=None
         Names of the columns in `fit`. Columns of a frame are brought into this order.
+        None in `fit` itself, and if the columns had no names there.
     """
     names = column_names(signals, f"signals of {name!r}")
     if names is not None and columns is not None and names != columns:
@@ -474,6 +490,7 @@ def split_signals(signals, names):
         return {}
     columns = column_names(signals, "signals")
     if columns is not None:
+        # A data frame. Its columns are named like the models.
         keys = column_keys(signals)
         signals = {name: signals[key] for name, key in zip(columns, keys)}
     if not isinstance(signals, Mapping):

@@ -33,7 +33,8 @@ class States(NamedTuple):
     Attributes
     ----------
     asked : ndarray of shape (n_states, n_members), dtype=bool
-        Members that have been asked in each state. They are none in the first state.
+        Members that have been asked in each state. In the first state no member has
+        been asked.
     following : ndarray of shape (n_states, n_members), dtype=int64
         The state after asking a member; `NO_STATE` if it cannot be asked.
     answering : list of tuple of int
@@ -82,17 +83,23 @@ def any_order(n_members, max_calls):
         asked[state, list(members)] = True
         for member in np.flatnonzero(~asked[state]).tolist():
             larger_set = frozenset((*members, member))
+            # No state has more than `max_calls` members.
             following[state, member] = state_of_set.get(larger_set, NO_STATE)
     return States(asked, following, sets)
 
 
 def fixed_order(n_members, order):
-    """Return the states of asking members in order; the last that was asked answers."""
+    """Return the states of asking members in one order.
+
+    `order` is a sequence of positions of members. In each state the member that was
+    asked last may answer, and the next one may be asked.
+    """
     n_states = len(order) + 1
     asked = np.zeros((n_states, n_members), dtype=bool)
     following = np.full((n_states, n_members), NO_STATE)
     answering = [()]
     for state, member in enumerate(order):
+        # The member has been asked in all later states.
         asked[state + 1 :, member] = True
         following[state, member] = state + 1
         answering.append((member,))
@@ -147,8 +154,9 @@ class StateEstimates(NamedTuple):
         Quality of each way to end a row: the answers, then abstaining if that is
         possible.
     continuations : ndarray of shape (n_rows, n_next, n_prices)
-        Value of asking each member that may be asked next, at each price. The price of
-        what comes after that call is subtracted, that of the call itself is not.
+        Value of asking each member that may be asked next, at each price: quality less
+        price times the cost of the calls after it. The cost of asking this member is
+        not yet subtracted.
     """
 
     endings: NDArray[np.float64]
@@ -205,7 +213,8 @@ class Move(NamedTuple):
         Position of the member to ask, among those that may be asked next; `STOP` if the
         row ends.
     value : ndarray of shape (n_rows, n_prices)
-        Estimated value of the better of the two, price times cost subtracted.
+        Estimated value of the best move. If the row ends, it is the quality of the
+        ending. Otherwise it is the value of asking, price times cost subtracted.
     """
 
     ending: NDArray[np.int64]
@@ -226,6 +235,7 @@ def move_of(estimates, costs, prices):
     """
     endings = estimates.endings
     n_rows = len(endings)
+    # (n_rows, n_prices)
     shape = np.broadcast_shapes(np.shape(prices), (n_rows, 1))
     ending = np.full(n_rows, NO_ENDING)
     ending_quality = np.full(n_rows, -np.inf)
@@ -234,6 +244,7 @@ def move_of(estimates, costs, prices):
         ending_quality = endings[np.arange(n_rows), ending]
     value_of_ending = np.broadcast_to(ending_quality[:, np.newaxis], shape)
     if not len(costs):
+        # No member can be asked.
         return Move(ending, ending_quality, np.full(shape, STOP), value_of_ending)
 
     prices = np.broadcast_to(prices, shape)
@@ -332,7 +343,8 @@ class _Asking:
     def decide(self, state, next_outcomes):
         """Return the outcomes of a state (`StateOutcomes`).
 
-        `next_outcomes` are those of the states that asking each next member leads to.
+        `next_outcomes` is a list of `StateOutcomes`: for each next member those of the
+        state after its answer.
         """
         answer_quality = self._answer_quality[state]
         next_costs = self._costs[self._states.next_members(state)]
@@ -385,7 +397,7 @@ def _realised(move, ending_quality, next_costs, next_outcomes):
     next_costs : ndarray of shape (n_next,)
         Cost of each member that may be asked next.
     next_outcomes : list of StateOutcomes
-        The outcomes after its answer.
+        For each next member the outcomes of the state after its answer.
 
     Returns
     -------
@@ -402,8 +414,11 @@ def _realised(move, ending_quality, next_costs, next_outcomes):
     if not next_outcomes:
         return quality, cost
     position = move.next_position
+    # Both have the shape (n_rows, n_next, n_prices).
     next_quality = np.stack([after.quality for after in next_outcomes], axis=1)
     next_cost = np.stack([after.cost for after in next_outcomes], axis=1)
+    # A row that ends has the position `STOP`, which is -1. It reads the entries of the
+    # last member here, and `asks` leaves them out.
     cost_of_asking = next_costs[position] + take_moves(next_cost, position)
     asks = position != STOP
     return (

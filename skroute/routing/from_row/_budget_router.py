@@ -85,11 +85,11 @@ def reader_of_known_cells(reader, table, fit_params, *, ratio=False):
     reader : regressor or None
         Not fitted. None: the forest that fills unknown cells is the estimate.
     table : ndarray of shape (n_rows, n_choices)
-        All rows that it will be fitted on, as a whole and without folds. NaN is
-        unknown.
+        Outcomes of all rows, also if the returned estimator is then fitted on folds. It
+        sets the size of the leaves. NaN is unknown.
     fit_params : dict
-        Parameters of its `fit`. If ``sample_weight`` is one of them, the returned
-        estimator requests it.
+        Parameters of the `fit` of the returned estimator. It requests
+        ``sample_weight`` if this is one of them.
     ratio : bool, default=False
         True for costs, see `CellForest`.
 
@@ -128,9 +128,9 @@ class BudgetRouter(LimitsMixin, PricedRouter, TableRouter):
     costs : mapping from str to float or array-like of shape (n_choices,), default=None
         Cost per call of each choice. None if costs differ from row to row: then `fit`
         takes them as ``costs``, an array of shape (n_samples, n_choices), and so do
-        later calls. Both must be known before the call, or both must be estimates. If
-        both fixed and logged costs are given, rows are decided by the fixed costs, and
-        the budget is met in the logged costs.
+        later calls. The costs of `fit` and of later calls must be of one kind: known
+        before the call, or estimates. If both fixed and logged costs are given, rows
+        are decided by the fixed costs, and the budget is met in the logged costs.
 
     budget : float, default=None
         Mean cost per sample, in the unit of `costs`. None is unlimited. A larger budget
@@ -466,10 +466,12 @@ default=None
         Sets all fitted attributes. Parameters are those of `fit`. `task` (FitTask) gets
         a step for each estimator.
         """
+        # In the user's unit, for the estimators.
         given_weight = given_weights(params.get("sample_weight"), X)
-        metadata = metadata_of_fit(
-            self, params, given_weight, partial(weights_for_readers, self._readers())
-        )
+        # Used if weights are the only metadata, without metadata routing.
+        metadata_of_weights = partial(weights_for_readers, self._readers())
+        metadata = metadata_of_fit(self, params, given_weight, metadata_of_weights)
+        # In units of one row, for prices and validation. None weights all rows alike.
         weight = None
         if given_weight is not None:
             weight = none_if_equal(relative_weights(given_weight))
@@ -498,11 +500,11 @@ default=None
         # False if answers are column numbers.
         self._named = log.named
         self._has_quotes = quoted_costs is not None
-        self._cost_summary = None  # no costs that those of calls are compared with
+        self._cost_summary = None  # the costs of calls are not compared with the log
         is_per_row = log.paid.ndim == 2
         are_known_before_calls = self.cost_estimator is None and log.planned is None
         if is_per_row and are_known_before_calls:
-            # Later calls must be given costs, too. They are compared with these.
+            # Later calls must be given costs, too. They are compared with the log's.
             self._cost_summary = summarize_costs(X, log.paid)
         budget = check_budget(self.budget)
         check_affordable(budget, self._cheapest_plan(log, weight))
@@ -537,8 +539,9 @@ default=None
         )
         if amount_tables is not None and log.abstain_quality is not None:
             amount_tables = amount_tables.with_abstaining()
-        # The policy at the parameters of `fit`. `_policy` returns it at those of now.
-        self._learned = replace(learned, amounts=amount_tables).at(
+        # The policy at the parameters of `fit`. `_policy` applies the present ones.
+        learned = replace(learned, amounts=amount_tables)
+        self._learned = learned.at(
             reg_lambda=float(self.reg_lambda), deciding=float(self.routing_cost)
         )
         # If rows may abstain, the last column is abstaining. `add_choice` does not
@@ -641,18 +644,21 @@ default=None
         -------
         float
         """
+        # 0 is a bound if rows may abstain, which is free. It is also the bound if some
+        # costs are unknown.
         cheapest = 0.0
-        # Abstaining is free. With unknown costs, the cheapest choice is not known.
-        if self.abstain_cost is None and log.known_costs is None:
+        all_costs_known = log.known_costs is None
+        if self.abstain_cost is None and all_costs_known:
+            # A number for a price list, or (n_rows,) for costs per row.
             cheapest = np.min(log.paid, axis=-1)
             if cheapest.ndim == 1:
-                # Costs are per row.
                 cheapest = np.average(cheapest, weights=weight)
         return float(cheapest) + self.routing_cost
 
     def _cost_reader(self, log, fit_params):
         """Return the unfitted estimator that learns costs from a log."""
         if log.known_costs is None:
+            # All costs are known.
             return self.cost_estimator
         return reader_of_known_cells(
             self.cost_estimator, log.paid, fit_params, ratio=True
@@ -665,6 +671,7 @@ default=None
         if reader is None and not log.has_single_answers:
             reader = QualityRegressor()
         if log.known_quality is None:
+            # All qualities are known.
             return reader
         table = log.quality
         if log.abstain_quality is not None:
@@ -691,7 +698,7 @@ default=None
     # Decisions ------------------------------------------------------------------------
 
     def _policy(self):
-        """Return the fitted policy at the parameters of now (`Policy`)."""
+        """Return the fitted policy at the present parameters (`Policy`)."""
         check_is_fitted(self)
         learned = self._learned
         is_per_row = self.costs is None
@@ -700,11 +707,12 @@ default=None
                 "costs was changed between fixed and per row (None) after fit: fit "
                 "again, or set it back."
             )
-        costs = None  # those of the rows of `fit`
+        costs = None  # the policy keeps the costs of each row of `fit`
         if not learned.per_row:
+            # The models of now: those of `fit`, and those that were added.
             names = models_of(self)
-            # The choices of `_log` are the models of `fit` and perhaps abstaining. If
-            # they are more than `names`, abstaining is one, and no model was added.
+            # The log has the models of `fit`, and abstaining if rows may abstain. No
+            # model can then be added, so that `names` are the models of `fit`.
             n_fitted = min(len(names), len(self._log.names))
             costs = costs_now(
                 self.costs,
@@ -809,6 +817,7 @@ default=None
         elif costs is not None:
             costs = check_row_costs(costs, columns, shape)
             if self._cost_summary is not None:
+                # A sweep over budgets checks the costs once.
                 cache.get_or_compute(
                     "checked costs",
                     lambda: check_call_costs(self._cost_summary, X, costs),
@@ -948,11 +957,11 @@ default=None
     def add_choice(self, name, X, q, *, cost):
         """Add a new choice, from the rows on which its quality is known.
 
-        Its quality is a function of the estimates of the choices of `fit`, learned
-        under a hierarchical prior by which it is one more choice of their kind: few
-        rows change the prior little. 1.25 standard errors are subtracted, so that an
-        uncertain choice is not bought too early. The estimates of other choices do not
-        change.
+        Its quality is estimated by a regression on the estimates of the choices of
+        `fit`. The regression has a hierarchical prior, by which the new choice is one
+        more choice of the kind of these. Few rows change the prior little. 1.25
+        standard errors are subtracted, so that an uncertain choice is not bought too
+        early. The estimates of other choices do not change.
 
         Parameters
         ----------
@@ -1003,7 +1012,7 @@ default=None
                 f"q must have at least two scores of {name!r}, got {len(q)}."
             )
         _warn_of_other_unit(name, q, policy.quality)
-        # The newcomer joins a policy at the price list of now.
+        # The newcomer joins a policy at the present price list.
         learned = self._learned.at(costs=policy.planned)
         n_fitted = len(self._log.names)
         self._learned = with_newcomer(learned, n_fitted, X, q, cost)
@@ -1110,9 +1119,10 @@ default=None
 
 
 def _warn_of_other_unit(name, q, quality):
-    """Warn if the qualities of a new choice are far outside of those of the others.
+    """Warn if the qualities of a new choice are far from those of the other choices.
 
-    They may lie outside by at most the range of the others.
+    Without a warning, they may be outside of the range of the other choices by at most
+    the width of this range.
 
     Parameters
     ----------

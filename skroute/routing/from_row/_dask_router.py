@@ -147,6 +147,7 @@ class DaskRouter:
         self.estimator = estimator
         self.policy = policy
         if policy == "batch":
+            # This raises an error if the estimator cannot decide under a cap.
             _policy_for_cap(estimator)
 
     def __repr__(self):
@@ -172,12 +173,12 @@ class DaskRouter:
 
         budget_total : float, default=None
             Hard cap on the sum of the costs of all rows, in place of `budget`. The rows
-            are counted in the first pass. It needs ``policy="batch"``. None is the mean
-            `budget`.
+            are counted in the first pass. It needs ``policy="batch"``. None takes the
+            mean `budget`.
 
         **call : keyword arguments
-            As there. A parameter with one entry per row is a Dask collection in the
-            blocks of X.
+            Further keywords of ``estimator.predict_routed``. A parameter with one entry
+            per row is a Dask collection in the blocks of X.
 
         Returns
         -------
@@ -430,8 +431,9 @@ class DaskRouter:
         else:
             # The number of rows is known only after the first pass over the blocks.
             mean_room = partial(_room_of_total, policy, budget_total)
-        # A mean of infinity is no budget.
+        # An infinite mean is no budget.
         has_budget = budget_total is not None or budget != np.inf
+        # Smallest prices of cost, by the exchange rate of the router.
         floor_with_budget, floor_without_budget = policy.price_floors
         least_price = floor_with_budget if has_budget else floor_without_budget
         blocks, sizes, _ = row_blocks(X)
@@ -465,16 +467,16 @@ class DaskRouter:
         if budget_total is not None:
             # Without rows, any budget will do.
             budget = budget_total / max(plan.n_rows, 1)
-        # Expected bill of each choice. At this budget, the bills of the rows that get a
-        # choice differ from its planned cost by a factor. Deciding has a cost as well.
+        # Expected bill of each choice, (n_choices,). Rows of `fit` that get a choice
+        # at this budget have paid its planned cost times this factor.
         cost_factor = policy.correction(budget).cost_factor
-        costs = policy.planned * cost_factor + policy.deciding
+        expected_bills = policy.planned * cost_factor + policy.deciding
         # One array of choices for each block.
         routes = assignment.choices.to_delayed().ravel()
         tasks = []
         for block, route in zip(blocks, routes):
             task = delayed(_answer_block)(
-                sent_router, block, route, costs, response, answer_type
+                sent_router, block, route, expected_bills, response, answer_type
             )
             tasks.append(task)
         return RoutedBlocks(tasks, assignment.choices.chunks[0])
@@ -510,18 +512,18 @@ def _policy_for_cap(router):
 
 
 def _room_of_mean(policy, budget):
-    """Return what a mean budget leaves for the choice of a row, in planned costs.
+    """Return the mean planned cost that a budget leaves for the choices, a float.
 
-    It is at least the cost of the cheapest choice. The callers have checked that the
-    budget pays for it.
+    The cost of deciding is subtracted. The result is at least the cost of the cheapest
+    choice: the callers have checked that the budget pays for this choice.
     """
     return max(policy.room(budget), float(policy.planned.min()))
 
 
 def _room_of_total(policy, budget_total, n_rows):
-    """Return what a total leaves for the choice of a row, in planned costs.
+    """Return the mean planned cost that a total leaves for the choices, a float.
 
-    It raises an error if the total does not pay for the cheapest choices.
+    Raise an error if the total does not pay for the cheapest choices of `n_rows` rows.
     """
     check_affordable(budget_total, policy.least * n_rows, name="budget_total")
     return _room_of_mean(policy, budget_total / n_rows)
@@ -541,8 +543,8 @@ def _assign(sent_router, blocks, sizes, *, policy, mean_room, least_price):
     policy : Policy
         Policy of the router, with fixed costs.
     mean_room : float or callable
-        The cap on the mean planned cost of all rows, without that of deciding, or a
-        function of the number of rows that returns it.
+        The cap on the mean planned cost of all rows, without the cost of deciding. It
+        may be a function of the number of rows that returns this cap.
     least_price : float
         The smallest price of cost.
 
@@ -594,8 +596,8 @@ def _route_block(estimator, X, response, budget, call, answer_type):
 def _net_values(router, X, policy, least_price):
     """Return the values (n_rows, n_choices) of a block that a capped plan maximises.
 
-    They are estimated qualities less the penalty, and less the cost at its smallest
-    price.
+    They are estimated qualities less the penalty of each choice, and less `least_price`
+    times its planned cost.
     """
     if num_samples(X) == 0:
         return np.empty((0, len(policy.planned)))

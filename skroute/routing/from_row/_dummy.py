@@ -64,8 +64,9 @@ class DummyRouter(MemberRouter):
     def _learn(self, answers):
         """Learn mean qualities or, for random choices, draw values for a price.
 
-        Sets ``_mean_quality``, or ``_seed`` and ``_random_values``; and ``_strategy``,
-        the strategy of `fit`.
+        `answers` are the `OutOfFold`. Random choices set ``_seed`` and
+        ``_random_values``. Other strategies set ``_mean_quality``. All of them set
+        ``_strategy``, the strategy of `fit`, and ``choices_``.
         """
         if self.strategy == "random":
             rng = check_random_state(self.random_state)
@@ -136,7 +137,9 @@ class DummyRouter(MemberRouter):
         """
         costs = self._members.costs_now(self.costs, self.estimators)
         net_quality = self._mean_quality - self._least_price(budget) * costs
-        best = int(np.where(affords(budget, costs), net_quality, -np.inf).argmax())
+        # -inf: the budget does not pay for the member.
+        affordable_quality = np.where(affords(budget, costs), net_quality, -np.inf)
+        best = int(affordable_quality.argmax())
         n_rows = num_samples(X)
         return Plan(np.full(n_rows, best), np.full(n_rows, costs[best]))
 
@@ -280,7 +283,8 @@ class DummyRouterClassifier(DummyRouter, ClassifierMixin, BaseEstimator):
         Quality of an answer, as in :class:`OccamRouterClassifier`.
 
     exchange_rate : float, default=None
-        Value of one unit of `costs` in the unit of `quality`, as there.
+        Value of one unit of `costs` in the unit of `quality`, as in
+        :class:`OccamRouterClassifier`.
 
     cv : int, splitter or iterable of splits, default=5
         Folds for out-of-fold answers of the members.
@@ -307,7 +311,7 @@ class DummyRouterClassifier(DummyRouter, ClassifierMixin, BaseEstimator):
         Names of the members.
 
     estimators_ : list of classifiers
-        The fitted members, in this order.
+        The fitted members, in the order of `choices_`.
 
     costs_ : ndarray of shape (n_members,)
         Cost of each member's call.
@@ -398,7 +402,8 @@ class DummyRouterRegressor(DummyRouter, RegressorMixin, BaseEstimator):
         Quality of an answer, as in :class:`OccamRouterRegressor`.
 
     exchange_rate : float, default=None
-        Value of one unit of `costs` in the unit of `quality`, as there.
+        Value of one unit of `costs` in the unit of `quality`, as in
+        :class:`OccamRouterRegressor`.
 
     cv : int, splitter or iterable of splits, default=5
         Folds for out-of-fold answers of the members.

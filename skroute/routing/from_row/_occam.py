@@ -55,8 +55,8 @@ class SplitCosts(NamedTuple):
     Attributes
     ----------
     deciding : float
-        Cost of deciding, which each row pays: `routing_cost`, and the member that
-        embeds.
+        Cost of deciding, which each row pays: the sum of `routing_cost` and the cost of
+        the member that embeds.
     added : ndarray of shape (n_members,)
         Further cost of each member if it is chosen.
     """
@@ -83,8 +83,9 @@ class Occam(LimitsMixin, PricedRouter, MemberRouter):
     ``_embedder`` : int or None
         Position of the member that embeds. None if no member does.
     ``_embedder_answers`` : bool
-        True if the largest probability of the member that embeds is its answer. It is
-        then paid once, and choosing it costs nothing more.
+        True if the answer of the member that embeds is its most probable label. The
+        call that embeds a row then also answers the row, so that choosing this member
+        costs nothing more.
     ``_routing_seconds`` : float
         Measured time of deciding on a row. 0 if it is not measured.
     """
@@ -253,11 +254,12 @@ class Occam(LimitsMixin, PricedRouter, MemberRouter):
         """Return the quality of each member on each row, and its costs (`Log`).
 
         `answers` are the out-of-fold answers of the members (`OutOfFold`). The costs
-        are those of a member's call without the cost of deciding, which all rows pay.
+        are ``SplitCosts.added``: the cost of deciding, which all rows pay, is left out.
         """
         objective = objective_of(self, self._members.target)
         bound_objective = objective.bound(answers.target, answers.weight)
         responses = answers.answers_by(objective.asks)
+        # (n_rows, n_members)
         quality = bound_objective.table(answers.target, responses)
         split = split_costs(
             self._members.costs_of_fit,
@@ -265,14 +267,14 @@ class Occam(LimitsMixin, PricedRouter, MemberRouter):
             embedder=self._embedder,
             embedder_answers=self._embedder_answers,
         )
-        return Log(answers.names, quality, split.added).with_abstaining(
-            self.abstain_cost
-        )
+        log = Log(answers.names, quality, split.added)
+        return log.with_abstaining(self.abstain_cost)
 
     def _time_decisions(self, policy, X):
         """Return the measured seconds of deciding on a row, without a member's call.
 
-        `policy` decides about rows of `X`. The time does not depend on the budget.
+        `policy` decides on rows of `X`, without a budget: the time does not depend on
+        it.
         """
         # The call of the member that embeds is not timed.
         rows_to_decide = X if self._embedder is None else self._embed(X)
@@ -288,7 +290,7 @@ class Occam(LimitsMixin, PricedRouter, MemberRouter):
     # Decisions ------------------------------------------------------------------------
 
     def _policy(self):
-        """Return the fitted policy at the parameters of now (`Policy`)."""
+        """Return the fitted policy at the present parameters (`Policy`)."""
         check_is_fitted(self)
         split = split_costs(
             self._members.costs_now(self.costs, self.estimators),
@@ -368,8 +370,8 @@ class Occam(LimitsMixin, PricedRouter, MemberRouter):
         # Only a sweep over budgets has a cache.
         is_sweep = cache_of(self) is not NO_CACHE
         if is_sweep and name == self.embedding:
-            # The plans of other budgets have embedded the rows, and so have the answers
-            # of this member.
+            # The plans of other budgets embed the rows. By the cache, these calls
+            # answer for this plan, too.
             look = self._look(X, choices=None)
             plan = plan._replace(state=look.state)
         return plan
@@ -388,7 +390,8 @@ class Occam(LimitsMixin, PricedRouter, MemberRouter):
             )
         policy = self._policy().limited(limits_now(self, self.choices_, call))
         policy = policy.restricted(choices)
-        # Before the member that embeds is called.
+        # If the budget is too small, the error comes before the member that embeds is
+        # called.
         check_affordable(call.budget, policy.least)
         estimates, state = estimate_once(
             self, policy, partial(self._look, X, policy.kept)
@@ -598,9 +601,10 @@ class OccamRouterClassifier(Occam, ClassifierMixin, BaseEstimator):
           array with a row for each true label of ``classes_`` and a column for each
           predicted one. The quality is minus that money. See `exchange_rate`.
         - ``"log_loss"``, ``"brier"``: minus these losses of ``predict_proba``.
-          ``"probability"``: that of the true label, the paper's success probability.
-          These favour the least overconfident member: calibrate members first, for
-          example by :class:`~sklearn.calibration.CalibratedClassifierCV`.
+          ``"probability"``: the probability of the true label, which is the paper's
+          success probability. These favour the least overconfident member: calibrate
+          members first, for example by
+          :class:`~sklearn.calibration.CalibratedClassifierCV`.
         - A function of true and predicted labels to one number per row, higher is
           better, or ``("predict_proba", function)`` of true labels and probabilities.
 
@@ -671,7 +675,7 @@ class OccamRouterClassifier(Occam, ClassifierMixin, BaseEstimator):
         is ``"abstain"``.
 
     estimators_ : list of classifiers
-        The fitted members, in this order.
+        The fitted members, in the order of `choices_`.
 
     costs_ : ndarray of shape (n_choices,)
         Cost of each member's call. 0 for abstaining.
@@ -690,10 +694,10 @@ class OccamRouterClassifier(Occam, ClassifierMixin, BaseEstimator):
         As in :class:`BudgetRouter`. The log is made of out-of-fold answers of members.
 
     validation_quality_, validation_quality_se_ : float
-        As there.
+        As in :class:`BudgetRouter`.
 
     validation_cost_, validation_cost_se_ : float
-        As there.
+        As in :class:`BudgetRouter`.
 
     n_features_in_, feature_names_in_ : int, ndarray of shape (`n_features_in_`,)
         Number and names of the features seen during `fit`, if X has them.
@@ -857,11 +861,11 @@ class OccamRouterRegressor(Occam, RegressorMixin, BaseEstimator):
         otherwise.
 
     amounts : mapping, default=None
-        Further amounts of a call of each member, as there.
+        Further amounts of a call of each member, as in :class:`OccamRouterClassifier`.
 
     limits, capacities : mapping from str to float, default=None
-        Largest mean of each amount, and largest share of the rows of each member, as
-        there.
+        Largest mean of each amount, and largest share of the rows of each member, as in
+        :class:`OccamRouterClassifier`.
 
     cv : int, splitter or iterable of splits, default=5
         Folds for out-of-fold answers of the members and out-of-fold estimates of

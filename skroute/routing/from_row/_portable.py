@@ -150,16 +150,17 @@ class PortablePolicy:
         price_within_budget, price_without_limit = record["least_prices"]
         if budget == np.inf:
             return price_without_limit, 0.0
-        cheapest = record["budgets"][0]
+        # Mean cost of the choices in the cheapest plan.
+        cheapest_choices = record["budgets"][0]
         deciding = record["deciding"]
-        smallest = cheapest + deciding
+        smallest = cheapest_choices + deciding
         if budget < smallest * (1 - _ROUNDING):
             raise ValueError(
                 f"budget={budget!r} is below the smallest feasible one, {smallest!r}."
             )
-        # Mean cost that is left for the choices.
+        # Mean cost that is left for the choices. The margin stays unspent.
         room = (1 - record["margin"]) * (budget - deciding)
-        if room <= cheapest * (1 + _ROUNDING):
+        if room <= cheapest_choices * (1 + _ROUNDING):
             # At an infinite price each row makes its cheapest choice.
             return np.inf, 0.0
         price, share = self._price_of_room(room)
@@ -169,10 +170,11 @@ class PortablePolicy:
 
     def _price_of_room(self, room):
         """Return price and share, as `price`, for a mean cost of the choices alone."""
+        # Budgets rise and prices fall. `prices[k]` is the price of each budget
+        # from `budgets[k]` to `budgets[k + 1]`, a segment.
         budgets = np.array(self.record["budgets"])
         prices = self.record["prices"]
-        # Each price is that of the budgets from its own to the next. The segment starts
-        # at the largest budget within the room.
+        # The segment that starts at the largest budget within the room.
         segment = int((budgets <= room * (1 + _ROUNDING)).sum()) - 1
         if segment >= len(prices) - 1:
             # The room pays for the last plan, which buys all that is worth anything.
@@ -180,8 +182,9 @@ class PortablePolicy:
         next_budget = budgets[segment + 1]
         share = (room - budgets[segment]) / (next_budget - budgets[segment])
         share = min(max(share, 0.0), 1.0)
+        # `counts` has the number of rows that are tied at each price.
         if self.record["counts"][segment] == 1:
-            # A single tied row is not divided. The price is that of the nearer budget.
+            # A single row is not divided. The price is that of the nearer budget.
             return prices[segment + round(share)], 0.0
         return prices[segment], share
 
@@ -212,7 +215,7 @@ class PortablePolicy:
             plan.
         """
         if hasattr(quality, "columns"):
-            # A data frame: its columns are the names of the choices.
+            # A data frame, with one column for each choice, found by name.
             quality = quality[self.choices]
         quality = np.asarray(quality, dtype=np.float64)
         if quality.ndim != 2 or quality.shape[1] != len(self.choices):

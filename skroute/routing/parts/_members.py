@@ -270,7 +270,10 @@ def dropped_names(estimators):
 
 
 def without_dropped(costs, dropped):
-    """Return costs without those of dropped members, if they are a mapping."""
+    """Return costs of members. Entries of dropped members are removed from a mapping.
+
+    `dropped` is a set of names. An array of costs has no names, and stays as it is.
+    """
     costs = by_label(costs)
     if not isinstance(costs, Mapping):
         return costs
@@ -435,7 +438,7 @@ def _fit_and_answer(name, member, X, y, *, target, methods, splits, fit_params):
     if not methods:
         return model, {}
     if comes_fitted(model):
-        # All rows are new to it.
+        # The model was fitted on other rows: all answers are out of sample.
         answers = {}
         for method in methods:
             answers[method] = target.call(method, name, model, X)
@@ -463,7 +466,7 @@ def _answers_out_of_fold(name, member, X, y, *, target, methods, splits, fit_par
     for train, test in splits:
         model = clone(member)
         X_train, y_train = _safe_split(model, X, y, train)
-        # `train` selects the columns of X if it is a precomputed kernel.
+        # `train` selects the columns of X if X is a precomputed kernel.
         X_test, _ = _safe_split(model, X, y, test, train)
         model.fit(X_train, y_train, **check_method_params(X, fit_params, train))
         for method in methods:

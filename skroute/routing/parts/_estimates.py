@@ -252,7 +252,7 @@ def with_weights(estimator, sample_weight):
     routing = get_routing_for_object(estimator)
     if routing.consumes("fit", weights):
         return estimator, weights
-    # The routing of a meta-estimator may have no requests of its own.
+    # The routing of a meta-estimator, a `MetadataRouter`, has no attribute `fit`.
     routing_of_fit = getattr(routing, "fit", None)
     requests = getattr(routing_of_fit, "requests", {})
     # A request of None: weights are neither requested nor refused.

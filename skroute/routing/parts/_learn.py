@@ -439,8 +439,9 @@ def _budget_without_effect(policy, budget):
         return None
     return (
         f"budget={float(budget)!r} has no effect: the most expensive choice for each "
-        f"row costs {largest_mean:.6g} per sample. budget is a mean cost per sample, in the "
-        "unit of costs (not per thousand where costs are per call); None is unlimited."
+        f"row costs {largest_mean:.6g} per sample. budget is a mean cost per sample, "
+        "in the unit of costs (not per thousand where costs are per call); None is "
+        "unlimited."
     )
 
 

@@ -30,14 +30,16 @@ _N_SHOWN = 5
 def rows_of_failure(rows):
     """Change the ``rows`` of an exception to positions among the rows of the user.
 
-    `rows` are the positions of the rows that a model is called on. An exception with an
-    attribute ``rows`` has positions among these. It is raised again.
+    A model is called on some rows of the user. `rows` are their positions, (n_called,).
+    If the exception of the model has an attribute ``rows``, these are positions among
+    the rows of the call. They are changed, and the exception is raised again.
     """
     try:
         yield
     except Exception as error:
         if hasattr(error, "rows"):
-            error.rows = rows[error.rows]
+            rows_of_call = error.rows
+            error.rows = rows[rows_of_call]
         raise
 
 
@@ -86,7 +88,7 @@ class Target(ABC):
     @classmethod
     @abstractmethod
     def encode(cls, X, y, name):
-        """Return the validated y, and the labels in it, None if it has numbers.
+        """Return the validated y, and its labels (None for a target of numbers).
 
         Parameters
         ----------
@@ -306,8 +308,8 @@ class Numbers(Target):
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
         y = check_array(y, ensure_2d=False, dtype="numeric", input_name="y")
-        # The numbers are compared in double precision. The limit is outside the range
-        # of single precision, and numpy would warn.
+        # The numbers are compared in double precision. In single precision the limit
+        # would be infinite, and numpy would warn.
         if np.abs(y.astype(np.float64)).max() > _LARGEST:
             raise ValueError(
                 f"y must lie within {_LARGEST:g} of 0, or the square of an error is "

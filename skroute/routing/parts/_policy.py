@@ -949,8 +949,8 @@ class Policy:
     def _advice_on_limits(self):
         """Return the end of a message about a budget that is too small.
 
-        It says that the cheapest plan must be within the limits. It is empty if there
-        are no limits.
+        It says that the cheapest plan must be within the limits. Without limits it is
+        empty.
         """
         if self.limits is None:
             return ""

@@ -241,7 +241,9 @@ def check_rows(estimator, X, *, reset):
     # A source of lazy features has no rows.
     refuse_source(X, estimator)
     refuse_masked(X=X)
-    (X,) = indexable(indexable_dataset(indexable_rows(X)))
+    X = indexable_rows(X)  # rows of Arrow
+    X = indexable_dataset(X)  # a torch data set
+    (X,) = indexable(X)
     torch = torch_of(X)  # the module, or None if X is not a tensor
     is_numeric = holds_numbers(X)
     if torch and X.is_complex():
@@ -262,12 +264,14 @@ def check_rows(estimator, X, *, reset):
             f"Found array with 0 feature(s) (shape={X.shape}) while a minimum of 1 is "
             f"required by {type(estimator).__name__}."
         )
-    if not reset and is_dataset(X) and hasattr(estimator, "n_features_in_"):
+    # True if `fit` saw rows of a known number of columns.
+    needs_columns = not reset and hasattr(estimator, "n_features_in_")
+    if needs_columns and is_dataset(X):
         raise TypeError(
             f"X is a data set, but fit saw rows of {estimator.n_features_in_} columns. "
             "Stack its rows, for example torch.stack([row for row, _ in dataset])."
         )
-    if not reset and hasattr(estimator, "n_features_in_") and _is_flat(X):
+    if needs_columns and _is_flat(X):
         raise ValueError(
             f"X must be rows of {estimator.n_features_in_} columns, as fit saw them, "
             f"got a {type(X).__name__} of {num_samples(X)} single values. One row of a "

@@ -47,8 +47,8 @@ class CostSpread(NamedTuple):
         of the sizes of requests.
 
     between : float
-        Standard deviation of the costs of the choices, around a function of the level
-        of their row.
+        Standard deviation of the log costs of the choices, around a function of the
+        level of the row.
 
     beyond : float
         Standard deviation of the level, around a function of X. NaN if X was not read.

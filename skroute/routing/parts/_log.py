@@ -232,7 +232,7 @@ class KnownCells(NamedTuple):
         ndarray of shape (n_choices,)
             Over the known cells.
         """
-        error = self._errors(estimate)
+        error = self._errors(estimate)  # (n_rows, n_choices)
         weight = self.weight
         if row_weight is not None:
             weight = weight * row_weight[:, np.newaxis]
@@ -524,11 +524,12 @@ def _known_cells_of_table(table, names, parameter, row_weight):
     is_known = ~np.isnan(table)
     if is_known.all():
         return None
-    counts = is_known
+    is_usable = is_known
     if row_weight is not None:
-        # A row of weight 0 teaches nothing.
-        counts = is_known[row_weight > 0]
-    too_few = np.flatnonzero(counts.sum(axis=0) < _FEWEST_ROWS)
+        # Nothing is learned from a row of weight 0.
+        is_usable = is_known[row_weight > 0]
+    # Positions of choices with too few cells to learn from.
+    too_few = np.flatnonzero(is_usable.sum(axis=0) < _FEWEST_ROWS)
     if len(too_few):
         raise ValueError(
             f"{parameter} has fewer than two rows on which the value of "
@@ -881,7 +882,7 @@ def costs_now(costs, names, current, n_fitted):
         return check_costs(new_costs, names)
     if np.ndim(costs) == 1 and len(costs) == n_fitted:
         # Choices that were added after `fit` come last, and keep their costs.
-        costs = [*costs, *current[len(costs) :]]
+        costs = [*costs, *current[n_fitted:]]
     return check_costs(costs, names)
 
 
@@ -1074,14 +1075,14 @@ def overlap_of(log, choices):
         out=mean_weight,
         where=agreement.needed > 0,
     )
-    sizes = []
+    effective_sizes = []
     largest_weights = []
     never = []  # choices that the log never made where the policy makes them
     for position, name in enumerate(log.names):
         weight_of_choice = weight[:, position]
         # A weight of 0: the log made another choice.
         weights = weight_of_choice[weight_of_choice > 0]
-        sizes.append(effective_size(weights))
+        effective_sizes.append(effective_size(weights))
         largest_weights.append(np.max(weights, initial=0.0))
         is_never_matched = never_matched(
             needed=agreement.needed[position],
@@ -1096,7 +1097,7 @@ def overlap_of(log, choices):
         # The field is the number of logged rows of each choice. The variable `n_rows`
         # is the number of all rows.
         n_rows=agreement.made,
-        effective_sample_size=np.array(sizes),
+        effective_sample_size=np.array(effective_sizes),
         max_weight=np.array(largest_weights),
         # The field is a share of the rows, not a number of rows.
         needed=agreement.needed / n_rows,

@@ -228,8 +228,9 @@ def last_useful(gains, fold=None, weight=None, *, priced=False, expected=None):
     weight : ndarray of shape (n_rows,), default=None
         Weight of each row; None weights all rows alike.
     priced : bool, default=False
-        If True, the costs are subtracted from the gains, because cost is money. Then
-        the best policy is returned, since a cheaper policy has no further advantage.
+        True if costs have been subtracted from `gains`, because quality and cost are
+        money. Then the best policy is returned, since a cheaper one has no further
+        advantage.
     expected : ndarray of shape (n_policies, n_rows), default=None
         Out-of-fold estimates of `gains`. If the last policy gains as much as is
         estimated, the estimates are right, and the last policy is returned without a
@@ -308,7 +309,8 @@ class Policy:
     weight : ndarray of shape (n_rows,), default=None
         Weight of each row.
     noise : float, default=1.0
-        Variance of the outcomes, relative to that of a complete table.
+        Variance of the means of outcomes, divided by the variance that a complete log
+        would have.
     planned_as_new : ndarray of shape (n_rows, n_choices), default=None
         Estimated costs with the distribution of new rows. None if costs are not
         estimated.
@@ -317,7 +319,9 @@ class Policy:
         the fold's rows have. The price for these rows is learned from it. None if
         `estimate` has this distribution for all folds.
     planned_by_fold : ndarray of shape (n_folds, n_rows, n_choices), default=None
-        The same for `planned`. None if costs are not estimated.
+        For each fold, the table `planned` with the distribution that the estimated
+        costs of the fold's rows have. None if costs are not estimated, or if `planned`
+        has this distribution for all folds.
     kind : ndarray of shape (n_rows,), dtype=int64, default=None
         Number that equal rows share, if they occur often, else -1. None if no row
         occurs often.
@@ -360,8 +364,8 @@ class Policy:
     trusts_estimates: bool = True
     amounts: AmountTables | None = None
     limits: Limits | None = None
-    # Restricted policies by their choices. The last limited policy, the last rule of
-    # each group, and the last correction.
+    # Results of methods. The keys of restricted policies are their choices. Other keys
+    # are names, and their entries have the argument and the result of the last call.
     _cache: dict = field(default_factory=dict, repr=False)
 
     def __getstate__(self):
@@ -623,7 +627,8 @@ class Policy:
             dual,
             order,
             price_floor,
-            # A group's other rows may need a little more than all rows do.
+            # For all rows, limits that exclude each other are an error. Without the
+            # rows of a group, the least amounts may exceed the limits a little.
             must_hold=group is None,
         )
 
@@ -1002,7 +1007,8 @@ class Policy:
         values, costs
             As in `_choices_at`.
         budget : float
-            Mean cost per row, deciding included, which selects the price floor.
+            Mean cost per row, deciding included. It is read only to select the price
+            floor: there is one with a budget, and one without.
         room : float
             Mean of `costs` per row that the choices may have. Infinity is no cap.
 
@@ -1287,15 +1293,14 @@ class Policy:
         It is 1 for a choice that is planned to cost nothing.
         """
         shape = self.quality.shape
-        if self.realised is None:
-            return np.ones(shape[1])
-        paid = np.average(
-            np.broadcast_to(self.paid, shape), axis=0, weights=self.weight
-        )
-        planned = np.average(
-            np.broadcast_to(self.planned, shape), axis=0, weights=self.weight
-        )
         factor = np.ones(shape[1])
+        if self.realised is None:
+            return factor
+        # Mean costs of the choices: (n_choices,)
+        paid_table = np.broadcast_to(self.paid, shape)
+        paid = np.average(paid_table, axis=0, weights=self.weight)
+        planned_table = np.broadcast_to(self.planned, shape)
+        planned = np.average(planned_table, axis=0, weights=self.weight)
         np.divide(paid, planned, out=factor, where=planned > 0)
         # Doubly robust means of unknown bills may be below 0 by noise.
         return np.maximum(factor, 0.0)
@@ -1309,7 +1314,8 @@ class Policy:
         weight = np.ones((shape[0], 1))
         if self.weight is not None:
             weight = self.weight[:, np.newaxis]
-        # Sums over the rows that make each choice: (n_choices,)
+        # Sums over the rows that make each choice, in units of their weights:
+        # (n_choices,)
         n_made = choices.totals(np.broadcast_to(weight, shape))
         error = choices.totals((self.quality - self.as_new) * weight)
         paid = choices.totals(np.broadcast_to(self.paid, shape) * weight)
@@ -1321,7 +1327,9 @@ class Policy:
         mean_error = error.sum() / n_made.sum()
         quality = (error + n_prior * mean_error) / (n_made + n_prior)
 
-        mean_factor = paid.sum() / planned.sum() if planned.sum() > 0 else 1.0
+        mean_factor = 1.0  # nothing was planned to be paid
+        if planned.sum() > 0:
+            mean_factor = paid.sum() / planned.sum()
         # Sum of the planned costs of the added rows of each choice. Each row has the
         # mean planned cost of the choice. The maximum prevents 0 / 0 for a choice that
         # no row makes.
@@ -1432,7 +1440,7 @@ def stand_ins(values, costs, allowed):
 
 
 def offers_std(estimator):
-    """Return True if `predict` of an estimator can return standard deviations."""
+    """Return True if `predict` of an estimator can return standard errors."""
     # `WithNewcomers` passes ``return_std`` on to its `base`, the estimator of `fit`.
     last = getattr(estimator, "base", estimator)
     if isinstance(last, Pipeline):

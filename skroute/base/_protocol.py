@@ -161,7 +161,7 @@ class Plan(NamedTuple):
 
 
 def _with_rows(plan, rows, decided=True):
-    """Return a copy of a plan in which `X` is `rows` and `decided` is set (`Plan`).
+    """Return a copy of a plan (`Plan`) with these values of `X` and `decided`.
 
     ``plan._replace`` takes twice as long, which one notices in calls with one row.
     """
@@ -325,12 +325,14 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
     call_parameters: ClassVar[tuple[CallParameter, ...]] = ()
 
     def __init_subclass__(cls, **kwargs):
+        """Give a subclass with `call_parameters` views that show them."""
         # Before scikit-learn reads the signatures, for metadata routing.
         if "call_parameters" in vars(cls):
             _declare_views(cls)
         super().__init_subclass__(**kwargs)
 
     def __sklearn_is_fitted__(self):
+        """Return True after a `fit` that succeeded."""
         return hasattr(self, "choices_")
 
     def __repr__(self, N_CHAR_MAX=700):

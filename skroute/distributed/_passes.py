@@ -279,9 +279,19 @@ def merge_sketches(sketches):
 def core_of_block(values, costs, *, low, high):
     """Return the rows of a block to solve exactly, as a list with one `CoreOfBlock`.
 
-    Core rows have an increment in the interval of efficiencies with bits from `low` up
-    to, but without, `high`. The result is a list so that :func:`merge_cores` can join
-    it. `values` and `costs` are as for :func:`~skroute.assignment.solve_assignment`.
+    The result is a list so that :func:`merge_cores` can join it with others.
+
+    Parameters
+    ----------
+    values, costs
+        As for :func:`~skroute.assignment.solve_assignment`.
+    low, high : int
+        Core rows have an increment whose efficiency has bits from `low` up to, but
+        without, `high`.
+
+    Returns
+    -------
+    list of CoreOfBlock
     """
     block = _walk(values, costs, low=low, high=high)
     core = np.flatnonzero(block.is_core)

@@ -407,9 +407,10 @@ def _as_target(estimates, target):
 
 
 def _cross_fit_itself(estimator, X, target, folds, *, costs, n_jobs, fit_params):
-    """Return what the method `cross_fit` of an estimator returns (`CrossFitted`).
+    """Fit a copy of an estimator by its method `cross_fit` (`CrossFitted`).
 
-    Estimates have the shape of `target`: (n_rows,) or (n_rows, n_outputs).
+    `target` is a vector (n_rows,) if there is one output. Estimates have its shape. The
+    other parameters are those of `cross_fit`.
     """
     fitted = clone(estimator)
     options = {
@@ -431,9 +432,10 @@ def _cross_fit_itself(estimator, X, target, folds, *, costs, n_jobs, fit_params)
 
 
 def _fit_and_predict_out_of_sample(estimator, X, target, folds, *, n_jobs, fit_params):
-    """Fit any regressor, and estimate its rows out of bag or out of fold.
+    """Fit a copy of a regressor, and estimate its rows out of bag or out of fold.
 
-    Estimates have the shape of `target`: (n_rows,) or (n_rows, n_outputs).
+    `target` is a vector (n_rows,) if there is one output. Estimates have its shape. The
+    other parameters are those of `cross_fit`, and the result is a `CrossFitted`.
     """
     fitted = clone(estimator)
     fitted.fit(X, target, **fit_params)
@@ -517,7 +519,10 @@ def _inner_folds(fold_of_row):
 
 @contextmanager
 def _note_advice(estimator, X, target, name):
-    """Add notes to the exception of a fit: the estimator that failed, and advice."""
+    """Add notes to the exception of a fit: the estimator that failed, and advice.
+
+    The parameters are those of `cross_fit`. The exception is raised again.
+    """
     try:
         with note_failure(name, len(target), "fit"):
             yield

@@ -269,7 +269,15 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         return X, answers
 
     def _splits(self, X, y, kind, metadata):
-        """Return the folds of the members and those of the router (`Splits`)."""
+        """Return the folds of the members and the folds of the router (`Splits`).
+
+        Parameters
+        ----------
+        X, y : indexable of n_rows rows
+        kind : subclass of Target
+        metadata : mapping from str to Bunch
+            Metadata of `fit`, of which the splitter gets the entry ``"cv"``.
+        """
         splitter = check_cv(self.cv, y, classifier=kind is not Numbers)
         if self.cv is None or isinstance(self.cv, Integral):
             # The router learns qualities, which are not classes, so that its own folds
@@ -293,7 +301,16 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
     def _answers_of_members(self, plan, response, rows):
         """Return the answers to some rows of a plan, each by the member of its choice.
 
-        `rows` are positions in the plan. None of these rows abstains.
+        Parameters
+        ----------
+        plan : Plan
+        response : {"predict", "predict_proba"}
+        rows : ndarray of int
+            Positions in the plan. None of these rows abstains.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,) or (n_rows, n_outputs)
         """
         members = self._members
         # Answers that deciding has paid for, by (position of the member, method).
@@ -414,6 +431,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         return router.add(cv=self.cv, method_mapping=split)
 
     def __sklearn_tags__(self):
+        """Return tags that follow from the members and the kinds of target."""
         tags = super().__sklearn_tags__()
         try:
             members = members_by_name(self.estimators, self._validate_names).values()
@@ -542,7 +560,15 @@ def check_objective(router, target):
 def measure_members(names, models, method, X):
     """Return the seconds that each fitted member takes for a row, (n_members,).
 
-    `method` is that of ``MemberRouter._fit_members``.
+    Parameters
+    ----------
+    names : list of str
+    models : list of estimators
+        The fitted members.
+    method : str or None
+        As in ``MemberRouter._fit_members``.
+    X : indexable
+        Rows on which the time is measured.
     """
     calls = {}
     for name, model in zip(names, models):
@@ -651,9 +677,10 @@ def label_of_abstaining(label, classes):
 
 
 def labels_that_abstain(n_rows, label, classes):
-    """Return the label of abstaining for each row, (n_rows,).
+    """Return an array of the label of abstaining, (n_rows,).
 
-    The dtype holds all classes, too. `label` is the router's `abstain_label`.
+    Its dtype holds the labels `classes`, too, which other rows may get. `label` is the
+    router's `abstain_label`.
     """
     label = label_of_abstaining(label, classes)
     labels = np.asarray([label])

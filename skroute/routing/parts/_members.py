@@ -94,6 +94,7 @@ class Members:
         name = self.names[position]
 
         def ask_about(new_rows):
+            """Call the member on the rows that have no answer in the cache."""
             counter.count_rows(name, len(new_rows))
             return self._call(position, method, X, new_rows)
 
@@ -102,7 +103,10 @@ class Members:
         )
 
     def _call(self, position, method, X, rows):
-        """Call a member on some rows of X, and return its encoded answers."""
+        """Call a member on some rows of X, and return its encoded answers.
+
+        The parameters are those of `ask`. No answer is read from a cache.
+        """
         with rows_of_failure(rows):
             rows_of_X = X
             if len(rows) != num_samples(X):

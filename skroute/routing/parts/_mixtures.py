@@ -81,10 +81,14 @@ class Mixture(NamedTuple):
         return (1 - mixed.share) * table[mixed.low] + mixed.share * table[mixed.high]
 
     def draw(self, X, budget, request_id=None):
-        """Return the position of the rule that each row follows, (n_rows,)."""
+        """Return the position of the rule that each row follows, (n_rows,).
+
+        The rules are drawn by a hash of the row or, if there is one, of its request id.
+        """
         mixed = self.share(budget)
         rule = np.full(num_samples(X), mixed.low, dtype=np.int64)
         if mixed.share > 0:
+            # One number between 0 and 1 for each row: (n_rows,)
             uniforms = row_uniforms(X, 1, request_id=request_id)[:, 0]
             rule[uniforms < mixed.share] = mixed.high
         return rule

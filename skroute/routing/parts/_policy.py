@@ -369,7 +369,8 @@ class Policy:
     _cache: dict = field(default_factory=dict, repr=False)
 
     def __getstate__(self):
-        # Cached values are not pickled.
+        """Return the fields for a pickle, without cached values."""
+        # Cached properties are not among the fields.
         state = {name: vars(self)[name] for name in self.__dataclass_fields__}
         state["_cache"] = {}
         return state
@@ -990,7 +991,7 @@ class Policy:
     def _route_online(self, values, costs, budget, draw):
         """Return the choice of each row, decided alone at the price of the budget.
 
-        The parameters are those of `_choices_at`. Tied rows are drawn by `draw`.
+        The parameters are those of `_choices_at`. `draw` divides tied rows.
         """
         route, high, share = self._choices_at(budget, values, costs, draw=draw)
         tied = np.flatnonzero(share)

@@ -124,6 +124,7 @@ def estimate_once(router, policy, look):
     """
 
     def estimate():
+        """Return estimates and state for the rows of `look`."""
         features, state, _ = look()
         return policy.estimates(features), state
 

@@ -74,6 +74,7 @@ class TableRouter(MetaEstimatorMixin, Router, BaseEstimator):
         return router.add(splitter=splitter, method_mapping=split)
 
     def __sklearn_tags__(self):
+        """Return tags that follow from the estimators that read X."""
         tags = inherit_member_tags(super().__sklearn_tags__(), self._readers().values())
         tags.target_tags.required = True
         tags.target_tags.multi_output = True
@@ -114,7 +115,19 @@ def weights_for_readers(readers, given_weight):
 
 
 def rows_of_fit(router, X, y, *, optional=False):
-    """Return the validated rows of `fit`, or None if X is None and `optional`."""
+    """Return the validated rows of `fit`, or None without rows.
+
+    Parameters
+    ----------
+    router : TableRouter
+        Its number and names of features are set.
+    X : indexable or None
+        The rows. None is allowed if `optional`.
+    y : object
+        It is only checked that `y` is not None.
+    optional : bool, default=False
+        True for a router that learns without rows, too.
+    """
     if y is None:
         raise ValueError(
             f"{type(router).__name__} requires y to be passed, but the target y is "

@@ -172,7 +172,10 @@ class SingleLabel(Target):
         return with_sum_one(answers)
 
     def call(self, method, name, member, X, *, proven=False):
-        """Return positions, or probabilities and scores in the order of `classes`."""
+        """Return positions, or probabilities and scores in the order of `classes`.
+
+        The parameters are those of `Target.call`.
+        """
         if method == "predict":
             return self._predict(name, member, X)
         if method == "scores" and hasattr(member, "predict_scores"):
@@ -182,7 +185,10 @@ class SingleLabel(Target):
         return self._predict_proba(name, member, X, proven=proven)
 
     def _predict_proba(self, name, member, X, *, proven):
-        """Return the checked probabilities of a member, (n_rows, n_classes)."""
+        """Return the checked probabilities of a member, (n_rows, n_classes).
+
+        The parameters are those of `Target.call`.
+        """
         with note_failure(name, num_samples(X), "predict_proba"):
             proba = np.asarray(member.predict_proba(X))
             member_classes = member.classes_
@@ -195,7 +201,10 @@ class SingleLabel(Target):
         return align_by_class(proba, member_classes, self.classes)
 
     def _predict(self, name, member, X):
-        """Return the positions of the labels that a member predicts, (n_rows,)."""
+        """Return the positions of the labels that a member predicts, (n_rows,).
+
+        The parameters are those of `Target.call`.
+        """
         classes = self.classes
         with note_failure(name, num_samples(X), "predict"):
             answers = np.asarray(member.predict(X))
@@ -247,7 +256,8 @@ class MultiLabel(Target):
     def call(self, method, name, member, X, *, proven=False):
         """Return predictions, probabilities or scores of each label, as float64.
 
-        `proven` has no effect: rows are not divided by their sums.
+        The parameters are those of `Target.call`. `proven` has no effect: rows are not
+        divided by their sums.
         """
         if method == "scores":
             has_scores = hasattr(member, "predict_scores")
@@ -327,7 +337,11 @@ class Numbers(Target):
         return answers
 
     def call(self, method, name, member, X, *, proven=False):
-        """Return the numbers that a member predicts, ndarray of shape (n_rows,)."""
+        """Return the numbers that a member predicts, ndarray of shape (n_rows,).
+
+        `name`, `member` and `X` are those of `Target.call`. `method` and `proven` have
+        no effect: numbers have no probabilities.
+        """
         with note_failure(name, num_samples(X), "predict"):
             answers = np.asarray(on_host(member.predict(X)), dtype=np.float64)
             if answers.shape not in ((num_samples(X),), (num_samples(X), 1)):

@@ -82,7 +82,7 @@ def inherit_member_tags(tags, members):
     Returns
     -------
     sklearn.utils.Tags
-        The tags given.
+        The argument `tags`.
 
     Examples
     --------

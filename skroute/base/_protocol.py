@@ -418,7 +418,8 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         row_params.pop(_OTHER_ROWS, None)
         check_rows_match(X=X, y=y, **row_params)
         if "sample_weight" in params:
-            check_weights(params, num_samples(y if X is None else X))
+            rows = y if X is None else X
+            check_weights(params, num_samples(rows))
         with fit_task(self, name, X, y) as task, texts_counted_once():
             learn(X, y, task=task, **params)
         return self

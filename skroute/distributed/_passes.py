@@ -470,8 +470,9 @@ def _bins_around(counts, price_bin):
     """Return the widest range of bins around the price that can be solved exactly.
 
     The range has at most `_MAX_CORE` increments, unless the bin of the price alone has
-    more. It has the same number of bins on both sides of the price, as far as there are
-    bins: the best plan may buy an increment below the price instead of one above it.
+    more. There are equally many bins on both sides of the price, except at the ends of
+    the sketch. Both sides matter: the best plan may buy an increment below the price
+    instead of one above it.
 
     Parameters
     ----------

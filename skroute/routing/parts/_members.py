@@ -108,7 +108,7 @@ class Members:
         The parameters are those of `ask`. No answer is read from a cache.
         """
         with rows_of_failure(rows):
-            rows_of_X = X
+            rows_of_X = X  # if the member is asked about all rows
             if len(rows) != num_samples(X):
                 rows_of_X = _safe_indexing(X, rows)
             return self.target.call(
@@ -462,9 +462,10 @@ def _fit_and_answer(name, member, X, y, *, target, methods, splits, fit_params):
 
 
 def _answers_out_of_fold(name, member, X, y, *, target, methods, splits, fit_params):
-    """Return the answers to each row of a copy of a member that did not see the row.
+    """Return the out-of-fold answers of a member to all rows.
 
-    Parameters and the dict of answers are as in `fit_member`.
+    Each row is answered by a copy of the member that was not fitted on it. Parameters
+    and the dict of answers are as in `fit_member`.
     """
     answers = {}
     for train, test in splits:

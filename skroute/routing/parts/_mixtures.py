@@ -205,8 +205,8 @@ def quality_less_luck(cost, quality, is_simple, n_errors, weight=None):
     is_simple : ndarray of shape (n_rules,), dtype=bool
         True for the rules that are not penalised.
     n_errors : float
-        Penalty, in standard errors of the rule's lead over the mixture of simple rules
-        that costs as much.
+        Penalty, in standard errors of the rule's lead. The lead is over the mixture of
+        simple rules that has the same mean cost.
     weight : ndarray of shape (n_rows,), default=None
         Weights of the rows. None weights all alike.
 
@@ -221,8 +221,8 @@ def quality_less_luck(cost, quality, is_simple, n_errors, weight=None):
     penalised = mean_quality.copy()
     for rule in np.flatnonzero(~is_simple):
         mixed = mixture.share(mean_cost[rule])
-        # Quality that a unit of cost buys between the two simple rules. 0 if the rule
-        # costs as much as the most expensive simple rule, or more.
+        # Quality that a unit of cost buys between the two simple rules of the mixture.
+        # It is 0 for a rule that costs at least as much as all simple rules.
         price = 0.0
         if mixed.high > mixed.low:
             gain = np.diff(mixture.quality)[mixed.low]

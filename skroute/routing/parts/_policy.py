@@ -769,9 +769,10 @@ class Policy:
         budget : float
             Mean cost per row, deciding included.
         path : AssignmentPath, default=None
-            Price of each budget. None takes that of all rows.
+            Price of each budget. None takes the path of all rows.
         floors : tuple of two floats, default=None
-            Smallest prices. None takes those of all rows.
+            Smallest price with a budget, and without one. None takes the floors of all
+            rows.
 
         Returns
         -------
@@ -904,8 +905,8 @@ class Policy:
         elif allowed is not None:
             # A choice without a value is not made.
             values = np.where(allowed, values, np.nan)
-        # True if `costs` are planned costs that differ from the bills.
-        are_costs_estimated = self.realised is not None and not costs_given
+        # True if `costs` are estimates, quotes or list prices. The bills come later.
+        costs_differ_from_bills = self.realised is not None and not costs_given
         # Mean of `costs` per row of the cheapest choices of these rows, with deciding.
         least_of_rows = float(np.min(costs, axis=-1).mean()) + self.deciding
         # The mean bill of the cheapest plan of the log.
@@ -914,7 +915,7 @@ class Policy:
         # if several rows came with their costs. A single row may cost more than a mean
         # budget. The mean bill of these rows is known only if `costs` are the bills.
         is_mean_of_rows = policy == "batch" or (costs_given and len(values) > 1)
-        if is_mean_of_rows and not are_costs_estimated:
+        if is_mean_of_rows and not costs_differ_from_bills:
             smallest_budget = least_of_rows
         check_affordable(budget, smallest_budget, advice=self._advice_on_limits())
 
@@ -923,7 +924,7 @@ class Policy:
         else:
             # What the cap leaves for choices, in the unit of `costs`.
             room = budget - self.deciding
-            if are_costs_estimated:
+            if costs_differ_from_bills:
                 room = self.room(budget)
                 # The cheapest allowed choices may cost much more than those of the log,
                 # to which the budget was compared above.
@@ -942,7 +943,7 @@ class Policy:
         added_quality = (self.penalty + correction.quality)[route]
         quality = penalised[rows, route] + added_quality
         cost = quoted_cost
-        if are_costs_estimated:
+        if costs_differ_from_bills:
             cost = quoted_cost * correction.cost_factor[route]
         return Plan(
             self.kept[route],
@@ -1427,7 +1428,8 @@ def stand_ins(values, costs, allowed):
         Copies of the arguments. In each row, choices that are not allowed have the
         value and the cost of the row's cheapest allowed choice.
     cheapest : ndarray of shape (n_rows,), dtype=int64
-        Position of the cheapest allowed choice; of equal costs, that of the best one.
+        Position of the cheapest allowed choice. If several have the smallest cost, it
+        is the one with the largest value.
     """
     rows = np.arange(len(values))
     costs = np.broadcast_to(costs, values.shape)

@@ -52,8 +52,8 @@ class Call:
         Mean cost per sample. Infinity is unlimited.
 
     keywords : mapping from str to object
-        The other keywords that the call gives, and their values. The class lists them
-        in ``call_parameters``. A keyword that is None is not given, and is left out.
+        The other keywords of the call, and their values. All of them are listed in the
+        ``call_parameters`` of the class. A keyword that is None is left out.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def with_parameters(method, parameters):
     -------
     function
     """
-    # A function of its own with the same code, so that the original is not changed.
+    # A new function with the same code, so that the original is not changed.
     copied = types.FunctionType(
         method.__code__,
         method.__globals__,
@@ -160,9 +160,8 @@ def with_parameters(method, parameters):
 
 def takes_any_keyword(method):
     """Return True if the signature of a method ends in ``**parameters``."""
-    kinds = [
-        parameter.kind for parameter in inspect.signature(method).parameters.values()
-    ]
+    parameters = inspect.signature(method).parameters.values()
+    kinds = [parameter.kind for parameter in parameters]
     return inspect.Parameter.VAR_KEYWORD in kinds
 
 
@@ -205,16 +204,16 @@ def _docstring_with(method, parameters):
     -------
     str
     """
-    # The other methods refer to the docstring of `predict_routed`.
-    if method.__name__ == "predict_routed":
-        entries = [_entry(parameter) for parameter in parameters]
-        return method.__doc__.replace("\n" + _PLACEHOLDER, "".join(entries))
     entries = []
     for parameter in parameters:
-        entries.append(
-            f"\n        {parameter.name} : {parameter.type}\n"
-            "            As in `predict_routed`.\n"
-        )
+        if method.__name__ == "predict_routed":
+            entries.append(_entry(parameter))
+        else:
+            # The other methods refer to the docstring of `predict_routed`.
+            entries.append(
+                f"\n        {parameter.name} : {parameter.type}\n"
+                "            As in `predict_routed`.\n"
+            )
     return method.__doc__.replace("\n" + _PLACEHOLDER, "".join(entries))
 
 

@@ -43,7 +43,7 @@ def check_budget(budget, *, name="budget"):
     """
     if budget is None:
         return np.inf
-    # True and False are of class Real, but not meant as budgets.
+    # True and False are instances of Real, but not valid budgets.
     is_number = isinstance(budget, Real) and not isinstance(budget, (bool, np.bool_))
     # The comparison is False for NaN.
     if not (is_number and budget >= 0):
@@ -94,13 +94,13 @@ def check_affordable(budget, least, *, name="budget", advice=""):
         Parameter name for the message.
 
     advice : str, default=""
-        What to do about it, as a sentence that ends the message.
+        Last sentence of the message: what the user can do.
 
     Raises
     ------
     ValueError
-        If `budget` does not pay for `least`; the message names the smallest feasible
-        one.
+        If `budget` does not pay for `least`. The message has the smallest feasible
+        budget.
 
     Examples
     --------
@@ -214,7 +214,7 @@ def measure_costs(calls, X):
     True
     """
     costs = np.empty(len(calls))
-    # `seconds_per_sample` calls with 1,000 rows at most.
+    # `seconds_per_sample` calls with 1,000 rows at most. The number is for messages.
     n_timed = min(num_samples(X), 1000)
     for position, (name, call) in enumerate(calls.items()):
         with note_failure(name, n_timed, "timing"):

@@ -22,6 +22,7 @@ def inner_has(name):
     """
 
     def check(self):
+        """Return True, or raise the AttributeError of the estimator inside."""
         getattr(self.decision_estimator(), name)
         return True
 

@@ -63,7 +63,8 @@ def may_take_missing(model):
     if isinstance(model, Pipeline):
         steps = [step for _, step in model.steps if step not in (None, "passthrough")]
         return bool(steps) and may_take_missing(steps[0])
-    inner = getattr(model, "estimator", None)  # that of a search or a calibration
+    # A search or a calibration has the model inside. None: there is no such model.
+    inner = getattr(model, "estimator", None)
     return hasattr(inner, "__sklearn_tags__") and may_take_missing(inner)
 
 
@@ -81,7 +82,7 @@ def inherit_member_tags(tags, members):
     Returns
     -------
     sklearn.utils.Tags
-        The tags given.
+        The argument `tags`.
 
     Examples
     --------
@@ -166,25 +167,28 @@ def predicts_best_score(model):
     """
     model = unfrozen(model)
     while hasattr(model, "best_estimator_") or isinstance(model, Pipeline):
-        inner = (
-            model.best_estimator_ if hasattr(model, "best_estimator_") else model[-1]
-        )
+        if hasattr(model, "best_estimator_"):
+            inner = model.best_estimator_  # of a search
+        else:
+            inner = model[-1]  # last step of a pipeline
         model = unfrozen(inner)
+    # Models of skroute have the answer as an attribute.
     if hasattr(model, "_predicts_best_score"):
         return model._predicts_best_score
-    # From the class itself to its bases: the first that writes one of the methods
+    # From the class itself to its bases: the first class that writes one of the methods
     # decides.
     for parent in type(model).__mro__:
         package = parent.__module__.partition(".")[0]
         if f"{package}.{parent.__name__}" in PREDICT_BEST_SCORE:
             return True
         if "predict" in vars(parent) or "predict_proba" in vars(parent):
+            # The class is not in the list. None: nor is its package known.
             return False if package in LIBRARIES else None
     return None  # no class writes the methods
 
 
 def names_best_score(model, scores, labels):
-    """Return True if a fitted model answers by the first of its best scores.
+    """Return True if a fitted model answers with the first class of the best score.
 
     Parameters
     ----------
@@ -204,7 +208,7 @@ def names_best_score(model, scores, labels):
     """
     by_code = predicts_best_score(model)
     if by_code is None:
-        # The class is not known.
+        # The class is not known: each answer is compared with the first best score.
         return bool((scores.argmax(axis=1) == labels).all())
     return by_code
 

@@ -51,8 +51,8 @@ from skroute.utils._validation import (
     refuse_source,
 )
 
-# The argument of `fit` that has rows of its own. Their labels are not those of `X`, and
-# are not compared with them.
+# An argument of `fit` with other rows than `X`. Row labels of its frame are therefore
+# not compared with the row labels of `X`.
 _OTHER_ROWS = "X_calibration"
 
 
@@ -161,9 +161,9 @@ class Plan(NamedTuple):
 
 
 def _with_rows(plan, rows, decided=True):
-    """Return a plan with its rows, and whether its rows were decided (`Plan`).
+    """Return a copy of a plan (`Plan`) with these values of `X` and `decided`.
 
-    This takes half of the time of ``_replace``, a notable part of that of one row.
+    ``plan._replace`` takes twice as long, which one notices in calls with one row.
     """
     return Plan(
         plan.route,
@@ -325,12 +325,14 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
     call_parameters: ClassVar[tuple[CallParameter, ...]] = ()
 
     def __init_subclass__(cls, **kwargs):
+        """Give a subclass with `call_parameters` views that show them."""
         # Before scikit-learn reads the signatures, for metadata routing.
         if "call_parameters" in vars(cls):
             _declare_views(cls)
         super().__init_subclass__(**kwargs)
 
     def __sklearn_is_fitted__(self):
+        """Return True after a `fit` that succeeded."""
         return hasattr(self, "choices_")
 
     def __repr__(self, N_CHAR_MAX=700):
@@ -416,7 +418,8 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         row_params.pop(_OTHER_ROWS, None)
         check_rows_match(X=X, y=y, **row_params)
         if "sample_weight" in params:
-            check_weights(params, num_samples(y if X is None else X))
+            rows = y if X is None else X
+            check_weights(params, num_samples(rows))
         with fit_task(self, name, X, y) as task, texts_counted_once():
             learn(X, y, task=task, **params)
         return self
@@ -466,7 +469,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
                 )
             return process_routing(self, "fit", **params)
         raise_for_params(params, self, "fit")
-        # The models get no metadata, for any of their names.
+        # The methods of each model get no metadata. Its name does not matter.
         return defaultdict(lambda: {"fit": {}, "score": {}, "split": {}})
 
     # The two steps of a call: plan and answer -----------------------------------------
@@ -498,7 +501,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         """
         self._check_is_fitted()
         if not parameters:
-            # Single rows are most often asked without keywords, and are to be fast.
+            # This is fast, for calls with one row. They seldom have keywords.
             return Call(self._effective_budget(budget))
         names = [parameter.name for parameter in self.call_parameters]
         for name in parameters:
@@ -519,8 +522,8 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
     def _check_is_fitted(self):
         """Raise NotFittedError before `fit`."""
         if not self.__sklearn_is_fitted__():
-            # It raises the error. It is slow, since it collects the tags of all models,
-            # and is not called for a fitted estimator.
+            # scikit-learn's check raises the error. It collects the tags of all models,
+            # which is slow, so that it is not called for a fitted estimator.
             check_is_fitted(self)
 
     def _effective_budget(self, budget):
@@ -680,17 +683,19 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         return self._single_choices()
 
     def _check_rows(self, X):
+        """Return the validated rows of a call."""
         return check_rows(self, X, reset=False)
 
     def _offers_proba(self):
-        # A subclass with class probabilities returns True.
+        """Return False. A subclass with class probabilities returns True."""
         return False
 
     def _single_choices(self):
-        # A subclass returns the names of its models, if each can answer all rows alone.
+        """Return no names. A subclass returns its models that answer all rows alone."""
         return []
 
     def _plan_single(self, X, name, call):
+        """Raise an error. A subclass with single choices returns a `Plan`."""
         raise NotImplementedError(
             f"{type(self).__name__} has the single choices {self.single_choices_!r} "
             "and no method _plan_single. Write this method."
@@ -907,7 +912,7 @@ def routed_of(plan, y_pred):
     -------
     Routed
     """
-    # None: rows were decided by what they are billed.
+    # If the plan has no quoted cost, rows were decided by their bills.
     quoted_cost = plan.cost if plan.quoted_cost is None else plan.quoted_cost
     return Routed(
         y_pred,
@@ -919,8 +924,8 @@ def routed_of(plan, y_pred):
     )
 
 
-# Views as they are written, with ``**parameters`` in the place of the keywords of a
-# class.
+# The public methods as `CostAwareMixin` writes them, with ``**parameters``. A class
+# that lists its keywords gets copies that show them.
 _VIEWS = {
     name: vars(CostAwareMixin)[name]
     for name in (
@@ -954,12 +959,14 @@ def _declare_views(cls):
             view.__qualname__ = f"{cls.__qualname__}.{name}"
         setattr(cls, name, view)
     if "predict_proba" not in vars(cls):
-        # The public method has its own name, and exists if there are probabilities.
+        # Signature and docstring of `predict_proba` are those of `_predict_proba`. The
+        # public method exists only if the estimator has probabilities.
         cls._predict_proba.__name__ = "predict_proba"
         cls.predict_proba = available_if(_offers_proba)(cls._predict_proba)
 
 
 def _offers_proba(estimator):
+    """Return True if a decision estimator has class probabilities."""
     return estimator._offers_proba()
 
 

@@ -42,11 +42,11 @@ class RequestPolicy(ABC):
     """Interface of policies that decide on requests one by one.
 
     A decision estimator that can be streamed has a method ``request_policy(budget,
-    exclude=())``, which returns an object of a subclass. It stands for the fitted
-    estimator at its present parameters and does not change. A subclass writes
-    :meth:`price_at` and :meth:`estimate`. The request gets the choice with the largest
-    ``quality - penalty - price * cost``, ties to the cheaper one, among those that the
-    money that is left pays for.
+    exclude=())``, which returns an object of a subclass. This object stands for the
+    fitted estimator at its present parameters, and does not change. A subclass writes
+    :meth:`price_at` and :meth:`estimate`. The choices that cost more than the money
+    that is left are not considered. From the others, the request gets the choice with
+    the largest ``quality - penalty - price * cost``. Ties go to the cheaper choice.
 
     Parameters
     ----------
@@ -139,8 +139,8 @@ class RequestPolicy(ABC):
         Returns
         -------
         float
-            Quality that a unit of cost must bring. It does not rise with the budget.
-            Infinity takes the cheapest choice.
+            Quality that a unit of cost must bring. The price does not rise with the
+            budget. With an infinite price, the cheapest choice is taken.
         """
 
     @abstractmethod

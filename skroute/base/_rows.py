@@ -133,7 +133,7 @@ def dispatch(route, answer):
     >>> dispatch(np.array([1, 0, 1]), lambda choice, rows: 10 * choice + rows)
     array([10,  1, 12])
     """
-    all_answers = None  # the first answers determine its shape and dtype
+    all_answers = None  # made from the first answers, which have its shape and dtype
     # By rising index of the choice.
     for choice in np.unique(route):
         rows = np.flatnonzero(route == choice)
@@ -142,10 +142,10 @@ def dispatch(route, answer):
             shape = (len(route), *answers.shape[1:])
             all_answers = np.empty(shape, dtype=answers.dtype)
         elif all_answers.dtype != answers.dtype:
-            # Answers of the choices before. The others are not filled yet.
+            # Rows of the choices with smaller indices. Other rows are not filled yet.
             is_filled = route < choice
-            common = _common_dtype(all_answers[is_filled], answers)
-            all_answers = all_answers.astype(common)
+            common_dtype = _common_dtype(all_answers[is_filled], answers)
+            all_answers = all_answers.astype(common_dtype)
         all_answers[rows] = answers
     return all_answers
 
@@ -168,8 +168,9 @@ def _common_dtype(first, second):
     """
     kinds = {first.dtype.kind, second.dtype.kind}
     # Kind O: Python objects, which hold any value as it is.
-    are_alike = len(kinds) == 1 or "O" in kinds or kinds <= set(_NUMERIC_KINDS)
-    if are_alike:
+    is_one_kind = len(kinds) == 1
+    are_numeric = kinds <= set(_NUMERIC_KINDS)
+    if is_one_kind or are_numeric or "O" in kinds:
         common = np.result_type(first, second)
         if _survives(first, common) and _survives(second, common):
             return common
@@ -240,7 +241,9 @@ def check_rows(estimator, X, *, reset):
     # A source of lazy features has no rows.
     refuse_source(X, estimator)
     refuse_masked(X=X)
-    (X,) = indexable(indexable_dataset(indexable_rows(X)))
+    X = indexable_rows(X)  # rows of Arrow
+    X = indexable_dataset(X)  # a torch data set
+    (X,) = indexable(X)
     torch = torch_of(X)  # the module, or None if X is not a tensor
     is_numeric = holds_numbers(X)
     if torch and X.is_complex():
@@ -261,12 +264,14 @@ def check_rows(estimator, X, *, reset):
             f"Found array with 0 feature(s) (shape={X.shape}) while a minimum of 1 is "
             f"required by {type(estimator).__name__}."
         )
-    if not reset and is_dataset(X) and hasattr(estimator, "n_features_in_"):
+    # True if `fit` saw rows of a known number of columns.
+    needs_columns = not reset and hasattr(estimator, "n_features_in_")
+    if needs_columns and is_dataset(X):
         raise TypeError(
             f"X is a data set, but fit saw rows of {estimator.n_features_in_} columns. "
             "Stack its rows, for example torch.stack([row for row, _ in dataset])."
         )
-    if not reset and hasattr(estimator, "n_features_in_") and _is_flat(X):
+    if needs_columns and _is_flat(X):
         raise ValueError(
             f"X must be rows of {estimator.n_features_in_} columns, as fit saw them, "
             f"got a {type(X).__name__} of {num_samples(X)} single values. One row of a "
@@ -274,18 +279,19 @@ def check_rows(estimator, X, *, reset):
         )
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     if reset and len(getattr(X, "shape", ())) > 2:
-        # scikit-learn counts the channels of images. Lists of images do not show this
-        # number.
+        # For images, scikit-learn has set the number of channels. A later call with a
+        # list of images does not show this number, which is therefore not compared.
         del estimator.n_features_in_
     if torch:
         may_have_nan = X.is_floating_point()
     else:
         may_have_nan = is_numeric and X.dtype.kind == "f"  # of floats
     if may_have_nan:
-        # The stored cells of a sparse matrix. Its other cells are 0.
+        # A sparse matrix stores some cells. Its other cells are 0.
         cells = X.data if hasattr(X, "tocsr") else X
-        is_finite = torch.isfinite if torch else np.isfinite
-        if not is_finite(cells).all() and not get_tags(estimator).input_tags.allow_nan:
+        isfinite = torch.isfinite if torch else np.isfinite
+        has_only_finite = isfinite(cells).all()
+        if not has_only_finite and not get_tags(estimator).input_tags.allow_nan:
             assert_all_finite(
                 on_host(cells), input_name="X", estimator_name=type(estimator).__name__
             )
@@ -295,22 +301,22 @@ def check_rows(estimator, X, *, reset):
 def _are_valid_numbers(estimator, X):
     """Return True for a valid array of finite numbers, which needs no other check.
 
-    scikit-learn's checks of one row take longer than most decisions about it. They are
-    needed to compare the names of columns that `fit` saw.
+    scikit-learn's checks of one row take longer than most decisions about it.
     """
-    return (
-        type(X) is np.ndarray
-        and X.ndim == 2
-        and len(X) > 0
-        and X.dtype.kind in "iuf"  # whole numbers and floats
-        and X.shape[1] == getattr(estimator, "n_features_in_", None)
-        and not hasattr(estimator, "feature_names_in_")
-        and (X.dtype.kind != "f" or bool(np.isfinite(X).all()))
-    )
+    if type(X) is not np.ndarray or X.ndim != 2 or len(X) == 0:
+        return False
+    if X.dtype.kind not in "iuf":  # whole numbers and floats
+        return False
+    if X.shape[1] != getattr(estimator, "n_features_in_", None):
+        return False
+    if hasattr(estimator, "feature_names_in_"):
+        # scikit-learn compares the names.
+        return False
+    return X.dtype.kind != "f" or bool(np.isfinite(X).all())
 
 
 def _is_flat(X):
-    """Return True if X is a sequence of single values, such as texts."""
+    """Return True if X has single values, such as texts, in the place of rows."""
     if hasattr(X, "shape"):
         return len(X.shape) == 1
     return isinstance(X, (list, tuple)) and any(map(np.isscalar, X))

@@ -15,8 +15,8 @@ class RowBlocks(NamedTuple):
     sizes : tuple of int or float
         Number of rows of each block. NaN if it is not known.
     companions : list of dict
-        For each block, the companions of its rows by name: a block of the companion, or
-        the companion as it is if it is no collection.
+        One dict for each block, from the name of each companion to its block. A
+        companion that is no collection stands there as it is.
     """
 
     blocks: list[Any]
@@ -76,7 +76,7 @@ def _may_be_equal(sizes, other_sizes):
     if len(sizes) != len(other_sizes):
         return False
     for size, other_size in zip(sizes, other_sizes, strict=True):
-        # A size that is not known may be equal to any other.
+        # A size of NaN is not known, and may be equal to any other.
         are_known = not (math.isnan(size) or math.isnan(other_size))
         if are_known and size != other_size:
             return False

@@ -91,7 +91,8 @@ def solve_assignment(
     blocks = list(zip(value_blocks, cost_blocks, strict=True))
     plan = solve_in_passes(blocks, budget, run=_run_delayed)
     choices = []
-    for block, rule, size in zip(blocks, plan.rules, np.diff(plan.starts), strict=True):
+    block_sizes = np.diff(plan.starts)  # number of rows of each block
+    for block, rule, size in zip(blocks, plan.rules, block_sizes, strict=True):
         block_values, block_costs = block
         block_choices = dask.delayed(choices_of)(block_values, block_costs, rule)
         choices.append(array.from_delayed(block_choices, (int(size),), dtype=np.int64))
@@ -137,7 +138,8 @@ def _checked_costs(array, costs, values):
     ----------
     array : module
         ``dask.array``.
-    costs : {array-like, dask.array.Array}
+    costs : {array-like, dask.array.Array} of shape (n_choices,) or (n_rows, n_choices)
+        Costs as the user gave them.
     values : dask.array.Array of shape (n_rows, n_choices)
 
     Returns
@@ -152,7 +154,8 @@ def _checked_costs(array, costs, values):
     if not isinstance(costs, array.Array):
         costs = check_numbers(costs, "costs")
     n_rows, n_choices = values.shape
-    # A number of rows is NaN if Dask does not know it. Then the passes check it.
+    # A number of rows is NaN if Dask does not know it. The passes over the blocks then
+    # compare the numbers.
     has_right_shape = costs.ndim in (1, 2) and costs.shape[-1] == n_choices
     if has_right_shape and costs.ndim == 2:
         is_unknown = np.isnan(n_rows) or np.isnan(costs.shape[0])

@@ -55,8 +55,10 @@ def sketch_block(values, costs, order, low, shift, bins):
             # Sorts `order` in place.
             sort_row(costs, row, order)
         hull_size = row_hull(values, costs, row, cost_row, order, hull, efficiency)
+        # hull[0] is the cheapest choice.
         sums[0] += costs[cost_row, hull[0]]
         sums[1] += values[row, hull[0]]
+        # An increment is the step from hull[position - 1] to hull[position].
         for position in range(1, hull_size):
             bin_index = (bits[position] - low) >> shift
             if bin_index < 0:
@@ -87,9 +89,9 @@ def walk_block(values, costs, order, low, high, choices, is_core):
     low, high : int
         The interval contains efficiencies with bits from `low` up to, but without,
         `high`.
-    choices : ndarray of shape (n,), dtype=int64
-        The choice of each row after these increments. Written.
-    is_core : ndarray of shape (n,), dtype=bool
+    choices : ndarray of shape (n_rows,), dtype=int64
+        The choice of each row after the increments above the interval. Written.
+    is_core : ndarray of shape (n_rows,), dtype=bool
         True for rows with an increment in the interval. Written.
     """
     n_rows, n_choices = values.shape
@@ -102,6 +104,7 @@ def walk_block(values, costs, order, low, high, choices, is_core):
     for row in range(n_rows):
         cost_row = 0 if has_shared_costs else row
         if not has_shared_costs:
+            # Sorts `order` in place.
             sort_row(costs, row, order)
         hull_size = row_hull(values, costs, row, cost_row, order, hull, efficiency)
         # Efficiency falls along the hull: the loop ends at the first increment below
@@ -110,4 +113,5 @@ def walk_block(values, costs, order, low, high, choices, is_core):
         while position < hull_size and bits[position] >= high:
             position += 1
         choices[row] = hull[position - 1]
+        # The next increment, if there is one, is below `high`.
         is_core[row] = position < hull_size and bits[position] >= low

@@ -26,7 +26,7 @@ _VALUE = 2
 # Largest number of increments around the dual price whose rows are solved exactly. It
 # bounds the memory.
 _MAX_CORE = 100_000
-# Rows, and choices, of a block without rows that are solved exactly.
+# Core rows, and core choices, of a block without core rows (`BlockRule`).
 _NO_ROWS = np.empty(0, np.int64)
 
 
@@ -83,10 +83,11 @@ class PassedAssignment(NamedTuple):
         `choices` is not included.
 
     starts : ndarray of shape (n_blocks + 1,), dtype=int64
-        Number of the first row of each block, and of all rows.
+        Position of the first row of each block among all rows. The last entry is the
+        number of all rows.
 
     rules : list of tuple
-        Rules of `choices`, one for each block.
+        For each block, the rule by which :meth:`choices` computes the choices.
     """
 
     objective: float
@@ -149,7 +150,10 @@ class Sketch(NamedTuple):
 
     @property
     def starts(self):
-        """Number of the first row of each block, and of all rows, an array."""
+        """Position of each block's first row, and last the number of all rows.
+
+        An array of shape (n_blocks + 1,), as in `PassedAssignment`.
+        """
         return np.cumsum([0, *self.block_sizes])
 
     def n_bins_within(self, budget):
@@ -275,9 +279,19 @@ def merge_sketches(sketches):
 def core_of_block(values, costs, *, low, high):
     """Return the rows of a block to solve exactly, as a list with one `CoreOfBlock`.
 
-    Core rows have an increment in the interval of efficiencies with bits from `low` up
-    to, but without, `high`. The result is a list so that :func:`merge_cores` can join
-    it. `values` and `costs` are as for :func:`~skroute.assignment.solve_assignment`.
+    The result is a list so that :func:`merge_cores` can join it with others.
+
+    Parameters
+    ----------
+    values, costs
+        As for :func:`~skroute.assignment.solve_assignment`.
+    low, high : int
+        Core rows have an increment whose efficiency has bits from `low` up to, but
+        without, `high`.
+
+    Returns
+    -------
+    list of CoreOfBlock
     """
     block = _walk(values, costs, low=low, high=high)
     core = np.flatnonzero(block.is_core)
@@ -375,7 +389,8 @@ def solve_in_passes(
         raise TypeError(f"run must be callable or None, got {run!r}.")
     if not callable(budget):
         budget = check_budget(budget)
-    # The bins of a pass: `low` are the bits of the first one, `shift` is their width.
+    # The bins of a pass, as for `sketch_of_block`: the first bin begins at the bits
+    # `low`, and each bin has 2 ** `shift` values of the bits.
     low = 0
     shift = _FLOAT_BITS - _BITS
     n_passes = 0
@@ -386,17 +401,20 @@ def solve_in_passes(
         n_passes += 1
         if n_passes == 1:
             if callable(budget):
-                # Without rows, no budget is needed: infinity is unlimited.
-                budget = check_budget(budget(sketch.n_rows) if sketch.n_rows else None)
+                # Without rows, no budget is needed. None is unlimited.
+                mean_budget = budget(sketch.n_rows) if sketch.n_rows else None
+                budget = check_budget(mean_budget)
             if sketch.n_rows:
                 check_affordable(budget, sketch.cheapest_cost / sketch.n_rows)
         n_bought_bins = sketch.n_bins_within(budget)
         n_bins = len(sketch.bins)
-        # No increment lies below bins that start at 0, and those above are bought.
+        # If `low` is 0, no increment lies below the bins. Increments above the bins are
+        # bought in any case.
         if n_bought_bins == n_bins and low == 0:
             # The budget buys all increments.
             return _plan_of_best_choices(sketch, n_passes)
-        # Sums of a narrower interval are rounded otherwise: all bins may seem to fit.
+        # The previous pass has shown that the budget does not buy the whole interval.
+        # By other rounding of the sums, it may seem to buy all bins now.
         n_bought_bins = min(n_bought_bins, n_bins - 1)
         # The first bin from the top that does not fit contains the dual price.
         price_bin = n_bins - 1 - n_bought_bins
@@ -452,8 +470,9 @@ def _bins_around(counts, price_bin):
     """Return the widest range of bins around the price that can be solved exactly.
 
     The range has at most `_MAX_CORE` increments, unless the bin of the price alone has
-    more. It has the same number of bins on both sides of the price, as far as there are
-    bins: the best plan may buy an increment below the price instead of one above it.
+    more. There are equally many bins on both sides of the price, except at the ends of
+    the sketch. Both sides matter: the best plan may buy an increment below the price
+    instead of one above it.
 
     Parameters
     ----------
@@ -468,7 +487,8 @@ def _bins_around(counts, price_bin):
         The range ends before `end_bin`.
     """
     n_bins = len(counts)
-    # Number of increments in the bins before each bin, and in all bins.
+    # Number of increments in the bins before each bin, and last in all bins:
+    # (n_bins + 1,)
     n_below = np.cumsum([0, *counts])
     # Candidate ranges: `reach` bins on each side of the bin of the price.
     reach = np.arange(n_bins)
@@ -487,14 +507,15 @@ def _solve_core(cores, *, starts, total, low, high, n_passes):
     Parameters
     ----------
     cores : list of CoreOfBlock
-        One for each block.
-    starts, n_passes
-        As in `PassedAssignment`.
+    starts : ndarray of shape (n_blocks + 1,), dtype=int64
+        As in :class:`PassedAssignment`.
     total : float
         The budget, as a sum over all rows.
     low, high : int
-        Ends of the interval of efficiencies of the core: float64 numbers whose bits are
-        read as an int.
+        The core is the rows with an increment whose efficiency has bits from `low` up
+        to, but without, `high`.
+    n_passes : int
+        Number of passes so far.
 
     Returns
     -------
@@ -506,8 +527,8 @@ def _solve_core(cores, *, starts, total, low, high, n_passes):
     fixed_cost = np.sum([core.fixed_cost for core in cores])
     n_core = len(values)
     if n_core == 0:
-        # By the rounding of sums, no increment is in the interval. Those above it are
-        # bought. The price is the lower end of the interval.
+        # By the rounding of sums, no increment is in the interval. Increments above it
+        # are bought. The price is the lower end of the interval: `low` are its bits.
         price = float(np.array(low, np.int64).view(np.float64))
         return _make_plan(
             value=fixed_value,
@@ -516,8 +537,8 @@ def _solve_core(cores, *, starts, total, low, high, n_passes):
             price=price,
             n_passes=n_passes,
             starts=starts,
-            # No block has core rows, so that `core.rows` stands for their choices too.
-            rules=[BlockRule(high, core.rows, core.rows) for core in cores],
+            # No block has core rows.
+            rules=[BlockRule(high, _NO_ROWS, _NO_ROWS) for core in cores],
         )
     if (costs == costs[0]).all():
         # All rows share their costs, which is faster.
@@ -530,7 +551,8 @@ def _solve_core(cores, *, starts, total, low, high, n_passes):
     core_value = plan.objective * n_core
     value = fixed_value + core_value
     # The relaxation differs from the plan in the core rows only.
-    bound = max(value - core_value + path.objective(core_budget) * n_core, value)
+    relaxed_core_value = path.objective(core_budget) * n_core
+    bound = max(value - core_value + relaxed_core_value, value)
     rules = []
     start = 0
     for core in cores:

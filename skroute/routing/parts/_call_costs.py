@@ -47,8 +47,8 @@ class CostSpread(NamedTuple):
         of the sizes of requests.
 
     between : float
-        Standard deviation of the costs of the choices, around a function of the level
-        of their row.
+        Standard deviation of the log costs of the choices, around a function of the
+        level of the row.
 
     beyond : float
         Standard deviation of the level, around a function of X. NaN if X was not read.
@@ -100,9 +100,10 @@ def summarize_costs(X, costs):
     columns = np.flatnonzero((costs > 0).all(axis=0))
     level_model = None
     estimated_level = None
-    if len(columns) and _is_table(X) and len(rows) >= _FEWEST_ROWS_OF_A_FOREST:
+    has_enough_rows = len(rows) >= _FEWEST_ROWS_OF_A_FOREST
+    if len(columns) and _is_table(X) and has_enough_rows:
         level = np.log(costs[:, columns]).mean(axis=1)
-        table = _table(_safe_indexing(X, rows))
+        table = _numbers_for_trees(_safe_indexing(X, rows))
         level_model = RandomForestRegressor(
             _N_TREES, min_samples_leaf=_ROWS_OF_A_LEAF, oob_score=True, random_state=0
         )
@@ -118,8 +119,11 @@ def _is_table(X):
     return has_columns and not sparse.issparse(X) and not needs_encoding(X)
 
 
-def _table(X):
-    """Return X as numbers in the range of single precision, which trees read."""
+def _numbers_for_trees(X):
+    """Return X as numbers in the range of single precision, which trees read.
+
+    Larger numbers become the largest number of this range.
+    """
     largest = np.finfo(np.float32).max
     return np.clip(as_numbers(X), -largest, largest)
 
@@ -176,19 +180,22 @@ def check_call_costs(summary, X, costs):
         If the costs of `fit` are probably real, and those of the call estimates.
     """
     costs = costs[:, summary.columns]
+    if num_samples(X) < _FEWEST_ROWS or not costs.size:
+        return
     # A cost of 0 has no logarithm.
-    if num_samples(X) < _FEWEST_ROWS or not costs.size or not (costs > 0).all():
+    if not (costs > 0).all():
         return
     estimated_level = None
     if summary.level_model is not None and _is_table(X):
-        estimated_level = summary.level_model.predict(_table(X))
-    of_fit = summary.spread
-    of_call = _spread(costs, estimated_level)
-    if of_call.level < _MOST_SHARE * of_fit.level:
-        # Requests that are all alike: their costs vary less in any case.
+        estimated_level = summary.level_model.predict(_numbers_for_trees(X))
+    fit_spread = summary.spread
+    call_spread = _spread(costs, estimated_level)
+    if call_spread.level < _MOST_SHARE * fit_spread.level:
+        # The requests of the call are alike in size. Their costs vary less than those
+        # of `fit` also if they are real.
         return
-    _check_noise(of_fit.between, of_call.between)
-    _check_noise(of_fit.beyond, of_call.beyond)
+    _check_noise(fit_spread.between, call_spread.between)
+    _check_noise(fit_spread.beyond, call_spread.beyond)
 
 
 def _check_noise(noise_of_fit, noise_of_call):

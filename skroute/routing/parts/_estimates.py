@@ -82,6 +82,7 @@ def answers_forest(n_samples, most_rows, n_jobs=None):
     most_rows : int
         Largest number of training rows per tree, which bounds the time of a fit.
     n_jobs : int, default=None
+        Trees that are fitted in parallel. None is one.
 
     Returns
     -------
@@ -90,13 +91,12 @@ def answers_forest(n_samples, most_rows, n_jobs=None):
     rows_per_tree = min(n_samples, most_rows)
     # Fewest rows of a leaf, if a tree reads all rows.
     rows_per_leaf = int(np.clip(n_samples // _LEAVES, _SMALLEST_LEAF, _LARGEST_LEAF))
+    # If a tree reads some of the rows, a leaf has the same share of them.
+    rows_per_leaf_of_tree = rows_per_leaf * rows_per_tree // n_samples
     n_trees = int(np.clip(_ROWS_OF_ALL_TREES // n_samples, _FEWEST_TREES, _MOST_TREES))
     return RandomForestRegressor(
         n_estimators=n_trees,
-        # A leaf has the same share of the rows of its tree.
-        min_samples_leaf=max(
-            rows_per_leaf * rows_per_tree // n_samples, _SMALLEST_LEAF
-        ),
+        min_samples_leaf=max(rows_per_leaf_of_tree, _SMALLEST_LEAF),
         # None: a tree reads all rows.
         max_samples=None if rows_per_tree == n_samples else rows_per_tree,
         oob_score=True,
@@ -252,8 +252,10 @@ def with_weights(estimator, sample_weight):
     routing = get_routing_for_object(estimator)
     if routing.consumes("fit", weights):
         return estimator, weights
+    # The routing of a meta-estimator, a `MetadataRouter`, has no attribute `fit`.
+    routing_of_fit = getattr(routing, "fit", None)
+    requests = getattr(routing_of_fit, "requests", {})
     # A request of None: weights are neither requested nor refused.
-    requests = getattr(getattr(routing, "fit", None), "requests", {})
     is_undecided = requests.get("sample_weight") is None
     if is_undecided and has_fit_parameter(estimator, "sample_weight"):
         return clone(estimator).set_fit_request(sample_weight=True), weights
@@ -324,13 +326,14 @@ def cross_fit(
     name : str
         The parameter that error messages name.
     task : FitTask, default=None
-        The fit is a step of it.
+        The fit of the router, of which this fit becomes a step. None makes no step.
     costs : ndarray of shape (n_outputs,) or (n_rows, n_outputs), default=None
         Costs of the choices. `QualityRegressor` compares its members at budgets of
         them.
     memory : str or joblib.Memory, default=None
         Cache of the fitted estimator and its estimates. None fits always.
     n_jobs : int, default=None
+        Fits that run in parallel. None is one.
     fit_params : dict, default=None
         Parameters of `fit`.
 
@@ -404,9 +407,10 @@ def _as_target(estimates, target):
 
 
 def _cross_fit_itself(estimator, X, target, folds, *, costs, n_jobs, fit_params):
-    """Return what the method `cross_fit` of an estimator returns (`CrossFitted`).
+    """Fit a copy of an estimator by its method `cross_fit` (`CrossFitted`).
 
-    Estimates have the shape of `target`: (n_rows,) or (n_rows, n_outputs).
+    `target` is a vector (n_rows,) if there is one output. Estimates have its shape. The
+    other parameters are those of `cross_fit`.
     """
     fitted = clone(estimator)
     options = {
@@ -415,9 +419,9 @@ def _cross_fit_itself(estimator, X, target, folds, *, costs, n_jobs, fit_params)
         "n_jobs": n_jobs,
         "return_kept": True,  # returns `as_new`
     }
-    # A table for each fold takes memory, which the limit bounds. With more folds, each
-    # fold learns from nearly all rows, and the distributions of its estimates and of
-    # the others are nearly equal.
+    # A table for each fold takes memory, which the limit bounds. With more folds, the
+    # estimator of each fold learns from nearly all rows. The estimates of all folds
+    # then have nearly the same distribution, and no table for each fold is needed.
     if len(folds) > MAX_PARTS:
         estimate, as_new = fitted.cross_fit(X, target, **options, **fit_params)
         return CrossFitted(fitted, estimate, as_new, by_fold=None)
@@ -428,9 +432,10 @@ def _cross_fit_itself(estimator, X, target, folds, *, costs, n_jobs, fit_params)
 
 
 def _fit_and_predict_out_of_sample(estimator, X, target, folds, *, n_jobs, fit_params):
-    """Fit any regressor, and estimate its rows out of bag or out of fold.
+    """Fit a copy of a regressor, and estimate its rows out of bag or out of fold.
 
-    Estimates have the shape of `target`: (n_rows,) or (n_rows, n_outputs).
+    `target` is a vector (n_rows,) if there is one output. Estimates have its shape. The
+    other parameters are those of `cross_fit`, and the result is a `CrossFitted`.
     """
     fitted = clone(estimator)
     fitted.fit(X, target, **fit_params)
@@ -501,7 +506,8 @@ def _inner_folds(fold_of_row):
     if len(numbers) < 2:
         if n_rows < 2:
             return [([0], [0])]
-        # All rows are in one fold. Only their number is read from `fold_of_row`.
+        # All rows are in one fold. New folds depend on the number of rows alone, so
+        # that any array of this length can stand for X.
         return folds_of(min(_N_FOLDS, n_rows), fold_of_row)
     folds = []
     for number in numbers:
@@ -513,7 +519,10 @@ def _inner_folds(fold_of_row):
 
 @contextmanager
 def _note_advice(estimator, X, target, name):
-    """Add notes to the exception of a fit: the estimator that failed, and advice."""
+    """Add notes to the exception of a fit: the estimator that failed, and advice.
+
+    The parameters are those of `cross_fit`. The exception is raised again.
+    """
     try:
         with note_failure(name, len(target), "fit"):
             yield
@@ -557,7 +566,8 @@ def error_deviation(estimate, quality, weight=None):
     ndarray of shape (n_choices,)
     """
     error = estimate - quality
-    # Squares of large errors overflow. A scale that is a power of two changes no digit.
+    # Squares of large errors overflow. Errors are therefore divided by a power of two,
+    # which changes no digit: 2 ** exponent, with one exponent for each choice.
     _, exponent = np.frexp(np.abs(error).max(axis=0))
     scaled = np.ldexp(error, -exponent)
     if weight is None:

@@ -20,10 +20,10 @@ from skroute.utils._validation import warn
 
 # A row that occurs this often is frequent: see `FrequentRows`.
 _OFTEN = 20
-# A logged mean cost contradicts the listed cost if it differs by more than both limits:
-# this share of the listed cost, because small differences have no effect, ...
+# A logged mean cost contradicts the listed cost if it differs by more than this share
+# of the listed cost. Smaller differences have no effect.
 _CONTRADICTS_SHARE = 0.1
-# ... and this many standard errors of the logged mean, because few rows are noisy.
+# It must also differ by more than this many standard errors of the logged mean.
 _CONTRADICTS_ERRORS = 3
 # Smallest divisor of a relative difference: listed costs may be 0.
 _TINY = 1e-300
@@ -375,7 +375,8 @@ def frequent_rows(X, fold_of_row, weight=None):
     )
     # How often each distinct row occurs: (n_distinct,)
     counts = np.bincount(distinct_of_row, weight)
-    # One number for each pair of a distinct row and a fold that contains it.
+    # Each pair of a distinct row and a fold that contains it has a number of its own,
+    # from which the distinct row can be computed.
     n_folds = fold_of_row.max() + 1
     pairs = np.unique(distinct_of_row * n_folds + fold_of_row)
     distinct_of_pair = pairs // n_folds
@@ -422,22 +423,25 @@ def _budget_without_effect(policy, budget):
 
     The unit of such a budget is probably wrong.
     """
-    # `noise` is 1 for a complete log. In an incomplete one, paid costs are doubly
-    # robust estimates. The largest of a row is noise.
+    # `noise` is 1 for a complete log. In an incomplete log, paid costs are doubly
+    # robust estimates, and the largest cost of a row would be mostly noise.
     is_incomplete = policy.noise > 1
     costs = policy.planned if is_incomplete else policy.paid
+    # Mean cost of the most expensive choice of each row.
     if costs.ndim == 1:
-        largest = float(np.max(costs))
+        largest_mean = float(np.max(costs))
     else:
-        largest = float(np.average(np.max(costs, axis=-1), weights=policy.weight))
-    largest += policy.deciding
-    # A budget of at most the largest cost, up to rounding, has an effect.
-    if budget == np.inf or affords(largest, cost=budget):
+        largest_costs = np.max(costs, axis=-1)  # (n_rows,)
+        largest_mean = float(np.average(largest_costs, weights=policy.weight))
+    largest_mean += policy.deciding
+    # A budget of at most this mean, up to rounding, has an effect.
+    if budget == np.inf or affords(largest_mean, cost=budget):
         return None
     return (
         f"budget={float(budget)!r} has no effect: the most expensive choice for each "
-        f"row costs {largest:.6g} per sample. budget is a mean cost per sample, in the "
-        "unit of costs (not per thousand where costs are per call); None is unlimited."
+        f"row costs {largest_mean:.6g} per sample. budget is a mean cost per sample, "
+        "in the unit of costs (not per thousand where costs are per call); None is "
+        "unlimited."
     )
 
 
@@ -451,7 +455,7 @@ def _contradicted_costs(policy, names, has_overlap):
         return None
     listed = policy.planned
     logged = np.average(policy.paid, axis=0, weights=policy.weight)
-    difference = np.abs(logged - listed)
+    difference = np.abs(logged - listed)  # (n_choices,)
     noise = policy.paid.std(axis=0) / np.sqrt(len(policy.paid))
     is_far = difference > _CONTRADICTS_SHARE * listed
     is_beyond_noise = difference > _CONTRADICTS_ERRORS * noise
@@ -478,7 +482,7 @@ def _better_choice(policy, names, budget, has_overlap):
         mean_costs = np.average(policy.paid, axis=0, weights=policy.weight)
     is_affordable = affords(budget - policy.deciding, mean_costs)
     candidates = np.flatnonzero(has_overlap & is_affordable)
-    # With a single row, nothing is beyond noise.
+    # A single row has no standard error.
     if len(candidates) == 0 or len(policy.quality) < 2:
         return None
     validation = policy.validate(budget)
@@ -498,9 +502,9 @@ def what_is_behind(single, routed, name, weight=None):
     Parameters
     ----------
     single : ndarray of shape (n_rows,)
-        Quality of the single choice on validation rows.
+        Quality of the single choice on each validation row. It may be net of cost.
     routed : ndarray of shape (n_rows,)
-        Quality of the choices of the router.
+        Quality of the router's choice on each of these rows, in the same unit.
     name : str
         The single choice.
     weight : ndarray of shape (n_rows,), default=None

@@ -100,6 +100,7 @@ def read_amounts(amounts, names, *, n_rows, named, weight=None):
     realised = np.array(tables)  # (n_amounts, n_rows, n_choices)
     is_known = ~np.isnan(realised)
     row_weight = np.ones(n_rows) if weight is None else weight
+    # Weight of each known amount, 0 for unknown ones: (n_amounts, n_rows, n_choices)
     known_weight = is_known * row_weight[:, np.newaxis]
     # Weighted means over the rows with a known amount: (n_amounts, n_choices)
     totals = (known_weight * np.where(is_known, realised, 0.0)).sum(axis=1)
@@ -107,7 +108,8 @@ def read_amounts(amounts, names, *, n_rows, named, weight=None):
     # If an amount of a choice is the same on all rows, `planned` is this number. The
     # mean may differ from it by rounding.
     smallest = np.nanmin(realised, axis=1)
-    planned = np.where(smallest == np.nanmax(realised, axis=1), smallest, planned)
+    largest = np.nanmax(realised, axis=1)
+    planned = np.where(smallest == largest, smallest, planned)
     realised = np.where(is_known, realised, planned[:, np.newaxis, :])
     return AmountTables(list(by_name), realised, planned)
 
@@ -182,7 +184,9 @@ def _read_table(name, table, names, *, n_rows, named):
     elif column_keys(table) is not None and named:
         table = in_order(table, names, label)
     values = check_matrix(table, label, allow_nan=True)
-    if values.shape == (len(names), 1) and np.ndim(table) == 1:
+    # `check_matrix` returns a list of numbers as a column.
+    is_list_of_choices = values.shape == (len(names), 1) and np.ndim(table) == 1
+    if is_list_of_choices:
         # One number for each choice, the same on all rows.
         values = np.tile(values.T, (n_rows, 1))
     if values.shape != (n_rows, len(names)):
@@ -191,7 +195,8 @@ def _read_table(name, table, names, *, n_rows, named):
             f"of {n_rows} rows, or one number for each choice, got shape "
             f"{np.shape(table)}."
         )
-    if not np.isfinite(values[~np.isnan(values)]).all() or (values < 0).any():
+    known_values = values[~np.isnan(values)]
+    if not np.isfinite(known_values).all() or (known_values < 0).any():
         raise ValueError(
             f"{label} must be finite numbers that are not negative, or NaN where an "
             "amount is not known."
@@ -236,7 +241,7 @@ def check_limits(limits, capacities, *, amounts, choices):
     limits, capacities : mapping or None
         As the user gave them.
     amounts : AmountTables or None
-        Those of the log.
+        The amounts of the log. None if it has none.
     choices : list of str
         Names of all choices of the log.
 
@@ -309,7 +314,7 @@ def limits_now(router, choices, call=None):
     choices : list of str
         Names of all choices of the log.
     call : Call, default=None
-        None: there is no call.
+        None takes the limits of the constructor.
     """
     limits = None if call is None else call.option("limits")
     capacities = None if call is None else call.option("capacities")
@@ -413,7 +418,7 @@ class LimitState(NamedTuple):
     validation : float
         Mean per row of cross-fitted decisions.
     validation_se : float
-        Its standard error as an estimate for new rows.
+        Standard error of `validation` as an estimate for new rows.
     """
 
     name: str
@@ -475,14 +480,14 @@ class LimitRule(NamedTuple):
         return choose_by_mixture(
             self.prices,
             net_values,
-            _stacked(costs, planned_amounts, self.order),
+            _limited_amounts(costs, planned_amounts, self.order),
             draws,
             costs=costs,  # they break ties
             capacity_choice=self.order.capacity_choice,
         )
 
 
-def _stacked(costs, amounts, order):
+def _limited_amounts(costs, amounts, order):
     """Return the limited amounts of each row, (n_rows, n_means, n_choices).
 
     The limits on means are the budget, if there is one, and those of the amounts.
@@ -490,7 +495,7 @@ def _stacked(costs, amounts, order):
     Parameters
     ----------
     costs : ndarray of shape (n_rows, n_choices)
-        Left out if there is no budget.
+        Amounts of the budget. Not in the result if there is no budget.
     amounts : ndarray of shape (n_amounts, n_choices) or (n_amounts, n_rows, n_choices)
         All amounts of the log.
     order : LimitOrder
@@ -499,7 +504,7 @@ def _stacked(costs, amounts, order):
     for position in order.amount_positions:
         tables.append(np.broadcast_to(amounts[position], costs.shape))
     if not tables:
-        # Capacities alone.
+        # Only capacities are limited: there are no means.
         return np.empty((len(costs), 0, costs.shape[1]))
     return np.stack(tables, axis=1)
 
@@ -540,11 +545,11 @@ def dual_of_log(log, order, price_floor):
     paid = np.broadcast_to(log.paid, log.values.shape)
     return DualFunction(
         log.values - price_floor * planned,
-        _stacked(planned, log.amounts.planned, order),
+        _limited_amounts(planned, log.amounts.planned, order),
         costs=planned,
         capacity_choice=order.capacity_choice,
         weight=log.weight,
-        realised=_stacked(paid, log.amounts.realised, order),
+        realised=_limited_amounts(paid, log.amounts.realised, order),
     )
 
 
@@ -559,8 +564,8 @@ def learn_limit_rule(dual, order, price_floor, *, must_hold=True):
     price_floor : float
         Smallest price of the cost.
     must_hold : bool, default=True
-        If False, limits that exclude each other raise no error. Their prices are then
-        at a cap, and the most exceeded limits count most.
+        True raises an error for limits that exclude each other. With False, no price
+        exceeds a cap, and the limits that are exceeded most count most.
 
     Raises
     ------
@@ -628,7 +633,7 @@ def plan_within_limits(values, costs, planned_amounts, order):
     costs = np.broadcast_to(costs, values.shape)
     dual = DualFunction(
         values,
-        _stacked(costs, planned_amounts, order),
+        _limited_amounts(costs, planned_amounts, order),
         costs=costs,
         capacity_choice=order.capacity_choice,
     )

@@ -232,7 +232,7 @@ class KnownCells(NamedTuple):
         ndarray of shape (n_choices,)
             Over the known cells.
         """
-        error = self._errors(estimate)
+        error = self._errors(estimate)  # (n_rows, n_choices)
         weight = self.weight
         if row_weight is not None:
             weight = weight * row_weight[:, np.newaxis]
@@ -257,11 +257,12 @@ class Log:
         NaN where it is not known.
     paid : ndarray of shape (n_choices,) or (n_rows, n_choices)
         Real costs of the choices. NaN where they are not known.
-    planned : ndarray, default=None
+    planned : ndarray of shape (n_choices,) or (n_rows, n_choices), default=None
         Costs by which rows are decided: a price list, or estimates. None if `paid` is
         known before a row is decided.
-    planned_as_new : ndarray, default=None
-        `planned`, if it is estimated, with the distribution of estimates of new rows.
+    planned_as_new : ndarray of shape (n_rows, n_choices), default=None
+        Estimated `planned`, with the distribution of estimates of new rows. None if
+        costs are not estimated.
     planned_by_fold : ndarray of shape (n_folds, n_rows, n_choices), default=None
         For each fold, `planned` of all rows with the distribution of the estimates of
         its rows. None if that is `planned` for every fold.
@@ -368,7 +369,7 @@ def with_last(table, values):
     Parameters
     ----------
     table : ndarray of shape (..., n_columns)
-        A row of shape (n_columns,) gets one more entry.
+        If it has one axis, it gets one more entry.
     values : float or array-like of shape (...,)
         The new column.
 
@@ -523,11 +524,12 @@ def _known_cells_of_table(table, names, parameter, row_weight):
     is_known = ~np.isnan(table)
     if is_known.all():
         return None
-    counts = is_known
+    is_usable = is_known
     if row_weight is not None:
-        # A row of weight 0 teaches nothing.
-        counts = is_known[row_weight > 0]
-    too_few = np.flatnonzero(counts.sum(axis=0) < _FEWEST_ROWS)
+        # Nothing is learned from a row of weight 0.
+        is_usable = is_known[row_weight > 0]
+    # Positions of choices with too few cells to learn from.
+    too_few = np.flatnonzero(is_usable.sum(axis=0) < _FEWEST_ROWS)
     if len(too_few):
         raise ValueError(
             f"{parameter} has fewer than two rows on which the value of "
@@ -535,24 +537,25 @@ def _known_cells_of_table(table, names, parameter, row_weight):
         )
     # Within a choice, cells are missing at random: each known cell of it stands for
     # equally many rows.
-    weight = is_known * _rows_of_a_known_one(is_known, row_weight)
+    weight = is_known * _rows_per_known_row(is_known, row_weight)
     return KnownCells(table, weight, noise=_mean_weight(weight, row_weight))
 
 
-def _rows_of_a_known_one(is_known, row_weight):
+def _rows_per_known_row(is_known, row_weight):
     """Return the number of rows that each row with a known value stands for.
 
     Parameters
     ----------
     is_known : ndarray of shape (n_rows,) or (n_rows, n_choices), dtype=bool
-        True for a known value.
+        True where the value is known.
     row_weight : ndarray of shape (n_rows,) or None
         Weights of the rows. None weights all alike.
 
     Returns
     -------
     float or ndarray of shape (n_choices,)
-        One number for each choice if `is_known` has its choices.
+        All rows, divided by the rows with a known value. One number, or one for each
+        choice.
     """
     if row_weight is None:
         return len(is_known) / is_known.sum(axis=0)
@@ -633,6 +636,7 @@ def read_answers(
     logged = _read_logged_choices(choice, listed, n_rows)
     names = logged.names
     _check_answers_of_all(logged, quality)
+    # `chance` is the propensity of the choice of each row: (n_rows,)
     if propensity is None:
         source = "estimated"
         chance = estimate_propensities(
@@ -646,6 +650,7 @@ def read_answers(
         chance = read_propensity(propensity, n_rows)
     known_quality = _known_cells_of_answers(quality, logged, chance, row_weight)
     if costs is not None and np.ndim(costs) == 1:
+        # One bill for each row, that of its answer.
         log_costs = _read_costs_of_answers(
             costs,
             listed,
@@ -657,9 +662,8 @@ def read_answers(
         )
     else:
         if costs is not None:
-            # NaN is refused here, since it would be read as missing at random. In such
-            # a log, the bills that are missing depend on the choices. Bills of the
-            # answers alone are one number for each row, see above.
+            # Raises an error if a table of costs has NaN. NaN would be read as missing
+            # at random, but in this log the missing bills depend on the choices.
             check_matrix(costs, "costs")
         log_costs = _read_costs(
             costs,
@@ -714,8 +718,8 @@ def _read_logged_choices(choice, listed, n_rows):
             message += " Give costs as a mapping from name to number."
         raise ValueError(message)
     # Integers (kinds "i" and "u" of dtypes) are positions. Others are names.
-    has_text = np.asarray(choice).dtype.kind not in "iu"
-    return LoggedChoices(positions, names, named=named or has_text)
+    has_names = np.asarray(choice).dtype.kind not in "iu"
+    return LoggedChoices(positions, names, named=named or has_names)
 
 
 def _check_answers_of_all(logged, quality):
@@ -764,8 +768,8 @@ def _known_cells_of_answers(values, logged, chance, row_weight):
     weight = np.zeros((n_rows, len(logged.names)))
     # An answer stands for 1 / propensity rows. Among the answers, values are missing at
     # random, so that known values stand for those that are missing, too.
-    rows_of_a_known_one = _rows_of_a_known_one(is_known, row_weight)
-    weight[rows, choices] = rows_of_a_known_one / chance[rows]
+    rows_per_known_row = _rows_per_known_row(is_known, row_weight)
+    weight[rows, choices] = rows_per_known_row / chance[rows]
     return KnownCells(table, weight, noise=_mean_weight(weight, row_weight))
 
 
@@ -815,10 +819,10 @@ def choice_names(y, listed):
     Parameters
     ----------
     y : {array-like, dataframe} of shape (n_rows, n_choices) or None
-        A table of outcomes. None for a log of one answer per request, which is no
-        table, and without a log.
+        A table of outcomes. None if there is no table: for a log of one answer per
+        request, and without a log.
     listed : mapping, array-like of shape (n_choices,) or None
-        The price list. It must be there if `y` is None.
+        The price list. None if there is none, which is allowed only with a table.
 
     Returns
     -------
@@ -878,7 +882,7 @@ def costs_now(costs, names, current, n_fitted):
         return check_costs(new_costs, names)
     if np.ndim(costs) == 1 and len(costs) == n_fitted:
         # Choices that were added after `fit` come last, and keep their costs.
-        costs = [*costs, *current[len(costs) :]]
+        costs = [*costs, *current[n_fitted:]]
     return check_costs(costs, names)
 
 
@@ -908,7 +912,8 @@ def check_matrix(matrix, name, columns=None, allow_nan=False):
     name : str
         The parameter that error messages name.
     columns : list of str, default=None
-        Columns of a data frame, in the order that they get. None keeps their order.
+        Names of the choices. The columns of a data frame are put into this order. None
+        leaves them in their order.
     allow_nan : bool, default=False
         True if NaN is allowed.
 
@@ -935,7 +940,8 @@ def check_row_costs(costs, columns, shape, name="costs", *, allow_nan=False):
     costs : {array-like, dataframe} of shape (n_rows, n_choices)
         At least 0.
     columns : list of str or None
-        Columns of a data frame, in the order that they get. None keeps their order.
+        Names of the choices. The columns of a data frame are put into this order. None
+        leaves them in their order.
     shape : tuple of two ints
         The shape that the costs must have.
     name : str, default="costs"
@@ -1069,14 +1075,14 @@ def overlap_of(log, choices):
         out=mean_weight,
         where=agreement.needed > 0,
     )
-    sizes = []
+    effective_sizes = []
     largest_weights = []
     never = []  # choices that the log never made where the policy makes them
     for position, name in enumerate(log.names):
         weight_of_choice = weight[:, position]
         # A weight of 0: the log made another choice.
         weights = weight_of_choice[weight_of_choice > 0]
-        sizes.append(effective_size(weights))
+        effective_sizes.append(effective_size(weights))
         largest_weights.append(np.max(weights, initial=0.0))
         is_never_matched = never_matched(
             needed=agreement.needed[position],
@@ -1088,9 +1094,10 @@ def overlap_of(log, choices):
             never.append(name)
     return Overlap(
         choices=list(log.names),
-        # The field has the rows of each choice, the variable all rows.
+        # The field is the number of logged rows of each choice. The variable `n_rows`
+        # is the number of all rows.
         n_rows=agreement.made,
-        effective_sample_size=np.array(sizes),
+        effective_sample_size=np.array(effective_sizes),
         max_weight=np.array(largest_weights),
         # The field is a share of the rows, not a number of rows.
         needed=agreement.needed / n_rows,

@@ -216,6 +216,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         names = list(members)
         X = read_rows(self, X, advice_on_rows)
         check_member_kinds(members, self, method)
+        # The only text that the parameter may be is "time".
         has_measured_costs = isinstance(self.costs, str)
         if not has_measured_costs:
             listed = without_dropped(self.costs, dropped_names(self.estimators))
@@ -268,7 +269,15 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         return X, answers
 
     def _splits(self, X, y, kind, metadata):
-        """Return the folds of the members and those of the router (`Splits`)."""
+        """Return the folds of the members and the folds of the router (`Splits`).
+
+        Parameters
+        ----------
+        X, y : indexable of n_rows rows
+        kind : subclass of Target
+        metadata : mapping from str to Bunch
+            Metadata of `fit`, of which the splitter gets the entry ``"cv"``.
+        """
         splitter = check_cv(self.cv, y, classifier=kind is not Numbers)
         if self.cv is None or isinstance(self.cv, Integral):
             # The router learns qualities, which are not classes, so that its own folds
@@ -281,19 +290,30 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
     # Answers --------------------------------------------------------------------------
 
     def _single_choices(self):
+        """Return the names of the members, a list of str."""
         return list(self.member_names_)
 
     def _answer(self, plan, response):
+        """Return the answers to all rows of a plan, as the user gets them."""
         answer_rows = partial(self._answers_of_members, plan, response)
         return answer_unless_abstained(self, plan, response, answer_rows)
 
     def _answers_of_members(self, plan, response, rows):
         """Return the answers to some rows of a plan, each by the member of its choice.
 
-        `rows` are positions in the plan. None of these rows abstains.
+        Parameters
+        ----------
+        plan : Plan
+        response : {"predict", "predict_proba"}
+        rows : ndarray of int
+            Positions in the plan. None of these rows abstains.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,) or (n_rows, n_outputs)
         """
         members = self._members
-        # Answers that deciding has paid for, by (member, method).
+        # Answers that deciding has paid for, by (position of the member, method).
         paid_answers = plan.state or {}
         sweep = cache_of(self)
 
@@ -333,7 +353,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
     def _encoded(self, y):
         """Return true answers, encoded as those of members. Refuse new labels."""
         refuse_missing(y=y)
-        y = np.asarray(y.todense() if hasattr(y, "todense") else on_host(y))
+        y = _dense(y)
         if isinstance(self._members.target, SingleLabel):
             check_known_labels(y, self.classes_)
         return self._members.target.positions(y)
@@ -373,12 +393,15 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         # New labels are refused before a model is called.
         self._encoded(y)
         worth = worth_of(self, y)
-        routed = self.respond(X, self.make_call(budget, **parameters), worth.asks)
+        # The quality is that of labels or of probabilities.
+        response = worth.asks
+        routed = self.respond(X, self.make_call(budget, **parameters), response)
         quality = worth.of_routed(rows_of(y, self), routed, self, sample_weight)
         return RowQuality(quality, routed.route, routed.cost)
 
     def _score_routed(self, y, routed, sample_weight):
-        y = np.asarray(y.todense() if hasattr(y, "todense") else on_host(y))
+        """Return the score of the rows that do not abstain, NaN if all rows do."""
+        y = _dense(y)
         check_consistent_length(routed.route, y)
         rows = answered_rows(self, routed.route)
         if not len(rows):
@@ -408,6 +431,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         return router.add(cv=self.cv, method_mapping=split)
 
     def __sklearn_tags__(self):
+        """Return tags that follow from the members and the kinds of target."""
         tags = super().__sklearn_tags__()
         try:
             members = members_by_name(self.estimators, self._validate_names).values()
@@ -415,19 +439,21 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
             # Tags are read before parameters are validated. `fit` raises this error.
             return tags
         member_tags = [get_tags(member).classifier_tags for member in members]
-        own_tags = tags.classifier_tags
-        # None: the router, or a member below, is not a classifier.
-        if own_tags is not None:
-            own_tags.multi_class = all(
+        router_tags = tags.classifier_tags
+        # Classifier tags of a router or of a member are None if it is no classifier.
+        if router_tags is not None:
+            router_tags.multi_class = all(
                 kind is None or kind.multi_class for kind in member_tags
             )
-            takes_several = all(
+            members_take_several = all(
                 kind is not None and kind.multi_label for kind in member_tags
             )
-            own_tags.multi_label = MultiLabel in self._target_kinds and takes_several
+            router_takes_several = MultiLabel in self._target_kinds
+            router_tags.multi_label = router_takes_several and members_take_several
         return inherit_member_tags(tags, members)
 
     def _sk_visual_block_(self):
+        """Return the members as parallel blocks, for scikit-learn's HTML display."""
         names, members = zip(*self.estimators)
         return VisualBlock("parallel", members, names=names)
 
@@ -534,7 +560,15 @@ def check_objective(router, target):
 def measure_members(names, models, method, X):
     """Return the seconds that each fitted member takes for a row, (n_members,).
 
-    `method` is that of ``MemberRouter._fit_members``.
+    Parameters
+    ----------
+    names : list of str
+    models : list of estimators
+        The fitted members.
+    method : str or None
+        As in ``MemberRouter._fit_members``.
+    X : indexable
+        Rows on which the time is measured.
     """
     calls = {}
     for name, model in zip(names, models):
@@ -543,6 +577,13 @@ def measure_members(names, models, method, X):
 
 
 # Quality ------------------------------------------------------------------------------
+
+
+def _dense(y):
+    """Return true answers as an array. They may be sparse, or on a device."""
+    if hasattr(y, "todense"):
+        return np.asarray(y.todense())
+    return np.asarray(on_host(y))
 
 
 def objective_of(router, target):
@@ -561,12 +602,21 @@ def objective_of(router, target):
 def least_prices(exchange_rate, quality):
     """Return the quality that a unit of cost is worth, with a budget and without.
 
-    Without a budget, cost and quality are compared if both are money. The parameters
-    are those of the router.
+    Parameters
+    ----------
+    exchange_rate : float or None
+        What a unit of cost is worth. None: 1 if `quality` is money and there is no
+        budget, else 0.
+    quality : object
+        Parameter of the router.
+
+    Returns
+    -------
+    tuple of two floats
     """
     if exchange_rate is None:
-        # If quality is money, a unit of cost is worth 1. Else it is worth 0.
-        return 0.0, float(is_money(quality))
+        price_without_budget = 1.0 if is_money(quality) else 0.0
+        return 0.0, price_without_budget
     rate = float(exchange_rate)
     return rate, rate
 
@@ -583,15 +633,21 @@ def answer_unless_abstained(router, plan, response, answer_rows):
     plan : Plan
     response : {"predict", "predict_proba"}
     answer_rows : callable
-        ``answer_rows(rows)`` returns the answers to some rows, given by their
-        positions, (n_rows,) or (n_rows, n_outputs). None of them abstains.
+        ``answer_rows(rows)`` returns the answers to the rows at these positions,
+        (n_rows,) or (n_rows, n_outputs). It is called only for rows that do not
+        abstain.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,) or (n_rows, n_outputs)
+        A row that abstains has NaN or, if answers are labels, `abstain_label`.
     """
     abstains = abstained(router, plan.route)
     n_rows = len(abstains)
     if not abstains.any():
         return answer_rows(np.arange(n_rows))
     target = router._members.target
-    # A row that abstains has the answer NaN, or `abstain_label` if answers are labels.
+    # An array in which every row abstains. The other rows are filled below.
     if response == "predict_proba" or isinstance(target, MultiLabel):
         answers = np.full((n_rows, len(router.classes_)), np.nan)
     elif isinstance(target, Numbers):
@@ -607,7 +663,8 @@ def answer_unless_abstained(router, plan, response, answer_rows):
 def label_of_abstaining(label, classes):
     """Return the label of a row that abstains. No class may have it.
 
-    None stands for "abstain" where labels are texts, and for -1 where they are numbers.
+    `label` is the router's `abstain_label`. None becomes "abstain" if classes are texts
+    and -1 if they are numbers.
     """
     if label is None:
         label = ABSTAIN_NAME if holds_texts(classes) else -1
@@ -620,7 +677,11 @@ def label_of_abstaining(label, classes):
 
 
 def labels_that_abstain(n_rows, label, classes):
-    """Return an array of the label of abstaining, of a type that holds all classes."""
+    """Return an array of the label of abstaining, (n_rows,).
+
+    Its dtype holds the labels `classes`, too, which other rows may get. `label` is the
+    router's `abstain_label`.
+    """
     label = label_of_abstaining(label, classes)
     labels = np.asarray([label])
     # Only an array of objects holds texts and numbers.

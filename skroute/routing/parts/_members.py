@@ -94,6 +94,7 @@ class Members:
         name = self.names[position]
 
         def ask_about(new_rows):
+            """Call the member on the rows that have no answer in the cache."""
             counter.count_rows(name, len(new_rows))
             return self._call(position, method, X, new_rows)
 
@@ -102,9 +103,12 @@ class Members:
         )
 
     def _call(self, position, method, X, rows):
-        """Call a member on some rows of X, and return its encoded answers."""
+        """Call a member on some rows of X, and return its encoded answers.
+
+        The parameters are those of `ask`. No answer is read from a cache.
+        """
         with rows_of_failure(rows):
-            rows_of_X = X
+            rows_of_X = X  # if the member is asked about all rows
             if len(rows) != num_samples(X):
                 rows_of_X = _safe_indexing(X, rows)
             return self.target.call(
@@ -270,7 +274,10 @@ def dropped_names(estimators):
 
 
 def without_dropped(costs, dropped):
-    """Return costs without those of dropped members, if they are a mapping."""
+    """Return costs of members. Entries of dropped members are removed from a mapping.
+
+    `dropped` is a set of names. An array of costs has no names, and stays as it is.
+    """
     costs = by_label(costs)
     if not isinstance(costs, Mapping):
         return costs
@@ -435,7 +442,7 @@ def _fit_and_answer(name, member, X, y, *, target, methods, splits, fit_params):
     if not methods:
         return model, {}
     if comes_fitted(model):
-        # All rows are new to it.
+        # The model was fitted on other rows: all answers are out of sample.
         answers = {}
         for method in methods:
             answers[method] = target.call(method, name, model, X)
@@ -455,15 +462,16 @@ def _fit_and_answer(name, member, X, y, *, target, methods, splits, fit_params):
 
 
 def _answers_out_of_fold(name, member, X, y, *, target, methods, splits, fit_params):
-    """Return the answers to each row of a copy of a member that did not see the row.
+    """Return the out-of-fold answers of a member to all rows.
 
-    Parameters and the dict of answers are as in `fit_member`.
+    Each row is answered by a copy of the member that was not fitted on it. Parameters
+    and the dict of answers are as in `fit_member`.
     """
     answers = {}
     for train, test in splits:
         model = clone(member)
         X_train, y_train = _safe_split(model, X, y, train)
-        # `train` selects the columns of X if it is a precomputed kernel.
+        # `train` selects the columns of X if X is a precomputed kernel.
         X_test, _ = _safe_split(model, X, y, test, train)
         model.fit(X_train, y_train, **check_method_params(X, fit_params, train))
         for method in methods:

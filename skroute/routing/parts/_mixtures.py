@@ -73,15 +73,22 @@ class Mixture(NamedTuple):
         return MixedRules(low, low + 1, float(min(max(share, 0.0), 1.0)))
 
     def mean_at(self, budget, table):
-        """Return the mean over the two rules of a budget of a table (n_rules, ...)."""
+        """Return the entry of a table (n_rules, ...) for the mixture of a budget.
+
+        It is the mean of the entries of the two rules, weighted by their shares.
+        """
         mixed = self.share(budget)
         return (1 - mixed.share) * table[mixed.low] + mixed.share * table[mixed.high]
 
     def draw(self, X, budget, request_id=None):
-        """Return the position of the rule that each row follows, (n_rows,)."""
+        """Return the position of the rule that each row follows, (n_rows,).
+
+        The rules are drawn by a hash of the row or, if there is one, of its request id.
+        """
         mixed = self.share(budget)
         rule = np.full(num_samples(X), mixed.low, dtype=np.int64)
         if mixed.share > 0:
+            # One number between 0 and 1 for each row: (n_rows,)
             uniforms = row_uniforms(X, 1, request_id=request_id)[:, 0]
             rule[uniforms < mixed.share] = mixed.high
         return rule
@@ -108,8 +115,8 @@ def best_mixture(cost, quality):
     """
     cost = np.asarray(cost, dtype=np.float64)
     quality = np.asarray(quality, dtype=np.float64)
-    # An assignment problem of one row, whose choices are the rules: its plans are the
-    # hull.
+    # The rules are the choices of an assignment problem of one row. The plans of this
+    # problem are the rules on the hull.
     values = quality[np.newaxis]
     path = assignment_path(values, cost)
     choices = []
@@ -143,7 +150,7 @@ def spread_prices(path, n_prices, power=1.0):
     n_prices : int
         Number of budgets. Equal prices are returned once.
     power : float, default=1.0
-        With a higher power more of the budgets are small.
+        1 spreads the budgets evenly. With a higher power more of them are small.
 
     Returns
     -------
@@ -179,7 +186,8 @@ def useful_rules(quality, fold_of_row=None):
     """
     n_rules = last_useful(quality, fold_of_row) + 1
     means = quality[:n_rules].mean(axis=1)
-    # The cheapest rule has no cheaper ones. With -inf it is always useful.
+    # No rule is cheaper than the cheapest one, which is compared with -inf: it is
+    # always useful.
     best_of_cheaper = np.maximum.accumulate(np.r_[-np.inf, means])[:-1]
     return np.flatnonzero(means > best_of_cheaper)
 
@@ -197,8 +205,8 @@ def quality_less_luck(cost, quality, is_simple, n_errors, weight=None):
     is_simple : ndarray of shape (n_rules,), dtype=bool
         True for the rules that are not penalised.
     n_errors : float
-        Penalty, in standard errors of the rule's lead over the mixture of simple rules
-        that costs as much.
+        Penalty, in standard errors of the rule's lead. The lead is over the mixture of
+        simple rules that has the same mean cost.
     weight : ndarray of shape (n_rows,), default=None
         Weights of the rows. None weights all alike.
 
@@ -213,8 +221,8 @@ def quality_less_luck(cost, quality, is_simple, n_errors, weight=None):
     penalised = mean_quality.copy()
     for rule in np.flatnonzero(~is_simple):
         mixed = mixture.share(mean_cost[rule])
-        # Quality that a unit of cost buys between the two simple rules. 0 if the rule
-        # costs as much as the most expensive simple rule, or more.
+        # Quality that a unit of cost buys between the two simple rules of the mixture.
+        # It is 0 for a rule that costs at least as much as all simple rules.
         price = 0.0
         if mixed.high > mixed.low:
             gain = np.diff(mixture.quality)[mixed.low]
@@ -255,14 +263,17 @@ def best_or_cheaper(quality, spent, row_quality, weight=None):
     int
     """
     best = int(np.argmax(quality))
-    differences = [row_quality[best] - of_policy for of_policy in row_quality]
-    noise = [standard_error(difference, weight) for difference in differences]
+    # Standard error of each policy's difference to the best one: (n_policies,)
+    noise = []
+    for qualities in row_quality:
+        difference = row_quality[best] - qualities
+        noise.append(standard_error(difference, weight))
     is_as_good = quality[best] - quality <= noise
     is_cheaper = spent < _CLEARLY_CHEAPER * spent[best]
-    cheaper = np.flatnonzero(is_as_good & is_cheaper)
-    if not len(cheaper):
+    candidates = np.flatnonzero(is_as_good & is_cheaper)
+    if not len(candidates):
         return best
-    return int(cheaper[quality[cheaper].argmax()])
+    return int(candidates[quality[candidates].argmax()])
 
 
 # Validation by folds ------------------------------------------------------------------
@@ -358,9 +369,10 @@ def limit_path(budgets, held_out):
     Returns
     -------
     largest : float
-        The largest useful one of the budgets (`last_useful`).
+        The budget that `last_useful` chooses by all held-out rows.
     validated_parts : list of ValidatedPart
-        Each up to the largest budget that the rows of the other folds find useful.
+        One for each fold. Its rules cost at most the budget that `last_useful` chooses
+        by the rows of the other folds.
     """
     n_rows = sum(len(rules.rows) for rules in held_out)
     fold_of_row = np.empty(n_rows, dtype=np.int64)
@@ -375,6 +387,7 @@ def limit_path(budgets, held_out):
             quality[position, rules.rows] = rules.mixture.mean_at(budget, rules.quality)
 
     validated_parts = []
+    # Both have the folds in the same order.
     for rules, (_, others) in zip(held_out, rows_and_others(fold_of_row)):
         position = last_useful(quality[:, others], fold_of_row[others], weight[others])
         validated_parts.append(rules.validated_up_to(budgets[position]))
@@ -383,7 +396,9 @@ def limit_path(budgets, held_out):
 
 
 def validated_mixture(validated_parts, budget):
-    """Return mean quality and cost at a budget, of rows that did not choose the rules.
+    """Return mean quality and cost of held-out rows at a budget.
+
+    The rules of each fold were chosen by the rows of the other folds.
 
     Parameters
     ----------
@@ -395,12 +410,12 @@ def validated_mixture(validated_parts, budget):
     Returns
     -------
     Validated
-        Its standard errors are the larger of those of independent rows and of the
-        folds' means.
+        Two standard errors are computed, and the larger one is returned: that of
+        independent rows, and that of the means of folds.
     """
     n_parts = len(validated_parts)
-    # Columns are cost and quality, rows are folds. A row of the mixture counts for both
-    # rules of the budget, by their shares.
+    # Each row is a fold. The columns are cost and quality under the mixture of the
+    # budget.
     sums = np.empty((n_parts, 2))
     squares = np.empty((n_parts, 2))
     for fold, validated in enumerate(validated_parts):

@@ -44,8 +44,8 @@ class ShrunkRegression(NamedTuple):
         Coefficients of the estimates of the choices of `fit`.
     intercept : float
     root : ndarray of shape (n_outputs + 1, n_outputs + 1)
-        Cholesky factor of the posterior covariance, that of the coefficients of
-        `_deviations`.
+        Cholesky factor of the posterior covariance of the weights. Weights are those of
+        the columns of `_deviations`, so that the last one is the intercept.
     low, high : float
         Range of all known qualities. Estimates are clipped to it.
     """
@@ -130,16 +130,16 @@ def shrunk_regression(outputs, q, noise, low, high):
     prior_noise = max(noise, _LEAST_VARIANCE * (1 + largest_square))
     new_noise = prior_noise
     # Prior variances of the weights. With 1 / (n_outputs - 1), the new choice deviates
-    # from the mean of a row as much as a choice of `fit` does. The last entry, that of
-    # the intercept, is set below.
+    # from the mean of a row as much as a choice of `fit` does. The last entry belongs
+    # to the intercept, and is set in the loop.
     prior = np.full(n_outputs + 1, 1 / max(n_outputs - 1, 1))
     for _ in range(_N_ITERATIONS):
         prior[-1] = _LEVEL**2 * spread + new_noise / (_LEVEL_ROWS * n_outputs)
         precision = deviations.T @ deviations / new_noise + np.diag(1 / prior)
         covariance = np.linalg.inv(precision)
         weights = covariance @ (deviations.T @ (q - mean)) / new_noise
-        # The noise variance of the rows, and of `_NOISE_ROWS` rows as noisy as those of
-        # the choices of `fit`.
+        # The new noise variance is a mean of squares over the rows and `_NOISE_ROWS`
+        # added rows. Each added row has the noise variance of the choices of `fit`.
         residuals = q - mean - deviations @ weights
         squares = residuals @ residuals + _NOISE_ROWS * prior_noise
         new_noise = squares / (n_rows + _NOISE_ROWS)
@@ -200,7 +200,10 @@ class WithNewcomers(BaseEstimator):
 
 
 def as_table(outputs):
-    """Return outputs of a regressor as (n_rows, n_outputs), also if there is one."""
+    """Return outputs of a regressor as a table (n_rows, n_outputs).
+
+    A single output of shape (n_rows,) becomes a column.
+    """
     outputs = np.asarray(outputs, dtype=np.float64)
     return outputs.reshape(len(outputs), -1)
 
@@ -235,7 +238,7 @@ def with_newcomer(policy, n_fitted, X, q, cost):
         low=float(min(quality_of_fit.min(), q.min())),
         high=float(max(quality_of_fit.max(), q.max())),
     )
-    # Estimates of the choices of `fit` for the rows of the log: what the model reads.
+    # The model reads the estimates of the choices of `fit`: (n_rows, n_fitted)
     estimate_of_fit = policy.estimate[:, :n_fitted]
     as_new_of_fit = policy.as_new[:, :n_fitted]
     by_fold = None
@@ -259,14 +262,17 @@ def with_newcomer(policy, n_fitted, X, q, cost):
 
 
 def _realised_with_newcomer(policy, cost):
-    """Return the realised costs with a column of a new choice, or None without them.
+    """Return the realised costs with a column of a new choice.
+
+    None is returned if the policy has no realised costs.
 
     A row on which the other choices cost more than their listed costs is expensive for
     the new choice, too: its column is `cost` times the mean ratio of the row.
     """
-    realised = policy.realised
+    realised = policy.realised  # (n_rows, n_choices)
     if realised is None:
         return None
+    # 1 for a choice that is listed with a cost of 0.
     ratio = np.divide(
         realised,
         policy.planned,

@@ -228,8 +228,9 @@ def last_useful(gains, fold=None, weight=None, *, priced=False, expected=None):
     weight : ndarray of shape (n_rows,), default=None
         Weight of each row; None weights all rows alike.
     priced : bool, default=False
-        If True, the costs are subtracted from the gains, because cost is money. Then
-        the best policy is returned, since a cheaper policy has no further advantage.
+        True if costs have been subtracted from `gains`, because quality and cost are
+        money. Then the best policy is returned, since a cheaper one has no further
+        advantage.
     expected : ndarray of shape (n_policies, n_rows), default=None
         Out-of-fold estimates of `gains`. If the last policy gains as much as is
         estimated, the estimates are right, and the last policy is returned without a
@@ -257,9 +258,9 @@ def last_useful(gains, fold=None, weight=None, *, priced=False, expected=None):
 
 
 def _falls_short(gains, expected, position, fold, weight):
-    """Return True if the lead of the last policy is smaller than is estimated.
+    """Return True if the last policy leads by less than estimated, beyond noise.
 
-    The lead is that over the policy at `position`. The difference must be beyond noise.
+    The lead of the last policy is its gain less the gain of the policy at `position`.
     The other parameters are those of `last_useful`.
     """
     expected_lead = expected[-1] - expected[position]
@@ -308,7 +309,8 @@ class Policy:
     weight : ndarray of shape (n_rows,), default=None
         Weight of each row.
     noise : float, default=1.0
-        Variance of the outcomes, relative to that of a complete table.
+        Variance of the means of outcomes, divided by the variance that a complete log
+        would have.
     planned_as_new : ndarray of shape (n_rows, n_choices), default=None
         Estimated costs with the distribution of new rows. None if costs are not
         estimated.
@@ -317,7 +319,9 @@ class Policy:
         the fold's rows have. The price for these rows is learned from it. None if
         `estimate` has this distribution for all folds.
     planned_by_fold : ndarray of shape (n_folds, n_rows, n_choices), default=None
-        The same for `planned`. None if costs are not estimated.
+        For each fold, the table `planned` with the distribution that the estimated
+        costs of the fold's rows have. None if costs are not estimated, or if `planned`
+        has this distribution for all folds.
     kind : ndarray of shape (n_rows,), dtype=int64, default=None
         Number that equal rows share, if they occur often, else -1. None if no row
         occurs often.
@@ -360,12 +364,13 @@ class Policy:
     trusts_estimates: bool = True
     amounts: AmountTables | None = None
     limits: Limits | None = None
-    # Restricted policies by their choices. The last limited policy, the last rule of
-    # each group, and the last correction.
+    # Results of methods. The keys of restricted policies are their choices. Other keys
+    # are names, and their entries have the argument and the result of the last call.
     _cache: dict = field(default_factory=dict, repr=False)
 
     def __getstate__(self):
-        # Cached values are not pickled.
+        """Return the fields for a pickle, without cached values."""
+        # Cached properties are not among the fields.
         state = {name: vars(self)[name] for name in self.__dataclass_fields__}
         state["_cache"] = {}
         return state
@@ -407,9 +412,14 @@ class Policy:
         return replace(self, **changes, _cache={})
 
     def _realised_at(self, costs):
-        """Return the logged costs, scaled from `planned` to new prices, or None."""
+        """Return the logged costs, scaled from `planned` to new prices.
+
+        `costs` are the new prices (n_choices,). None is returned if rows are decided by
+        the logged costs.
+        """
         if self.realised is None:
             return None
+        # 1 for a choice whose list price is 0: its logged costs are not scaled.
         factor = np.ones_like(costs)
         np.divide(costs, self.planned, out=factor, where=self.planned > 0)
         return self.realised * factor
@@ -458,7 +468,7 @@ class Policy:
         own_key = None if self.limits is None else self.limits.key
         if key == own_key:
             return self
-        cached = self._cache.get("limited")
+        cached = self._cache.get("limited")  # (key of the limits, policy), or None
         if cached is None or cached[0] != key:
             cached = (key, replace(self, limits=limits, _cache={}))
             self._cache["limited"] = cached
@@ -466,12 +476,15 @@ class Policy:
 
     @property
     def paid(self):
-        """Logged costs, or else the planned ones. Their mean meets the budget."""
+        """Costs whose mean meets the budget: the logged ones, or else the planned ones.
+
+        The shape is (n_choices,) or (n_rows, n_choices).
+        """
         return self.planned if self.realised is None else self.realised
 
     @property
     def kept(self):
-        """Positions of the choices among all choices of the log."""
+        """Positions of the policy's choices among all choices, (n_choices,)."""
         if self.columns is None:
             return np.arange(self.quality.shape[1])
         return self.columns
@@ -480,7 +493,7 @@ class Policy:
 
     @property
     def penalty(self):
-        """Amount that is subtracted from the estimates of each choice."""
+        """Amount that is subtracted from the estimates of each choice, (n_choices,)."""
         return self.reg_lambda * self.sigma
 
     @property
@@ -490,7 +503,11 @@ class Policy:
 
     @property
     def _decided_as_new(self):
-        """Values and costs of logged rows, with the distribution of new rows."""
+        """Values and costs of logged rows, with the distribution of new rows.
+
+        Values are estimates less the penalty, (n_rows, n_choices). Costs are those by
+        which rows are decided, (n_choices,) or (n_rows, n_choices).
+        """
         planned = self.planned if self.planned_as_new is None else self.planned_as_new
         return self.as_new - self.penalty, planned
 
@@ -511,11 +528,13 @@ class Policy:
         least = float(self.path.budgets[0])
         if self.limits is None:
             return least
-        # This budget is above the largest cost, also if that is 0. No plan exceeds it,
-        # so that only the other limits count.
-        order = self._limit_order(budget=2.0 * float(np.max(self.paid)) + 1.0)
+        # No plan exceeds a budget above the largest cost, so that only the other limits
+        # count. The 1 is for costs that are all 0.
+        budget_without_effect = 2.0 * float(np.max(self.paid)) + 1.0
+        order = self._limit_order(budget_without_effect)
         floor_with_budget, _ = self.price_floors
         dual = self._dual_function(order, floor_with_budget, group=None)
+        # The budget is the first limit of the order, at position 0.
         return max(least, least_amount(dual, order, limit=0))
 
     # Several limits -------------------------------------------------------------------
@@ -553,8 +572,8 @@ class Policy:
     def _dual_function(self, order, price_floor, group):
         """Return a new dual function of the limits on the log (`DualFunction`).
 
-        It is not cached. Its plans would serve all budgets, but then decisions would
-        depend on the calls before.
+        It is not cached, because it stores the plans that it computes. With the plans
+        of earlier calls, decisions would depend on these calls.
 
         Parameters
         ----------
@@ -609,7 +628,8 @@ class Policy:
             dual,
             order,
             price_floor,
-            # A group's other rows may need a little more than all rows do.
+            # For all rows, limits that exclude each other are an error. Without the
+            # rows of a group, the least amounts may exceed the limits a little.
             must_hold=group is None,
         )
 
@@ -652,7 +672,7 @@ class Policy:
         # Groups share no rows: the first row identifies a group. None is no group.
         first_row = None if group is None else int(group.rows[0])
         key = ("limit rule", first_row)
-        cached = self._cache.get(key)
+        cached = self._cache.get(key)  # (budget, rule), or None
         if cached is None or cached[0] != budget:
             cached = (budget, self.limit_rule(budget, group))
             self._cache[key] = cached
@@ -664,10 +684,13 @@ class Policy:
         budgets = self.path.budgets
         prices = self.path.prices
         even_budgets = np.linspace(budgets[0], budgets[-1], _N_CURVE)
-        # Position of the last budget of the path that is within each even budget.
+        # For each even budget, the position of the largest budget of the path that does
+        # not exceed it.
         segments = np.searchsorted(budgets, even_budgets, side="right") - 1
+        # prices[0] is the price of the first purchase.
         buys_nothing = prices[0] * (1 + _ABOVE)
-        falling_prices = np.unique(np.append(prices[segments], buys_nothing))[::-1]
+        all_prices = np.append(prices[segments], buys_nothing)
+        falling_prices = np.unique(all_prices)[::-1]
 
         n_rows = len(self.quality)
         rows = np.arange(n_rows)
@@ -688,7 +711,7 @@ class Policy:
         return PricedDecisions(falling_prices, rows, quality, cost, expected)
 
     def _floors_without(self, group=None):
-        """Return the price floors by the decisions of held-out rows.
+        """Return the price floors that held-out rows show, without a group of rows.
 
         Parameters
         ----------
@@ -702,24 +725,25 @@ class Policy:
         """
         decisions = self._priced_decisions
         group_of_row = self._group_of_row[decisions.rows]
-        is_judge = np.ones(len(group_of_row), dtype=bool)
+        # Mask of the rows that the floors depend on.
+        is_used = np.ones(len(group_of_row), dtype=bool)
         # A group that has all rows cannot be left out.
         if group is not None and (group_of_row != group).any():
-            is_judge = group_of_row != group
+            is_used = group_of_row != group
         weight = None  # all rows weigh the same
         if self.weight is not None:
-            weight = self.weight[decisions.rows][is_judge]
+            weight = self.weight[decisions.rows][is_used]
         expected = None  # larger budgets are always tested
         if self.trusts_estimates:
-            expected = decisions.expected[:, is_judge]
+            expected = decisions.expected[:, is_used]
 
         floors = []
         for least_price in self.least_prices:
-            quality = decisions.quality[:, is_judge]
-            gains = quality - least_price * decisions.cost[:, is_judge]
+            quality = decisions.quality[:, is_used]
+            gains = quality - least_price * decisions.cost[:, is_used]
             position = last_useful(
                 gains,
-                group_of_row[is_judge],
+                group_of_row[is_used],
                 weight,
                 priced=least_price > 0,
                 expected=expected,
@@ -745,9 +769,10 @@ class Policy:
         budget : float
             Mean cost per row, deciding included.
         path : AssignmentPath, default=None
-            Price of each budget. None takes that of all rows.
+            Price of each budget. None takes the path of all rows.
         floors : tuple of two floats, default=None
-            Smallest prices. None takes those of all rows.
+            Smallest price with a budget, and without one. None takes the floors of all
+            rows.
 
         Returns
         -------
@@ -759,7 +784,8 @@ class Policy:
         if budget == np.inf:
             # At a floor there is no budget to spend exactly: tied rows are not mixed.
             return Rule(floor_without_budget, share=0.0)
-        # The cheapest plan is always allowed, also for the rows of `path`.
+        # The cheapest plan of all rows, and that of the rows of `path`, are allowed at
+        # every budget.
         least = max(float(self.path.budgets[0]), float(path.budgets[0]))
         spendable = (1 - self.margin) * (budget - self.deciding)
         rule = path.rule(max(spendable, least))
@@ -855,13 +881,13 @@ class Policy:
         budget : float
             Mean cost per row, deciding included.
         draw : callable
-            Called with positions of tied rows. Returns a uniform random number for
-            each.
+            ``draw(rows)`` returns a uniform random number for each of the rows at these
+            positions. The numbers divide tied rows.
         policy : {"online", "batch"}, default="online"
             Each row alone, or all rows together under a hard cap.
         costs_given : bool, default=False
-            True if `costs` are those of this call, which the user has given. Else they
-            are estimated, or come from a price list.
+            True if the user gave `costs` for this call. False if they are estimated, or
+            come from a price list.
         allowed : ndarray of bool of shape (n_rows, n_choices), default=None
             Choices that each row may make. None allows all.
 
@@ -879,8 +905,8 @@ class Policy:
         elif allowed is not None:
             # A choice without a value is not made.
             values = np.where(allowed, values, np.nan)
-        # True if `costs` are planned costs that differ from the bills.
-        are_costs_estimated = self.realised is not None and not costs_given
+        # True if `costs` are estimates, quotes or list prices. The bills come later.
+        costs_differ_from_bills = self.realised is not None and not costs_given
         # Mean of `costs` per row of the cheapest choices of these rows, with deciding.
         least_of_rows = float(np.min(costs, axis=-1).mean()) + self.deciding
         # The mean bill of the cheapest plan of the log.
@@ -889,7 +915,7 @@ class Policy:
         # if several rows came with their costs. A single row may cost more than a mean
         # budget. The mean bill of these rows is known only if `costs` are the bills.
         is_mean_of_rows = policy == "batch" or (costs_given and len(values) > 1)
-        if is_mean_of_rows and not are_costs_estimated:
+        if is_mean_of_rows and not costs_differ_from_bills:
             smallest_budget = least_of_rows
         check_affordable(budget, smallest_budget, advice=self._advice_on_limits())
 
@@ -898,7 +924,7 @@ class Policy:
         else:
             # What the cap leaves for choices, in the unit of `costs`.
             room = budget - self.deciding
-            if are_costs_estimated:
+            if costs_differ_from_bills:
                 room = self.room(budget)
                 # The cheapest allowed choices may cost much more than those of the log,
                 # to which the budget was compared above.
@@ -917,7 +943,7 @@ class Policy:
         added_quality = (self.penalty + correction.quality)[route]
         quality = penalised[rows, route] + added_quality
         cost = quoted_cost
-        if are_costs_estimated:
+        if costs_differ_from_bills:
             cost = quoted_cost * correction.cost_factor[route]
         return Plan(
             self.kept[route],
@@ -930,8 +956,8 @@ class Policy:
     def _advice_on_limits(self):
         """Return the end of a message about a budget that is too small.
 
-        It says that the cheapest plan is one within the limits, and is empty without
-        limits.
+        It says that the cheapest plan must be within the limits. Without limits it is
+        empty.
         """
         if self.limits is None:
             return ""
@@ -966,7 +992,7 @@ class Policy:
     def _route_online(self, values, costs, budget, draw):
         """Return the choice of each row, decided alone at the price of the budget.
 
-        The parameters are those of `_choices_at`. Tied rows are drawn by `draw`.
+        The parameters are those of `_choices_at`. `draw` divides tied rows.
         """
         route, high, share = self._choices_at(budget, values, costs, draw=draw)
         tied = np.flatnonzero(share)
@@ -983,7 +1009,8 @@ class Policy:
         values, costs
             As in `_choices_at`.
         budget : float
-            Mean cost per row, deciding included, which selects the price floor.
+            Mean cost per row, deciding included. It is read only to select the price
+            floor: there is one with a budget, and one without.
         room : float
             Mean of `costs` per row that the choices may have. Infinity is no cap.
 
@@ -1025,7 +1052,10 @@ class Policy:
 
     @cached_property
     def _group_of_row(self):
-        """Group of each row: its fold, or several folds if there are many."""
+        """Number of the group of each row, (n_rows,).
+
+        A group is one fold. If there are many folds, it is several of them.
+        """
         if len(np.unique(self.fold)) > MAX_PARTS:
             return self.fold % MAX_PARTS
         return self.fold
@@ -1079,8 +1109,10 @@ class Policy:
         ndarray in the shape of `table`
         """
         if by_fold is not None:
-            # The group is one fold: folds are merged only without tables by fold.
-            table = by_fold[self.fold[rows[0]]]
+            # Groups of several folds exist only if there are no tables by fold. The
+            # group is therefore one fold, that of its first row.
+            fold_of_group = self.fold[rows[0]]
+            table = by_fold[fold_of_group]
         if self.kind is None or table.ndim == 1:
             return table
         return self._with_copies_alike(table, rows)
@@ -1104,12 +1136,13 @@ class Policy:
         """
         frequent = rows[self.kind[rows] >= 0]
         n_kinds = self.kind.max() + 1
-        # The last row stays NaN. It is that of rows without a kind (-1).
-        value_of_kind = np.full((n_kinds + 1, table.shape[1]), np.nan)
+        # The last row stays NaN. Rows that are not frequent read it by their kind, -1.
+        values_of_kind = np.full((n_kinds + 1, table.shape[1]), np.nan)
         # If there are several copies among `rows`, the last one counts.
-        value_of_kind[self.kind[frequent]] = table[frequent]
-        copies = value_of_kind[self.kind]
-        return np.where(np.isnan(copies), table, copies)
+        values_of_kind[self.kind[frequent]] = table[frequent]
+        # NaN also for frequent rows of which the group has no copy.
+        values_of_copies = values_of_kind[self.kind]  # (n_rows, n_choices)
+        return np.where(np.isnan(values_of_copies), table, values_of_copies)
 
     def validate(self, budget):
         """Return the cross-fitted decisions at a mean budget (`Validation`)."""
@@ -1179,6 +1212,7 @@ class Policy:
             tables.append(self.amount_tables.realised[position])
         n_choices = self.quality.shape[1]
         for choice in order.capacity_choice:
+            # A capacity counts 1 for its choice, and 0 for the other choices.
             is_choice = np.arange(n_choices) == choice
             tables.append(np.broadcast_to(is_choice.astype(float), paid.shape))
         states = []
@@ -1245,10 +1279,11 @@ class Policy:
         -------
         Correction
         """
-        cached = self._cache.get("correction")
+        cached = self._cache.get("correction")  # (budget, correction), or None
         if cached is None or cached[0] != budget:
             values, planned = self._decided_as_new
-            # With costs of its own, a call may have a budget below that of the log.
+            # A call with costs of its own may have a budget below the smallest budget
+            # of the log.
             choices = self._choices_at(max(budget, self.least), values, planned)
             cached = (budget, self._correction_of(choices))
             self._cache["correction"] = cached
@@ -1261,15 +1296,14 @@ class Policy:
         It is 1 for a choice that is planned to cost nothing.
         """
         shape = self.quality.shape
-        if self.realised is None:
-            return np.ones(shape[1])
-        paid = np.average(
-            np.broadcast_to(self.paid, shape), axis=0, weights=self.weight
-        )
-        planned = np.average(
-            np.broadcast_to(self.planned, shape), axis=0, weights=self.weight
-        )
         factor = np.ones(shape[1])
+        if self.realised is None:
+            return factor
+        # Mean costs of the choices: (n_choices,)
+        paid_table = np.broadcast_to(self.paid, shape)
+        paid = np.average(paid_table, axis=0, weights=self.weight)
+        planned_table = np.broadcast_to(self.planned, shape)
+        planned = np.average(planned_table, axis=0, weights=self.weight)
         np.divide(paid, planned, out=factor, where=planned > 0)
         # Doubly robust means of unknown bills may be below 0 by noise.
         return np.maximum(factor, 0.0)
@@ -1283,7 +1317,8 @@ class Policy:
         weight = np.ones((shape[0], 1))
         if self.weight is not None:
             weight = self.weight[:, np.newaxis]
-        # Sums over the rows that make each choice: (n_choices,)
+        # Sums over the rows that make each choice, in units of their weights:
+        # (n_choices,)
         n_made = choices.totals(np.broadcast_to(weight, shape))
         error = choices.totals((self.quality - self.as_new) * weight)
         paid = choices.totals(np.broadcast_to(self.paid, shape) * weight)
@@ -1295,7 +1330,9 @@ class Policy:
         mean_error = error.sum() / n_made.sum()
         quality = (error + n_prior * mean_error) / (n_made + n_prior)
 
-        mean_factor = paid.sum() / planned.sum() if planned.sum() > 0 else 1.0
+        mean_factor = 1.0  # nothing was planned to be paid
+        if planned.sum() > 0:
+            mean_factor = paid.sum() / planned.sum()
         # Sum of the planned costs of the added rows of each choice. Each row has the
         # mean planned cost of the choice. The maximum prevents 0 / 0 for a choice that
         # no row makes.
@@ -1389,10 +1426,11 @@ def stand_ins(values, costs, allowed):
     Returns
     -------
     values, costs : ndarray of shape (n_rows, n_choices)
-        Those given. In each row, choices that are not allowed have the value and the
-        cost of the row's cheapest allowed choice.
+        Copies of the arguments. In each row, choices that are not allowed have the
+        value and the cost of the row's cheapest allowed choice.
     cheapest : ndarray of shape (n_rows,), dtype=int64
-        Position of the cheapest allowed choice; of equal costs, that of the best one.
+        Position of the cheapest allowed choice. If several have the smallest cost, it
+        is the one with the largest value.
     """
     rows = np.arange(len(values))
     costs = np.broadcast_to(costs, values.shape)
@@ -1406,7 +1444,7 @@ def stand_ins(values, costs, allowed):
 
 
 def offers_std(estimator):
-    """Return True if `predict` of an estimator can return standard deviations."""
+    """Return True if `predict` of an estimator can return standard errors."""
     # `WithNewcomers` passes ``return_std`` on to its `base`, the estimator of `fit`.
     last = getattr(estimator, "base", estimator)
     if isinstance(last, Pipeline):
@@ -1450,12 +1488,14 @@ def error_by_level(estimate, quality):
     for estimates, qualities in zip(estimate.T, quality.T):
         n_levels = len(estimates) // _MIN_ROWS_OF_LEVEL
         n_levels = int(np.clip(n_levels, 1, _N_ERROR_LEVELS))
-        rows_of_levels = np.array_split(np.argsort(estimates, kind="stable"), n_levels)
+        # Rows by rising estimate are divided into levels of nearly equal size.
+        rising_rows = np.argsort(estimates, kind="stable")
+        rows_of_levels = np.array_split(rising_rows, n_levels)
         levels = np.empty(n_levels)
         errors = np.empty(n_levels)
-        for level, rows in enumerate(rows_of_levels):
-            levels[level] = estimates[rows].mean()
+        for position, rows in enumerate(rows_of_levels):
+            levels[position] = estimates[rows].mean()
             squared = (qualities[rows] - estimates[rows]) ** 2
-            errors[level] = np.sqrt(np.mean(squared))
+            errors[position] = np.sqrt(np.mean(squared))
         curves.append(ErrorCurve(levels, errors))
     return curves

@@ -21,7 +21,7 @@ _N_RESAMPLES = 200
 
 
 class Look(NamedTuple):
-    """Results for the rows of a call that deciding needs.
+    """Inputs of a decision about the rows of a call.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Look(NamedTuple):
 
     state : dict, MemberAnswers or None
         Answers that deciding has paid for. The keys of a dict are pairs (position of
-        the member, method).
+        the member, method). None if deciding has called no member.
 
     answers : dict
         Answers to the first row that deciding has paid for, by position of the choice.
@@ -52,8 +52,8 @@ class SmallestBudget(NamedTuple):
         out of reach. (It is not infinite, since infinity is a budget without a limit.)
 
     budget_se : float
-        Standard error of `budget`, over samples of the validation rows. NaN if `budget`
-        is NaN.
+        Standard error of `budget`, over samples of the validation rows. NaN if no
+        sample reaches the quality.
 
     quality : float
         The quality to reach.
@@ -124,10 +124,12 @@ def estimate_once(router, policy, look):
     """
 
     def estimate():
+        """Return estimates and state for the rows of `look`."""
         features, state, _ = look()
         return policy.estimates(features), state
 
-    # The cache keeps the estimator alive, so that no other gets its id.
+    # The cache keeps a reference to the estimator: while it exists, no other object
+    # gets its id.
     key = ("estimates", id(policy.estimator), tuple(policy.kept))
     return cache_of(router).get_or_compute(key, estimate, keep_alive=policy.estimator)
 
@@ -175,6 +177,7 @@ class PricedRouter(Router):
     """
 
     def _smallest_budget(self):
+        """Return the mean cost of the cheapest plan."""
         return self._policy().least
 
     # Validation -----------------------------------------------------------------------
@@ -262,6 +265,7 @@ class PricedRouter(Router):
         )
 
     def _look(self, X, positions):
+        """Return what the quality estimator reads: X itself (`Look`)."""
         return look_at_rows(X)
 
     def predict_quality(self, X, return_std=False):
@@ -403,7 +407,7 @@ default=None
         budgets, validations = self._validation_curve()
         if not len(budgets):
             return SmallestBudget(np.nan, np.nan, float(quality), 0.0)
-        # (n_budgets, n_rows)
+        # Quality of each row at each budget: (n_budgets, n_rows)
         qualities = np.array([validation.quality for validation in validations])
         n_rows = qualities.shape[1]
         weight = np.ones(n_rows) if policy.weight is None else policy.weight
@@ -411,8 +415,9 @@ default=None
         rng = np.random.default_rng(0)
         # How often each row is in each bootstrap sample: (n_resamples, n_rows)
         counts = rng.multinomial(n_rows, np.full(n_rows, 1 / n_rows), _N_RESAMPLES)
-        # The first sample is the rows themselves.
+        # The first sample is the rows themselves: (n_resamples + 1, n_rows)
         weights = np.vstack([np.ones(n_rows), counts]) * weight
+        # Mean quality of each sample at each budget: (n_resamples + 1, n_budgets)
         means = weights @ qualities.T / weights.sum(axis=1, keepdims=True)
         means_of_rows = means[0]
         budget = _first_reaching(budgets, means_of_rows, quality)
@@ -426,11 +431,13 @@ default=None
             if not np.isnan(budget_of_sample):
                 smallest_budgets.append(budget_of_sample)
             mean_of_sample = np.interp(budget, budgets, means_of_sample)
-            n_reached += bool(_reaches(mean_of_sample, quality))
+            if _reaches(mean_of_sample, quality):
+                n_reached += 1
         self._warn_of_single_choice(budget, quality)
         return SmallestBudget(
             budget=budget,
-            budget_se=float(np.std(smallest_budgets)),
+            # NaN: no sample reaches the quality.
+            budget_se=float(np.std(smallest_budgets)) if smallest_budgets else np.nan,
             quality=float(quality),
             reached=float(n_reached / _N_RESAMPLES),
         )
@@ -455,12 +462,12 @@ default=None
             if name in self.choices_:
                 means[position] = self.mean_quality_[self.choices_.index(name)]
         if policy.paid.ndim == 2:
-            # The bills of each row. Models come first, then abstaining.
+            # Mean bill of each choice. Models come first, then abstaining.
             bills = np.average(policy.paid, axis=0, weights=policy.weight)
         else:
             bills = self.costs_
-        bills = bills[: len(names)]
-        # NaN in `means` is not enough.
+        bills = bills[: len(names)]  # without abstaining
+        # A comparison with NaN is False: a model without a quality is not better.
         is_better = (means >= quality) & (bills < budget * (1 - ROUNDING))
         if not is_better.any():
             return
@@ -474,9 +481,10 @@ default=None
 
 
 def _reaches(means, quality):
-    """Return True where a mean quality is enough; less by rounding is enough.
+    """Return True where a mean quality is enough, up to rounding.
 
-    The tolerance is relative to the largest of `means`, a float or an array.
+    `means` is a float or an array. The tolerance is relative to its largest absolute
+    value.
     """
     is_close = np.isclose(means, quality, atol=ROUNDING * np.abs(means).max())
     return affords(means, quality) | is_close
@@ -504,7 +512,7 @@ def _first_reaching(budgets, means, quality):
     if not len(reaching):
         return np.nan
     first = reaching[0]
-    # No smaller budget, or a difference of means by which one cannot divide.
+    # There is no smaller budget, or the division below would be by 0.
     if first == 0 or means[first] == means[first - 1]:
         return float(budgets[first])
     share = (quality - means[first - 1]) / (means[first] - means[first - 1])

@@ -58,12 +58,15 @@ class PricedRequests(RequestPolicy):
         self._cost_estimator = cost_estimator
 
     def price_at(self, budget):
+        """Return the dual price of a mean budget per request."""
         return self.policy.rule(budget).price
 
     def estimate(self, X):
+        """Estimate the quality of the choices that are offered."""
         look = self._look(X, self.positions)
         quality = self.policy.estimates(look.features)
         return RequestEstimates(quality, look.state, look.answers)
 
     def estimate_costs(self, X):
+        """Estimate the costs of the choices that are offered, (n_rows, n_offered)."""
         return self._cost_estimator(X)[:, self.positions]

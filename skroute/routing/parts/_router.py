@@ -35,7 +35,7 @@ def metadata_of_fit(router, params, given_weight, metadata_of_weights):
     if given_weight is None or routing_enabled():
         return router._route_metadata(params)
     others = {name: value for name, value in params.items() if name != "sample_weight"}
-    # Without metadata routing these are refused.
+    # Without metadata routing, metadata other than weights are an error.
     router._route_metadata(others)
     return metadata_of_weights(given_weight)
 
@@ -55,9 +55,11 @@ class Router(CostAwareMixin):
     """
 
     def _single_choices(self):
+        """Return the names of the choices that answer, a list of str."""
         return models_of(self)
 
     def _plan_single(self, X, name, call):
+        """Return the plan in which the choice `name` answers every row (`Plan`)."""
         n_rows = num_samples(X)
         choice = self.choices_.index(name)
         cost = float(self.costs_[choice])
@@ -74,7 +76,10 @@ class Router(CostAwareMixin):
 
     @property
     def validation_quality_(self):
-        """Mean quality of the decisions at `budget`, by policies of other rows."""
+        """Mean quality of the cross-fitted decisions at `budget`.
+
+        No row is decided by a policy that was fitted on this row.
+        """
         return self._validated_now().quality
 
     @property
@@ -84,7 +89,7 @@ class Router(CostAwareMixin):
 
     @property
     def validation_cost_(self):
-        """Mean cost of the decisions of `validation_quality_`, by the log."""
+        """Mean logged cost of the decisions that `validation_quality_` is about."""
         return self._validated_now().cost
 
     @property

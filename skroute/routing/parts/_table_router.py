@@ -18,6 +18,7 @@ from skroute.utils._compat import HasMethods, Integral
 from skroute.utils._named import check_rows_match
 from skroute.utils._validation import check_row_weights
 
+# End of an error message about rows that the default quality estimator cannot read.
 _ADVICE = (
     "Give a quality_estimator that reads such rows, for example a pipeline that begins "
     "with a vectoriser or an encoder."
@@ -46,12 +47,13 @@ class TableRouter(MetaEstimatorMixin, Router, BaseEstimator):
         return readers_of(self)
 
     def _answer(self, plan, response):
+        """Return the name of the choice of each row, or its column number."""
         if self._named:
             return np.asarray(self.choices_)[plan.route]
         # The answer of a choice without a name is its column in Q.
         columns = np.arange(len(self.choices_))
         if self.abstain_quality_ is not None:
-            # Abstaining, the last choice, has no column.
+            # Abstaining, the last choice, has no column. Its answer is -1.
             columns[-1] = -1
         return columns[plan.route]
 
@@ -72,6 +74,7 @@ class TableRouter(MetaEstimatorMixin, Router, BaseEstimator):
         return router.add(splitter=splitter, method_mapping=split)
 
     def __sklearn_tags__(self):
+        """Return tags that follow from the estimators that read X."""
         tags = inherit_member_tags(super().__sklearn_tags__(), self._readers().values())
         tags.target_tags.required = True
         tags.target_tags.multi_output = True
@@ -112,7 +115,19 @@ def weights_for_readers(readers, given_weight):
 
 
 def rows_of_fit(router, X, y, *, optional=False):
-    """Return the validated rows of `fit`, or None if X is None and `optional`."""
+    """Return the validated rows of `fit`, or None without rows.
+
+    Parameters
+    ----------
+    router : TableRouter
+        Its number and names of features are set.
+    X : indexable or None
+        The rows. None is allowed if `optional`.
+    y : object
+        It is only checked that `y` is not None.
+    optional : bool, default=False
+        True for a router that learns without rows, too.
+    """
     if y is None:
         raise ValueError(
             f"{type(router).__name__} requires y to be passed, but the target y is "
@@ -120,7 +135,9 @@ def rows_of_fit(router, X, y, *, optional=False):
         )
     if X is None and optional:
         return None
-    return read_rows(router, X, _ADVICE if router.quality_estimator is None else None)
+    # Rows are checked for the default quality estimator only if it is used.
+    advice = _ADVICE if router.quality_estimator is None else None
+    return read_rows(router, X, advice)
 
 
 def realised_quality(router, X, y, sample_weight, call, allow_nan=False):
@@ -149,9 +166,9 @@ def realised_quality(router, X, y, sample_weight, call, allow_nan=False):
     check_is_fitted(router)
     check_rows_match(X=X, y=y, sample_weight=sample_weight, **call.keywords)
     models = models_of(router)
-    quality = check_matrix(
-        y, "y", models if router._named else None, allow_nan=allow_nan
-    )
+    # Without names, the columns of a data frame are read in their order.
+    columns = models if router._named else None
+    quality = check_matrix(y, "y", columns, allow_nan=allow_nan)
     check_consistent_length(X, quality)
     if quality.shape[1] != len(models):
         raise ValueError(

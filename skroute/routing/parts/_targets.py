@@ -30,14 +30,16 @@ _N_SHOWN = 5
 def rows_of_failure(rows):
     """Change the ``rows`` of an exception to positions among the rows of the user.
 
-    `rows` are the positions of the rows that a model is called on. An exception with an
-    attribute ``rows`` has positions among these. It is raised again.
+    A model is called on some rows of the user. `rows` are their positions, (n_called,).
+    If the exception of the model has an attribute ``rows``, these are positions among
+    the rows of the call. They are changed, and the exception is raised again.
     """
     try:
         yield
     except Exception as error:
         if hasattr(error, "rows"):
-            error.rows = rows[error.rows]
+            rows_of_call = error.rows
+            error.rows = rows[rows_of_call]
         raise
 
 
@@ -86,7 +88,7 @@ class Target(ABC):
     @classmethod
     @abstractmethod
     def encode(cls, X, y, name):
-        """Return the validated y, and the labels in it, None if it has numbers.
+        """Return the validated y, and its labels (None for a target of numbers).
 
         Parameters
         ----------
@@ -170,7 +172,10 @@ class SingleLabel(Target):
         return with_sum_one(answers)
 
     def call(self, method, name, member, X, *, proven=False):
-        """Return positions, or probabilities and scores in the order of `classes`."""
+        """Return positions, or probabilities and scores in the order of `classes`.
+
+        The parameters are those of `Target.call`.
+        """
         if method == "predict":
             return self._predict(name, member, X)
         if method == "scores" and hasattr(member, "predict_scores"):
@@ -180,7 +185,10 @@ class SingleLabel(Target):
         return self._predict_proba(name, member, X, proven=proven)
 
     def _predict_proba(self, name, member, X, *, proven):
-        """Return the checked probabilities of a member, (n_rows, n_classes)."""
+        """Return the checked probabilities of a member, (n_rows, n_classes).
+
+        The parameters are those of `Target.call`.
+        """
         with note_failure(name, num_samples(X), "predict_proba"):
             proba = np.asarray(member.predict_proba(X))
             member_classes = member.classes_
@@ -193,7 +201,10 @@ class SingleLabel(Target):
         return align_by_class(proba, member_classes, self.classes)
 
     def _predict(self, name, member, X):
-        """Return the positions of the labels that a member predicts, (n_rows,)."""
+        """Return the positions of the labels that a member predicts, (n_rows,).
+
+        The parameters are those of `Target.call`.
+        """
         classes = self.classes
         with note_failure(name, num_samples(X), "predict"):
             answers = np.asarray(member.predict(X))
@@ -245,7 +256,8 @@ class MultiLabel(Target):
     def call(self, method, name, member, X, *, proven=False):
         """Return predictions, probabilities or scores of each label, as float64.
 
-        `proven` has no effect: rows are not divided by their sums.
+        The parameters are those of `Target.call`. `proven` has no effect: rows are not
+        divided by their sums.
         """
         if method == "scores":
             has_scores = hasattr(member, "predict_scores")
@@ -306,8 +318,8 @@ class Numbers(Target):
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
         y = check_array(y, ensure_2d=False, dtype="numeric", input_name="y")
-        # The numbers are compared in double precision. The limit is outside the range
-        # of single precision, and numpy would warn.
+        # The numbers are compared in double precision. In single precision the limit
+        # would be infinite, and numpy would warn.
         if np.abs(y.astype(np.float64)).max() > _LARGEST:
             raise ValueError(
                 f"y must lie within {_LARGEST:g} of 0, or the square of an error is "
@@ -325,7 +337,11 @@ class Numbers(Target):
         return answers
 
     def call(self, method, name, member, X, *, proven=False):
-        """Return the numbers that a member predicts, ndarray of shape (n_rows,)."""
+        """Return the numbers that a member predicts, ndarray of shape (n_rows,).
+
+        `name`, `member` and `X` are those of `Target.call`. `method` and `proven` have
+        no effect: numbers have no probabilities.
+        """
         with note_failure(name, num_samples(X), "predict"):
             answers = np.asarray(on_host(member.predict(X)), dtype=np.float64)
             if answers.shape not in ((num_samples(X),), (num_samples(X), 1)):

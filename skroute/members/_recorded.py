@@ -186,8 +186,8 @@ class _Record:
         # Kinds of dtypes: m are differences of dates, M are dates. Units may differ.
         if self.ids.dtype.kind in "mM" and ids.dtype.kind in "mM":
             dates = ids.astype(self.ids.dtype)
-            # A moment within a day is not the id of the day. Its key becomes None, which
-            # is no id, so that it is unknown.
+            # A moment within a day is not the id of the day. Its key becomes None,
+            # which is no id, so that it is unknown.
             is_exact = dates.astype(ids.dtype) == ids
             keys = np.where(is_exact, dates.astype(object), None)
         self._check_precision(ids, keys)

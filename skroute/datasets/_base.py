@@ -86,7 +86,8 @@ class Origin(NamedTuple):
         For each raw file the addresses that may have it, in the order of the tries.
 
     convert : callable
-        Returns the content of the file from the raw files by name.
+        Returns the content of the file from a dict: the content of each raw file, by
+        its name.
 
     load : callable
         Returns the arrays of the data set from the content of the file.

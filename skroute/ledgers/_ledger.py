@@ -162,7 +162,7 @@ class Ledger(Store):
         Parameters
         ----------
         purses : tuple of str
-            Names of the purses, the request's own first.
+            Names of the purses. The first purse counts the request.
 
         amount : float
             The amount to reserve in each purse.
@@ -273,7 +273,7 @@ class Ledger(Store):
         Parameters
         ----------
         purses : tuple of str
-            Names of the purses, the request's own first.
+            Names of the purses. The first purse counts the request.
 
         choose : callable
             Called as ``choose(books, room, spare)``. `books` are those of the first
@@ -314,7 +314,7 @@ class Ledger(Store):
         BudgetExhaustedError
             If `choose` returns None.
         WindowFullError
-            If `choose` returns None, a window is full, and `room` has `least`.
+            If `choose` returns None, a window is full, and `room` is at least `least`.
         AlreadyCommittedError
             If the request of the key is committed.
         """

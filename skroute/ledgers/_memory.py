@@ -30,7 +30,8 @@ class MemoryLedger(Ledger):
 
     It is the default of a stream. A copy (by `pickle`, `copy` or a forked process) is
     another ledger with the same amounts. Tickets that were open then can be settled
-    once in each of the two. A later ticket can be settled only where it was issued.
+    once in the ledger and once in its copy. A later ticket can be settled only in the
+    ledger that issued it.
 
     Parameters
     ----------

@@ -122,7 +122,7 @@ class SQLiteLedger(RecordLedger):
                 check_same_thread=False,
             )
             # All tables of a ledger are created in one transaction, so that a file has
-            # all of them or none.
+            # all of them or none. A new file has none.
             tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
             if tables and ("ledger",) not in tables:
                 raise ValueError(

@@ -401,8 +401,8 @@ class RecordedClassifier(MemberClassifier):
         matrix. None takes the class with the largest score, the first of equal ones.
 
     scores : array-like of shape (n_rows,) or (n_rows, n_classes), default=None
-        The score in [0, 1] of each answered label. Or a matrix of scores of at least 0,
-        with one column per class, and 0 for a class without a score.
+        Either the score of each answered label, in [0, 1], or a matrix with one column
+        per class. The scores of a matrix are at least 0. 0 is a class without a score.
 
     classes : array-like of shape (n_classes,), default=None
         The labels, in the order of the columns of a matrix. Columns of a frame are

@@ -80,8 +80,8 @@ class TokenPrices:
     def costs(self, input: Any, output: Any, cached_input: Any = 0) -> Any:
         """Return the bill of each model on each row.
 
-        With counted output tokens these are bills, the ``costs`` of a `fit`. With
-        expected output tokens they are quotes, its ``quoted_costs``.
+        With counted output tokens they are bills, the argument `costs` of a router's
+        `fit`. With expected output tokens they are quotes, its argument `quoted_costs`.
 
         Parameters
         ----------

@@ -119,7 +119,7 @@ class LimitPacer:
         # One row for each limit except the budget.
         self._amounts = np.vstack([planned, uses_capacity.astype(np.float64)])
         # The limits are on realised amounts, but `prices_by_cuts` takes limits on
-        # planned amounts. This difference of their means, (n_limits,), translates.
+        # planned amounts. `look` adds this difference of the means, (n_limits,).
         planned_means = _planned_means(rule)
         realised_means = rule.dual.realised_means(rule.prices)
         self._planned_excess = planned_means - realised_means
@@ -142,7 +142,11 @@ class LimitPacer:
 
     @property
     def budget_price(self):
-        """Price of the cost: its smallest price, plus that of the budget, if any."""
+        """Price of one unit of cost, a float.
+
+        It is the smallest price of the cost (`LimitRule.price_floor`), plus the price
+        of the budget if there is a budget.
+        """
         price = self._rule.price_floor
         if self._rule.order.has_budget:
             # The budget is the first limit.

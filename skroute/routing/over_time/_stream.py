@@ -450,9 +450,9 @@ class BudgetStream:
        failed call.
 
     If the router has the models, :meth:`predict` does all three. A single request has
-    no `allowed` or `request_id`. :meth:`exclude` leaves choices out for all requests,
-    and the parameter `exclude` of `route` for one. A request that is tied at the price
-    gets the cheaper choice.
+    no `allowed` or `request_id`. :meth:`exclude` excludes choices for all requests. The
+    parameter `exclude` of `route` excludes them for one request. If two choices are
+    tied at the price, the request gets the cheaper one.
 
     **A call fails.** Refund its ticket, and route the request again with the same `key`
     and with ``exclude=[ticket.name]``. It counts once among the expected requests.
@@ -477,18 +477,20 @@ class BudgetStream:
     total is a cap.
 
     **Routers that pay while they decide**, such as cascades, gates and feature buyers.
-    What a request costs is known after its decision. `route` therefore reserves
-    `max_costs`, decides and answers the request at the mean budget that is left, and
-    returns a ticket with the answer, whose cost is that of deciding. A request is
-    rejected if less than `max_costs` is left. If a model fails, nothing is booked.
-    These streams have no `windows`, `reserve`, `rank` and `set_costs`.
+    The cost of a request is known after its decision. `route` therefore reserves
+    `max_costs`. Then it decides and answers the request at the mean budget that is
+    left. It returns a ticket with the answer. The whole cost of the request is the cost
+    of deciding. A request is rejected if less than `max_costs` is left. If a model
+    fails, nothing is booked. These streams have no `windows`, `reserve`, `rank` and
+    `set_costs`.
 
     Parameters
     ----------
     router : decision estimator
-        Fitted. Those with a method ``request_policy``, such as BudgetRouter,
-        OccamRouterClassifier or FrugalMCTClassifier, decide by a price, and all others
-        pay while they decide. It is not changed; one router can serve several streams.
+        Fitted. A router with a method ``request_policy``, such as BudgetRouter,
+        OccamRouterClassifier or FrugalMCTClassifier, decides by a price. All other
+        routers pay while they decide. The router is not changed, and can serve several
+        streams.
 
     budget_total : float
         The cap on the sum of all costs, in the unit of the router's costs.
@@ -552,9 +554,9 @@ class BudgetStream:
 
     Without a shared `ledger`, a copy of a stream (by `pickle`, `copy` or a forked
     process) has a second purse, with the amounts of that moment and a new identity.
-    Tickets that were open then can be settled once in each of the two. A later ticket
-    can be settled only in the stream that issued it. Money that was held for a request
-    without a decision is free in the copy.
+    Tickets that were open then can be settled once in the stream and once in its copy.
+    A later ticket can be settled only in the stream that issued it. Money that was held
+    for a request without a decision is free in the copy.
 
     References
     ----------
@@ -1468,7 +1470,7 @@ class BudgetStream:
         return checked
 
     def await_bill(self, ticket: Ticket, *, timeout: float | None = None) -> None:
-        """Keep the money of a call reserved that timed out and may be billed.
+        """Keep money reserved for a call that timed out and may be billed.
 
         The maximal cost of the call stays reserved, so that its bill cannot break the
         cap. The dual price counts its expected cost. When the provider's bill comes,

@@ -696,7 +696,10 @@ class Serving:
             return decision
 
     def _update_price(self, budget):
-        """Compute the price again if it is time. Begin a new horizon if it is over."""
+        """Compute the price again if it is due.
+
+        If all requests of the present horizon are booked, a new horizon begins.
+        """
         pacer = self.pacer
         # Without a horizon, `n_expected` is None, and this is False.
         if pacer.n_booked == pacer.n_expected:

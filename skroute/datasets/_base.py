@@ -1,8 +1,8 @@
 """The folder of data sets, and the download of a missing one.
 
-Each set is one file in the data home. A fetcher compares its content with the known
-digest. If the file is absent, the raw files are downloaded from their public origin and
-converted. The result is compared, too, before the file is written.
+Each set is one file in the data home. A fetcher compares the digest of the content with
+the known digest. If the file is absent, the raw files are downloaded from their public
+origin and converted. The result is compared, too, before the file is written.
 """
 
 import hashlib
@@ -27,13 +27,14 @@ logger = logging.getLogger(__name__)
 # gigabytes for long prompts.
 Arrays = dict[str, Any]
 
-# Tries to download from one address. Most failures of a network pass within seconds.
+# Number of tries to download from one address. Most failures of a network pass within
+# seconds.
 _N_ATTEMPTS = 4
 # Seconds between two tries.
 _DELAY = 1.0
 # Seconds without an answer after which a try has failed.
 _TIMEOUT = 30.0
-# Answers of a server that do not change within seconds: forbidden, not found, gone.
+# HTTP codes of failures that do not pass within seconds: forbidden, not found, gone.
 _LASTING_CODES = (403, 404, 410)
 
 # Constraints that all fetchers share.
@@ -85,7 +86,8 @@ class Origin(NamedTuple):
         For each raw file the addresses that may have it, in the order of the tries.
 
     convert : callable
-        Returns the content of the file from the raw files by name.
+        Returns the content of the file from a dict: the content of each raw file, by
+        its name.
 
     load : callable
         Returns the arrays of the data set from the content of the file.
@@ -146,6 +148,7 @@ def content_digest(arrays: Mapping[str, Any]) -> str:
             digest.update(f"{name} text {[len(text) for text in texts]}\n".encode())
             digest.update(b"".join(texts))
             continue
+        # Little-endian, so that the digest is the same on every machine.
         array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
         digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
         digest.update(array.tobytes())
@@ -171,7 +174,7 @@ def download(urls):
                 with urlopen(url, timeout=_TIMEOUT) as response:
                     return response.read()
             except (OSError, HTTPException) as error:
-                failure = error
+                failure = error  # the last one is in the message
                 if getattr(error, "code", None) in _LASTING_CODES:
                     break  # try the next address
                 time.sleep(_DELAY)
@@ -201,6 +204,7 @@ def load_or_fetch(origin: Origin, data_home, download_if_missing):
     """
     path = Path(get_data_home(data_home)) / origin.path
     is_present = path.is_file()
+    # Contents of the raw files, by name.
     if is_present:
         raw = {}  # not needed
     elif download_if_missing:
@@ -219,9 +223,10 @@ def load_or_fetch(origin: Origin, data_home, download_if_missing):
         content = path.read_bytes() if is_present else origin.convert(raw)
         arrays = origin.load(content)
         digest = content_digest(arrays)
+        # It is a problem only if the digests differ.
         problem = f"its content has sha256 {digest}, expected {origin.digest}"
     except Exception as error:
-        # Damaged content can raise any error. None is never the known digest.
+        # Damaged content can raise any error. None differs from the known digest.
         digest = None
         problem = f"it cannot be read ({error!r})"
     if digest != origin.digest and is_present:
@@ -238,7 +243,7 @@ def load_or_fetch(origin: Origin, data_home, download_if_missing):
         path.parent.mkdir(parents=True, exist_ok=True)
         # The file is there whole or not at all, also after Ctrl-C.
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            written = Path(folder, path.name)
-            written.write_bytes(content)
-            os.replace(written, path)
+            temporary_path = Path(folder, path.name)
+            temporary_path.write_bytes(content)
+            os.replace(temporary_path, path)
     return arrays, path

@@ -17,7 +17,7 @@ from skroute.utils._frames import (
 from skroute.utils._optional import import_optional
 from skroute.utils._typing import NDArray
 
-# Code of a missing label.
+# Code of a missing label, and number of a request or a choice that is dropped.
 _NO_LABEL = -1
 # Texts of flags, in lower case. LiteLLM writes "True", "False" and "".
 _TRUE_TEXTS = ("true", "1", "yes")
@@ -46,10 +46,11 @@ class LogRecord:
         Lines that are merged with an earlier line of the same request and choice.
 
     n_cached : int
-        Lines of cached answers among those used: their cost and amounts are left out.
+        Lines of cached answers, without dropped lines. Their cost and amounts are left
+        out.
 
     n_zero_costs : int
-        Lines with a cost of 0 among those used, cached ones included.
+        Lines with a cost of 0, without dropped lines. Cached answers are included.
 
     n_requests : int
         Number of requests, the rows of the tables.
@@ -73,8 +74,8 @@ class LogRecord:
         Number of requests with a cost, for each choice.
 
     mean_quality, mean_cost : ndarray of shape (n_choices,)
-        Means of these scores and costs. They are of different requests for different
-        choices. NaN if there is none.
+        For each choice, mean of its scores, and of its costs. The requests differ
+        between choices. NaN if there is no score or no cost.
 
     overlap : ndarray of shape (n_choices, n_choices), dtype=int64
         Number of requests with a score for both of two choices.
@@ -136,12 +137,13 @@ class LogRecord:
             f"{'choice':<{width}}{'scored':>8}{'share':>8}{'quality':>9}"
             f"{'with cost':>11}{'mean cost':>12}"
         )
-        for k, name in enumerate(self.choices):
-            share = self.n_scored[k] / self.n_requests
+        for position, name in enumerate(self.choices):
+            n_scored = self.n_scored[position]
+            share = n_scored / self.n_requests
             lines.append(
-                f"{name:<{width}}{self.n_scored[k]:>8,}{share:>8.1%}"
-                f"{self.mean_quality[k]:>9.3f}{self.n_with_cost[k]:>11,}"
-                f"{self.mean_cost[k]:>12.3g}"
+                f"{name:<{width}}{n_scored:>8,}{share:>8.1%}"
+                f"{self.mean_quality[position]:>9.3f}{self.n_with_cost[position]:>11,}"
+                f"{self.mean_cost[position]:>12.3g}"
             )
         if self.dropped_choices:
             lines.append("without a score, dropped: " + ", ".join(self.dropped_choices))
@@ -239,10 +241,11 @@ class _Calls(NamedTuple):
     line : ndarray of shape (n_calls,), dtype=int64
         Number of the line in the log.
     row, column : ndarray of shape (n_calls,), dtype=int64
-        Number of the request, and of the choice.
+        Number of the request, and of the choice: the cell of the call in a table.
     quality, cost : ndarray of shape (n_calls,)
         NaN if it is missing.
     is_cached : ndarray of shape (n_calls,), dtype=bool
+        True if the answer came from a cache.
     """
 
     line: NDArray[np.int64]
@@ -253,7 +256,7 @@ class _Calls(NamedTuple):
     is_cached: NDArray[np.bool_]
 
     def take(self, selected):
-        """Return some of the calls."""
+        """Return the calls of a mask, `selected` of shape (n_calls,)."""
         return _Calls(*[values[selected] for values in self])
 
 
@@ -287,7 +290,8 @@ def tables_from_log(
         Column with the name of the model that answered.
 
     quality : str
-        Column with the score of the answer, higher is better. Missing is no score.
+        Column with the score of the answer, higher is better. A missing cell is an
+        answer without a score.
 
     features : str or sequence of str, default=None
         Columns that describe the request before the call. One name gives an array of
@@ -297,10 +301,10 @@ def tables_from_log(
         Column with the amount billed for the call. None has no costs: C is NaN.
 
     cached : str, default=None
-        Column with flags of answers that came from a cache: booleans, or texts such as
-        ``"True"``. Their cost and amounts are not those of a call and are left out.
-        Their scores are used. None takes calls with a cost of 0 as cached, except those
-        of choices that always cost 0.
+        Column with flags, True for an answer that came from a cache: booleans, or texts
+        such as ``"True"``. Cost and amounts of cached answers are left out, since they
+        are not those of a call. Their scores are used. If it is None, a cost of 0 is a
+        cached answer, unless all costs of the choice are 0.
 
     amounts : sequence of str, default=()
         Further columns with numbers per call, such as seconds and tokens.
@@ -308,7 +312,8 @@ def tables_from_log(
     repeated : {"retry", "draw"}, default="retry"
         Meaning of several calls of the same request and choice. ``"retry"``: a call
         failed and was made again. Costs and amounts are summed, and the last score
-        counts. ``"draw"``: each call is an answer of its own. The means are taken.
+        counts. ``"draw"``: each call is a separate answer. Means of scores, costs and
+        amounts are taken.
 
     Returns
     -------
@@ -360,7 +365,7 @@ def tables_from_log(
     1
     """
     if features is None:
-        features = request
+        features = request  # the label of the request is its only feature
     if isinstance(features, str):
         feature_names = [features]
     else:
@@ -374,7 +379,7 @@ def tables_from_log(
     _check_columns(log, names)
     read = _read_calls(log, request, choice, quality, cost, cached)
     calls = read.calls
-    shape = (len(read.requests), len(read.choices))
+    shape = (len(read.requests), len(read.choices))  # of each table
     Q = _quality_table(calls, shape, repeated)
     C = _amount_table(calls, calls.cost, shape, repeated)
     amount_tables = {}
@@ -403,7 +408,8 @@ class _ReadLog(NamedTuple):
     Attributes
     ----------
     calls : _Calls
-        Calls of the requests and choices with a score, by numbers into these.
+        Calls whose request and choice have a score. Their `row` and `column` are
+        positions in `requests` and `choices`.
     requests : ndarray of shape (n_requests,), dtype=object
         Labels of the requests with a score.
     choices, dropped_choices : list of str
@@ -428,8 +434,10 @@ def _read_calls(log, request, choice, quality, cost, cached):
     The parameters after `log` are names of columns, as in `tables_from_log`. `cost` and
     `cached` may be None.
     """
+    # Numbers of the request and of the choice of each line: (n_lines,)
     row_labels, row_of_line = _codes_of(log[request])
     choice_names, column_of_line = _sorted_codes_of(log[choice])
+    # NaN: the user has no costs.
     costs = np.full(len(log), np.nan)
     if cost is not None:
         costs = _numbers(log, cost, may_be_negative=False)
@@ -448,7 +456,8 @@ def _read_calls(log, request, choice, quality, cost, cached):
             f"No line of the log has {request!r}, {choice!r} and a score in "
             f"{quality!r}: there is nothing to learn from. Join the scores first."
         )
-    # Numbers of the requests and choices with a score, and -1 for the others.
+    # New numbers of the requests and choices with a score, `_NO_LABEL` for the others:
+    # (n_row_labels,) and (n_choice_names,)
     new_row = _renumbered(labelled.row, is_scored, len(row_labels))
     new_column = _renumbered(labelled.column, is_scored, len(choice_names))
     renumbered = labelled._replace(
@@ -458,6 +467,7 @@ def _read_calls(log, request, choice, quality, cost, cached):
     choices = []
     dropped_choices = []
     for name, number in zip(choice_names, new_column):
+        # The order of the names does not change.
         if number == _NO_LABEL:
             dropped_choices.append(name)
         else:
@@ -489,11 +499,11 @@ def _record_of(read, Q, C, *, n_lines, n_changed_requests):
     """
     calls = read.calls
     n_calls = len(calls.line)
-    # Each pair of a request and a choice has a number of its own.
+    # A number for each pair of a request and a choice, (n_calls,)
     pairs = calls.row * len(read.choices) + calls.column
     n_pairs = len(np.unique(pairs))
     has_score = ~np.isnan(Q)
-    n_scores = has_score.sum(axis=1)
+    n_scores = has_score.sum(axis=1)  # by request
     return LogRecord(
         n_lines=n_lines,
         n_without_label=n_lines - read.n_labelled,
@@ -549,7 +559,10 @@ def _check_columns(log, names):
 
 
 def _numbers(log, name, *, may_be_negative=True):
-    """Return a column as float64, with NaN for missing cells."""
+    """Return a column as float64, with NaN for missing cells, or raise a ValueError.
+
+    `name` is the name of the column in the data frame `log`.
+    """
     numbers = numbers_of(log[name])
     if numbers is None:
         raise ValueError(
@@ -565,14 +578,24 @@ def _numbers(log, name, *, may_be_negative=True):
 
 
 def _codes_of(column):
-    """Return the labels of a column, by first appearance, and the code of each cell."""
+    """Return the labels of a column, and the code of each cell.
+
+    Returns
+    -------
+    labels : list
+        In the order in which they first appear.
+    codes : ndarray of shape (n_cells,), dtype=int64
+        Position of the label of each cell in `labels`. `_NO_LABEL` is a missing cell.
+    """
     codes = np.empty(len(column), np.int64)
     code_of_label = {}
     for i, cell in enumerate(cells_of(column)):
         if is_missing(cell):
             codes[i] = _NO_LABEL
         else:
-            codes[i] = code_of_label.setdefault(_hashable(cell), len(code_of_label))
+            # A new label gets the next code.
+            next_code = len(code_of_label)
+            codes[i] = code_of_label.setdefault(_hashable(cell), next_code)
     return list(code_of_label), codes
 
 
@@ -589,12 +612,16 @@ def _hashable(cell):
 
 
 def _sorted_codes_of(column):
-    """Return the labels of a column as sorted texts, and the code of each cell."""
+    """Return the labels of a column as sorted texts, and the code of each cell.
+
+    The results are as in `_codes_of`, except for their order.
+    """
     labels, codes = _codes_of(column)
     names = [str(label) for label in labels]
     sorted_names = sorted(set(names))
+    # By code, the position of the label in `sorted_names`.
     new_codes = np.array([sorted_names.index(name) for name in names], dtype=np.int64)
-    # The last entry is read by cells without a label, whose code is -1.
+    # Cells without a label have the code -1, which reads the last entry.
     new_codes = np.append(new_codes, _NO_LABEL)
     return sorted_names, new_codes[codes]
 
@@ -617,15 +644,15 @@ def _cached_lines(log, cached, costs, column_of_line):
     """
     if cached is not None:
         return np.array([_flag(cell, cached) for cell in cells_of(log[cached])], bool)
-    # Choices that are not always free.
+    # Choices with a cost above 0 on some line.
     priced_choices = np.unique(column_of_line[costs > 0])
     return (costs == 0) & np.isin(column_of_line, priced_choices)
 
 
 def _flag(cell, name):
-    """Return a flag as a boolean. A missing one is False.
+    """Return a flag as a boolean. A missing cell is False.
 
-    `name` is that of the column, for the message.
+    `name` is the name of the column, for the message.
     """
     if is_missing(cell):
         return False
@@ -644,18 +671,21 @@ def _flag(cell, name):
 
 
 def _renumbered(codes, is_scored, n_labels):
-    """Return new consecutive numbers of labels with a score, and -1 for the others.
+    """Return new consecutive numbers of labels with a score.
 
     Parameters
     ----------
     codes : ndarray of shape (n_calls,), dtype=int64
-        Label of each call.
+        Number of the label of each call.
     is_scored : ndarray of shape (n_calls,), dtype=bool
+        True if the call has a score.
     n_labels : int
+        Number of labels.
 
     Returns
     -------
     ndarray of shape (n_labels,), dtype=int64
+        The new number of each label. `_NO_LABEL` is a label without a score.
     """
     new_codes = np.full(n_labels, _NO_LABEL)
     scored_codes = np.unique(codes[is_scored])
@@ -672,6 +702,7 @@ def _quality_table(calls, shape, repeated):
     scored = calls.take(is_scored)
     if repeated == "draw":
         return _merged(scored, scored.quality, shape, "draw")
+    # "retry": the last score counts.
     table = np.full(shape, np.nan)
     # If a cell is repeated, NumPy keeps the last value: that of the last call.
     table[scored.row, scored.column] = scored.quality
@@ -679,10 +710,11 @@ def _quality_table(calls, shape, repeated):
 
 
 def _amount_table(calls, values, shape, repeated):
-    """Return the amount of each request and choice without cached calls, or NaN.
+    """Return the amount of each request and choice, without cached calls.
 
     `values` has the amount of each call, NaN if it is missing. `shape` is (n_requests,
-    n_choices).
+    n_choices), and `repeated` is that of `tables_from_log`. Cells without an amount are
+    NaN.
     """
     is_used = ~np.isnan(values) & ~calls.is_cached
     return _merged(calls.take(is_used), values[is_used], shape, repeated)
@@ -719,11 +751,15 @@ def _merged(calls, values, shape, repeated):
 
 
 def _features_of_lines(log, features, lines):
-    """Return the features of some lines: an array of one column, or a data frame."""
+    """Return the features of some lines: an array of one column, or a data frame.
+
+    `features` is one name of a column, or a sequence of names. `lines` are numbers of
+    lines, one for each request.
+    """
     if isinstance(features, str):
         return array_of(cells_of(log[features])[lines].tolist())
     names = list(features)
-    if hasattr(log, "iloc"):
+    if hasattr(log, "iloc"):  # a frame of pandas
         return log[names].iloc[lines].reset_index(drop=True)
     return log.select(names)[lines]
 
@@ -752,14 +788,17 @@ def _n_changed_requests(log, names, calls, first_lines):
 
 
 def _frame_like(log, table, names):
-    """Return a table as a data frame of the library of the log."""
+    """Return a table as a data frame of the library of the log.
+
+    `table` is an array of shape (n_requests, n_choices). `names` are the choices.
+    """
     columns = dict(zip(names, table.T))
     library = "pandas" if hasattr(log, "iloc") else "polars"
     return import_optional(library, "tables_from_log").DataFrame(columns)
 
 
 def _mean_of_known(table):
-    """Return the mean of the entries of each column that are not NaN, or NaN."""
+    """Return the mean of each column over entries that are not NaN, NaN without any."""
     is_known = ~np.isnan(table)
     n_known = is_known.sum(axis=0)
     sums = np.where(is_known, table, 0.0).sum(axis=0)
@@ -767,6 +806,9 @@ def _mean_of_known(table):
 
 
 def _overlap(Q):
-    """Return the number of rows in which both of two columns are known."""
+    """Return the number of rows of `Q` with both of two choices, for each pair.
+
+    The result has shape (n_choices, n_choices). NaN in `Q` is an unknown quality.
+    """
     is_known = (~np.isnan(Q)).astype(np.int64)
     return is_known.T @ is_known

@@ -25,7 +25,8 @@ from skroute.utils._typing import NDArray
 _FRUGALML = ("lchen001/FrugalML", "96712f670e219236e2a193f644cf501153f8179d")
 _FRUGALMCT = ("lchen001/FrugalMCT", "850a2b6fd83155ee2257f2e648e1967b5b157873")
 
-# Sets of FrugalMCT with labels and scores, and the ids of the services that have them.
+# Sets of FrugalMCT whose labels and scores are public, with the ids of the services
+# that have scores.
 _WITH_SCORES = {"PASCAL": (0, 2, 6), "MIR": (0,)}
 
 
@@ -35,7 +36,10 @@ def _numbers(raw):
 
 
 def _names(raw):
-    """Return the names of a text file: one per line, each but the last with a comma."""
+    """Return the names of a text file, from its bytes, as an array of str.
+
+    There is one name per line. Each except the last ends with a comma.
+    """
     return np.array([line.rstrip(",") for line in raw.decode("utf-8").split()])
 
 
@@ -45,7 +49,8 @@ def _columns(raw, kind, ids, dtype):
     Parameters
     ----------
     raw : dict of str to bytes
-        Contents of the files, by the kind and the id of the service.
+        Contents of the files. A name is a kind and the id of a service, such as
+        ``"PredictedLabel 0"``.
 
     kind : str
         Such as ``"PredictedLabel"``.
@@ -59,7 +64,8 @@ def _columns(raw, kind, ids, dtype):
     -------
     ndarray of shape (n_rows, n_services)
     """
-    return np.column_stack([_numbers(raw[f"{kind} {i}"]) for i in ids]).astype(dtype)
+    columns = [_numbers(raw[f"{kind} {api}"]) for api in ids]
+    return np.column_stack(columns).astype(dtype)
 
 
 def convert_frugalml(raw: dict[str, bytes], entry: LogSet) -> bytes:
@@ -71,6 +77,7 @@ def convert_frugalml(raw: dict[str, bytes], entry: LogSet) -> bytes:
         Contents of the raw files, by name.
 
     entry : LogSet
+        The set.
 
     Returns
     -------
@@ -122,6 +129,7 @@ def convert_frugalmct(raw: dict[str, bytes], entry: LogSet, with_scores) -> byte
         Contents of the raw files, by name.
 
     entry : LogSet
+        The set.
 
     with_scores : sequence of int
         Ids of the services whose labels and scores are read. Empty if the set has none.
@@ -143,7 +151,7 @@ def convert_frugalmct(raw: dict[str, bytes], entry: LogSet, with_scores) -> byte
 
 
 def _labels_and_scores(raw, entry, sample_id, with_scores):
-    """Return true labels and scores of a FrugalMCT set, as arrays by name.
+    """Return the true labels and the scores of a FrugalMCT set, as arrays by name.
 
     Parameters
     ----------
@@ -157,6 +165,7 @@ def _labels_and_scores(raw, entry, sample_id, with_scores):
     -------
     dict of str to ndarray
     """
+    # Rows are items, and columns are labels.
     column_of_label = {}
     for column, label_name in enumerate(entry.label_names):
         column_of_label[label_name] = column
@@ -172,10 +181,9 @@ def _labels_and_scores(raw, entry, sample_id, with_scores):
     for position, api in enumerate(with_scores):
         content = raw[f"PredictedLabel {api}"]
         for label in _label_entries(content, row_of_item, column_of_label):
+            cell = (label.row, position, label.column)
             # If a label occurs twice, the larger score counts.
-            scores[label.row, position, label.column] = max(
-                scores[label.row, position, label.column], label.fields["confidence"]
-            )
+            scores[cell] = max(scores[cell], label.fields["confidence"])
     return {
         "y_true": y_true,
         "scores": scores,
@@ -185,12 +193,14 @@ def _labels_and_scores(raw, entry, sample_id, with_scores):
 
 
 def _label_entries(content, row_of_item, column_of_label):
-    """Yield the labels of items in a JSON file that `column_of_label` has.
+    """Yield the labels of the items in a JSON file.
+
+    Labels that `column_of_label` does not have are left out.
 
     Parameters
     ----------
     content : bytes
-        The file: for each item, a list of records of its labels.
+        The file: by the name of each item, a list of records of its labels.
 
     row_of_item : dict of str to int
         Row of each item, by its file name without the ending.
@@ -241,8 +251,8 @@ def _addresses(source, name, apis, *kinds):
     return addresses
 
 
-# Names that the file of predicted labels of a service may have. If the labels were
-# recoded, the source has both files, and the first is used.
+# Names that a service's file of predicted labels may have, in the order of the tries.
+# If the labels were recoded, the source has both files, and the first one is used.
 _PREDICTED = ("PredictedLabel", "OriginalPredictedLabel")
 
 
@@ -334,26 +344,25 @@ def fetch_frugalml(
 
     FrugalML asks one service, and then perhaps another. This is the log of one of its
     data sets [1]_: three services and one cheap open-source model on the same rows.
-    Rows stand in the order of the source; YELP, IMDB, WAIMAI, DIGIT, AUDIOMNIST and
-    COMMAND are sorted by class, so shuffle before you split (for the authors' split see
-    :func:`frugal_split`).
+    Rows have the order of the source. YELP, IMDB, WAIMAI, DIGIT, AUDIOMNIST and COMMAND
+    are sorted by class. Shuffle them before you split. The authors' split is
+    :func:`frugal_split`.
 
-    The paper has twelve sets; these are the nine of them that could be checked as a
-    whole. RAFDB, SHOP and FLUENT are not offered.
+    The paper has twelve sets. Nine of them could be checked as a whole. RAFDB, SHOP and
+    FLUENT are not offered.
 
     Parameters
     ----------
     name : str
-        The set. Faces (FERPLUS, EXPW, AFFECTNET), sentiment of texts (YELP, IMDB,
-        WAIMAI), spoken words (DIGIT, AUDIOMNIST, COMMAND). 2,000 (DIGIT) to 287,401
-        (AFFECTNET) rows; at most 1.2 MB on disk, 10 MB to download.
+        The set: faces (FERPLUS, EXPW, AFFECTNET), sentiment of texts (YELP, IMDB,
+        WAIMAI) or spoken words (DIGIT, AUDIOMNIST, COMMAND). A set has 2,000 (DIGIT) to
+        287,401 (AFFECTNET) rows. It has at most 1.2 MB on disk, and 10 MB to download.
 
     data_home : str or path-like, default=None
         Folder to look in and to download to, as in :func:`get_data_home`.
 
     download_if_missing : bool, default=True
-        Whether to download the set where the file is absent, which is an error
-        otherwise.
+        If True, a missing file is downloaded. If False, it is an error.
 
     Returns
     -------
@@ -363,7 +372,7 @@ def fetch_frugalml(
         predictions : ndarray of shape (n_samples, 4), dtype=int8
             The class that each service answered.
         scores : ndarray of shape (n_samples, 4), dtype=float32, or None
-            The score of that answer, in [0, 1]. Absent (None) in AFFECTNET.
+            The score of each answer, in [0, 1]. Absent (None) in AFFECTNET.
         target : ndarray of shape (n_samples,), dtype=int8
             The true class.
         quality : ndarray of shape (n_samples, 4), dtype=uint8
@@ -371,11 +380,11 @@ def fetch_frugalml(
         costs : ndarray of shape (4,), dtype=float64
             Price of each service in US dollars per 10,000 calls.
         model_names : list of str
-            The services, the columns of all of these.
+            The services, in the order of the columns and of `costs`.
         target_names : list of str
             The classes. In the speech sets the last one stands for "no such word".
         sample_id : ndarray of shape (n_samples,), dtype=str, or None
-            File names; not unique in COMMAND, absent (None) in AFFECTNET.
+            File names. They are not unique in COMMAND, and absent (None) in AFFECTNET.
         DESCR : str
             Description, origin and licence of the set.
         filename : str
@@ -432,23 +441,22 @@ def fetch_frugalmct(
     """Load the accuracy of commercial APIs on multi-label tasks, with prices.
 
     FrugalMCT combines the answers of two services. This is the log of one of its data
-    sets [1]_: three services and one cheap open-source model on the same rows. For
-    PASCAL (three services) and MIR (one) the labels and their scores are there too; of
-    the other seven sets only the accuracy of each answer is public as a whole.
+    sets [1]_: three services and one cheap open-source model on the same rows. PASCAL
+    (three services) and MIR (one) also have the labels and their scores. In the other
+    seven sets, only the accuracy of each answer is public for all rows.
 
     Parameters
     ----------
     name : str
-        The set. Image labels (PASCAL, MIR, COCO), named entities (CONLL, GMB, ZHNER),
-        scene text (LSVT, MTWI, ReCTS). 9,742 (MTWI) to 123,287 (COCO) rows; at most 1.2
-        MB on disk, 20 MB to download.
+        The set: image labels (PASCAL, MIR, COCO), named entities (CONLL, GMB, ZHNER) or
+        scene text (LSVT, MTWI, ReCTS). A set has 9,742 (MTWI) to 123,287 (COCO) rows.
+        It has at most 1.2 MB on disk, and 20 MB to download.
 
     data_home : str or path-like, default=None
         Folder to look in and to download to, as in :func:`get_data_home`.
 
     download_if_missing : bool, default=True
-        Whether to download the set where the file is absent, which is an error
-        otherwise.
+        If True, a missing file is downloaded. If False, it is an error.
 
     Returns
     -------
@@ -457,8 +465,9 @@ def fetch_frugalmct(
 
         quality : ndarray of shape (n_samples, 4), dtype=float32
             Accuracy of each service's label set, in [0, 1]. In PASCAL it is the Jaccard
-            index of the labels with a positive score and the true ones; in MIR the
-            source used another list of true labels, so it cannot be had from `scores`.
+            index of the labels with a positive score and the true labels. In MIR it
+            cannot be computed from `scores` and `target`, since the source used another
+            list of true labels.
         costs : ndarray of shape (4,), dtype=float64
             Price of each service in US dollars per 10,000 calls.
         model_names : list of str
@@ -466,14 +475,14 @@ def fetch_frugalmct(
         sample_id : ndarray of shape (n_samples,), dtype=str
             File names, unique.
         target : ndarray of shape (n_samples, n_labels), dtype=bool, or None
-            True labels; PASCAL (20) and MIR (24) only.
+            True labels. Only PASCAL (20 labels) and MIR (24) have them.
         scores : ndarray of shape (n_samples, n_scored, n_labels), or None
-            The largest score that a service gave a label, 0 where it did not name it;
-            PASCAL and MIR only.
+            The largest score of a label by a service, 0 if the service did not name the
+            label. Only PASCAL and MIR have scores.
         scores_columns : ndarray of shape (n_scored,), dtype=int64, or None
             The column of `quality` that each service in `scores` has.
         target_names : list of str
-            The labels; empty where `target` is None.
+            The labels. Empty if `target` is None.
         DESCR : str
             Description, origin and licence of the set.
         filename : str
@@ -503,13 +512,11 @@ def fetch_frugalmct(
     entry = FRUGALMCT[name]
     # Column of each service that has scores. None: no service has scores.
     columns = None
+    extra = ""  # a sentence of the description
     if "scores_api_ids" in arrays:
-        columns = np.array([entry.apis.ids.index(i) for i in arrays["scores_api_ids"]])
-    extra = (
-        " Labels and scores of some services are included."
-        if columns is not None
-        else ""
-    )
+        scored_apis = arrays["scores_api_ids"]
+        columns = np.array([entry.apis.ids.index(api) for api in scored_apis])
+        extra = " Labels and scores of some services are included."
     return Bunch(
         quality=arrays["reward"],
         costs=arrays["price_per_10k"],
@@ -539,9 +546,9 @@ def frugal_split(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Split rows as the authors of the API routers FrugalML and FrugalMCT do.
 
-    The rows are permuted after ``numpy.random.seed(random_state)``. The first part of
-    the permutation trains. The authors use the seeds 1, 5, 10, 50 and 100, and a share
-    of 0.5.
+    The rows are permuted as after ``numpy.random.seed(random_state)``. The first rows
+    of the permutation are for training. The authors use the seeds 1, 5, 10, 50 and 100,
+    and a share of 0.5.
 
     Parameters
     ----------
@@ -549,24 +556,25 @@ def frugal_split(
         Number of rows.
 
     random_state : int, RandomState instance or None
-        Determines the permutation. Pass an int for the authors' split; the global
-        random state is then not touched.
+        Determines the permutation. Pass an int for the authors' split. The global
+        random state does not change then.
 
     train_share : float, default=0.5
-        Share of rows that train, rounded down; the others test.
+        Share of the rows for training. Their number is rounded down. The other rows are
+        for testing.
 
     Returns
     -------
     train : ndarray of shape (n_train,), dtype=int64
-        Rows that train.
+        Rows for training.
 
     test : ndarray of shape (n_samples - n_train,), dtype=int64
-        Rows that test.
+        Rows for testing.
 
     Raises
     ------
     ValueError
-        If one of the two parts is empty.
+        If there is no row for training.
 
     Examples
     --------

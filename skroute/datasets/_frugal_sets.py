@@ -49,7 +49,8 @@ class LogSet(NamedTuple):
         The services that answered.
 
     label_names : sequence of str
-        Names of the classes or labels. Empty if the source has none.
+        Names of the classes or labels, in the order of the source's codes. Empty if the
+        source has none.
 
     digest : str
         `content_digest` of the arrays.
@@ -129,8 +130,8 @@ _MIR_TAGS = """
     plant_life portrait river sea sky structures sunset transport tree water
 """.split()
 
-# Each function makes a set of one kind from its digest. `_images` takes the names of
-# the labels before it.
+# Each function returns a `LogSet` of one kind. Its argument is the digest. `_images`
+# takes two arguments: the names of the labels, and the digest.
 _faces = partial(LogSet, "facial emotion recognition", _FACE, _EMOTIONS)
 _texts = partial(LogSet, "sentiment analysis", _TEXT, _SENTIMENTS)
 _chinese_texts = partial(LogSet, "sentiment analysis", _CHINESE_TEXT, _SENTIMENTS)

@@ -72,13 +72,14 @@ def dump_table(columns):
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(zip(*columns.values()))
-    # The time of writing is left out: equal columns would differ in content otherwise.
+    # The time of writing is 0. Otherwise the content would differ at each call.
     return gzip.compress(text.getvalue().encode("utf-8"), mtime=0)
 
 
 def load_mmlu(content: bytes) -> Arrays:
     """Return the arrays of MMLU from ``mmlu.csv.gz``."""
     table = read_table(content)
+    # Texts "0" and "1", (n_models, n_rows) in the order of `_MMLU_MODELS`.
     correct = [table["mixtral_correct"], table["gpt4_correct"]]
     return {
         "subject": table["subject"],
@@ -91,19 +92,17 @@ def load_mmlu(content: bytes) -> Arrays:
 def convert_mmlu(raw: dict[str, bytes]) -> bytes:
     """Return the content of ``mmlu.csv.gz``, made from the raw files.
 
-    `raw` has a CSV file for each subject, and a list of contaminated prompts.
+    `raw` has the files by the names in ``MMLU.urls``: a CSV file for each subject, and
+    the contaminated prompts, one JSON record per line.
     """
-    contaminated = {
-        json.loads(line)["eval_prompt"]
-        for line in raw["contaminated"].decode().splitlines()
-    }
+    lines = raw["contaminated"].decode().splitlines()
+    contaminated = {json.loads(line)["eval_prompt"] for line in lines}
     rows: list[list] = []
     for subject in _SUBJECTS:
-        for row in csv.DictReader(
-            io.StringIO(raw[subject].decode("utf-8"), newline="")
-        ):
-            # The columns of the two models begin with "mixtral-" and "gpt-". Entries of
-            # other columns are not read.
+        text = io.StringIO(raw[subject].decode("utf-8"), newline="")
+        for row in csv.DictReader(text):
+            # 1 if the answer of a model is right, else 0. The columns of the two models
+            # begin with "mixtral-" and "gpt-". Other columns get useless entries.
             is_right = {}
             for name, answer in row.items():
                 is_right[name.split("-")[0]] = int(answer == "True")
@@ -125,13 +124,13 @@ def convert_mmlu(raw: dict[str, bytes]) -> bytes:
 def load_llmrouter(content: bytes) -> Arrays:
     """Return the arrays of LLMRouter from ``scores.csv.gz``."""
     table = read_table(content)
+    # Texts of numbers, (n_models, n_rows)
+    scores = [table[name] for name in _LLMROUTER_MODELS]
     return {
         "prompt": table["prompt"],
         "task": table["task"],
         "metric": table["metric"],
-        "quality": np.array([table[name] for name in _LLMROUTER_MODELS]).T.astype(
-            np.float64
-        ),
+        "quality": np.array(scores).T.astype(np.float64),
         "cluster_id": np.array(table["cluster_id"]).astype(np.int64),
         "is_test": np.array(table["split"]) == "test",
         "in_train": np.array(table["in_train"]) == "1",
@@ -148,16 +147,15 @@ def convert_llmrouter(raw: dict[str, bytes]) -> bytes:
     for name in ("queries train", "queries test"):
         for line in raw[name].decode("utf-8").splitlines():
             query = json.loads(line)
+            entry = (query["task_name"], query["metric"])
             # A prompt of two tasks gets the first task.
-            task_and_metric.setdefault(
-                query["query"], (query["task_name"], query["metric"])
-            )
+            task_and_metric.setdefault(query["query"], entry)
     train = json.loads(raw["train"])
     test = json.loads(raw["test"])
     records = train + test
     prompts = [record["question"] for record in records]
     train_prompts = set(prompts[: len(train)])
-    # 1 for test rows whose prompt is also in train.
+    # 1 for test rows whose prompt is also in train, else 0. Train rows have 0.
     in_train = [0] * len(train)
     for record in test:
         in_train.append(int(record["question"] in train_prompts))
@@ -178,14 +176,16 @@ def convert_llmrouter(raw: dict[str, bytes]) -> bytes:
     return dump_table(columns)
 
 
+# Paths of the raw files of MMLU, by name.
+_MMLU_FILES = {subject: f"responses/mmlu_{subject}.csv" for subject in _SUBJECTS}
+_MMLU_FILES["contaminated"] = "contaminated_prompts.jsonl"
+
 MMLU = Origin(
     path="routellm/mmlu.csv.gz",
+    # One address for each file.
     urls={
         name: [github(*_ROUTELLM, f"routellm/evals/mmlu/{path}")]
-        for name, path in {
-            **{subject: f"responses/mmlu_{subject}.csv" for subject in _SUBJECTS},
-            "contaminated": "contaminated_prompts.jsonl",
-        }.items()
+        for name, path in _MMLU_FILES.items()
     },
     convert=convert_mmlu,
     digest="d77118e2710498216119f60846ce405164807af85343fa8cb380ac9c3db30d42",
@@ -193,16 +193,20 @@ MMLU = Origin(
     load=load_mmlu,
 )
 
+# Paths of the raw files of LLMRouter, by name.
+_LLMROUTER_FILES = {
+    "train": "dcrouter_preprocessed/train.json",
+    "test": "dcrouter_preprocessed/test.json",
+    "queries train": "example_data/query_data/default_query_train.jsonl",
+    "queries test": "example_data/query_data/default_query_test.jsonl",
+}
+
 LLMROUTER = Origin(
     path="llmrouter/scores.csv.gz",
+    # One address for each file.
     urls={
         name: [github(*_LLMROUTER, f"data/{path}")]
-        for name, path in {
-            "train": "dcrouter_preprocessed/train.json",
-            "test": "dcrouter_preprocessed/test.json",
-            "queries train": "example_data/query_data/default_query_train.jsonl",
-            "queries test": "example_data/query_data/default_query_test.jsonl",
-        }.items()
+        for name, path in _LLMROUTER_FILES.items()
     },
     convert=convert_llmrouter,
     digest="a624c56cfb779d7c49c4106ee9a827edd420666f34865fc95a92458fe58cf17e",
@@ -239,7 +243,7 @@ benchmarks named in the task, which have licences of their own.
 def fetch_routellm_mmlu(
     *, data_home: str | os.PathLike[str] | None = None, download_if_missing: bool = True
 ) -> Bunch:
-    """Load whether two language models answer each MMLU question correctly.
+    """Load the correctness of two language models' answers to the questions of MMLU.
 
     RouteLLM is evaluated on this log of 14,042 questions [1]_. Mixtral-8x7B is right on
     68.1 % of them, and GPT-4 on 80.6 %. The log has 2 MB on disk, and 8 MB to download.
@@ -250,8 +254,7 @@ def fetch_routellm_mmlu(
         Folder to look in and to download to, as in :func:`get_data_home`.
 
     download_if_missing : bool, default=True
-        Whether to download the set where the file is absent, which is an error
-        otherwise.
+        If True, a missing file is downloaded. If False, it is an error.
 
     Returns
     -------
@@ -263,14 +266,14 @@ def fetch_routellm_mmlu(
         quality : ndarray of shape (14042, 2), dtype=uint8
             1 where the model is right.
         costs : ndarray of shape (2,), dtype=float64
-            Price of each model in US dollars per million tokens. The source has none;
-            these are the paper's, quoted second-hand.
+            Price of each model in US dollars per million tokens. The source has no
+            prices. These are the paper's, quoted second-hand.
         model_names : list of str
             The models, the columns of `quality`.
         subject : ndarray of shape (14042,), dtype=object
-            The subject of each question, one of 57; the rows are sorted by it.
+            The subject of each question, one of 57. Rows are sorted by subject.
         contaminated : ndarray of shape (14042,), dtype=bool
-            The 5 rows that the authors leave out of their evaluation.
+            True for the 5 rows that the authors leave out of their evaluation.
         DESCR : str
             Description, origin and licence of the set.
         filename : str
@@ -323,8 +326,7 @@ def fetch_llmrouter(
         Folder to look in and to download to, as in :func:`get_data_home`.
 
     download_if_missing : bool, default=True
-        Whether to download the set where the file is absent, which is an error
-        otherwise.
+        If True, a missing file is downloaded. If False, it is an error.
 
     Returns
     -------
@@ -340,16 +342,16 @@ def fetch_llmrouter(
         model_names : list of str
             The models, the columns of `quality`.
         is_test : ndarray of shape (6108,), dtype=bool
-            The source's test rows. Their mix of tasks is another one than in train: for
-            a fair estimate split the train rows.
+            True for the source's test rows. Their mix of tasks differs from that of
+            train. For a fair estimate, split the train rows.
         in_train : ndarray of shape (6108,), dtype=bool
-            Test rows whose prompt also stands in train.
+            True for test rows whose prompt is also in train.
         task : ndarray of shape (6108,), dtype=object
             The benchmark.
         metric : ndarray of shape (6108,), dtype=object
             How an answer was scored.
         cluster_id : ndarray of shape (6108,), dtype=int64
-            The source's own grouping of the train rows into 3; -1 in test.
+            The source's grouping of the train rows into 3 clusters. -1 in test.
         DESCR : str
             Description, origin and licence of the set.
         filename : str

@@ -40,21 +40,21 @@ def make_routing_problem(
     The mechanism:
 
     1. Rows are uniform in the unit cube. `n_regions` points are uniform in the same
-       cube. The region of a row is that of the nearest point.
-    2. Model :math:`i` costs :math:`c_i`; costs are spaced geometrically from
-       :math:`1 / \text{cost\_ratio}` to 1. Its base accuracy :math:`a_i` is spaced
+       cube. The region of a row is the number of the nearest point.
+    2. Model :math:`i` costs :math:`c_i`. Costs are spaced geometrically from
+       :math:`1 / \text{cost\_ratio}` to 1. Base accuracies :math:`a_i` are spaced
        evenly from ``accuracy[0]`` to ``accuracy[1]``: a more expensive model is better
        on the whole.
     3. In region :math:`r` model :math:`i` is right with probability
        :math:`\sigma(\operatorname{logit}(a_i) + \text{specialization} \cdot z_{ir})`,
        with independent standard normal :math:`z_{ir}`.
     4. Labels are uniform over the classes and independent of the features, so that only
-       the choice of the model matters. A model answers the label with its probability,
-       and otherwise any other class with equal probability, independently of the other
-       models.
+       the choice of the model matters. A model answers the label with its probability.
+       Otherwise it answers any other class with equal probability. The models are
+       independent.
 
-    With ``success`` the best possible routing is known: no router that sees the rows
-    only can do better in expectation than one that uses it.
+    The output ``success`` shows the best possible routing. A router that sees only the
+    rows cannot have a higher expected quality than one that decides by ``success``.
 
     Parameters
     ----------
@@ -74,16 +74,17 @@ def make_routing_problem(
         Number of regions. More of them need more rows to learn.
 
     specialization : float, default=1.0
-        How much a model's accuracy differs between regions, in units of the logit. At 0
-        the features say nothing about which model is right; a higher value leaves more
-        to gain by routing.
+        Standard deviation, between regions, of the logit of a model's accuracy. With 0,
+        the features do not show which model is right. A higher value leaves more to
+        gain by routing.
 
     accuracy : tuple of (float, float), default=(0.6, 0.9)
         Base accuracy of the cheapest and of the most expensive model, between 0 and 1
         exclusive.
 
     cost_ratio : float, default=10.0
-        Cost of the most expensive model, which is 1, over that of the cheapest.
+        Cost of the most expensive model, which is 1, divided by the cost of the
+        cheapest.
 
     random_state : int, RandomState instance or None, default=None
         Determines rows, regions, labels and answers. Pass an int for the same output at
@@ -99,7 +100,7 @@ def make_routing_problem(
         target : ndarray of shape (n_samples,), dtype=int64
             The labels.
         predictions : ndarray of shape (n_samples, n_models), dtype=int64
-            What each model answers.
+            The answer of each model.
         quality : ndarray of shape (n_samples, n_models), dtype=float64
             1 where the answer is right, else 0.
         success : ndarray of shape (n_samples, n_models), dtype=float64
@@ -107,7 +108,7 @@ def make_routing_problem(
         costs : ndarray of shape (n_models,), dtype=float64
             Cost per call of each model, rising.
         model_names : list of str
-            ``"model_0"`` and so on, the columns of all of these.
+            ``"model_0"`` and so on, in the order of the columns and of `costs`.
         region : ndarray of shape (n_samples,), dtype=int64
             The region of each row.
 
@@ -137,9 +138,10 @@ def make_routing_problem(
     # the same for all centres.
     region = np.argmin((centers**2).sum(axis=1) - 2 * data @ centers.T, axis=1)
     base_skill = logit(np.linspace(*accuracy, n_models))
-    # (n_regions, n_models)
     skill_of_region = random_state.standard_normal((n_regions, n_models))
-    success = expit(base_skill + specialization * skill_of_region)[region]
+    # (n_regions, n_models)
+    success_of_region = expit(base_skill + specialization * skill_of_region)
+    success = success_of_region[region]
     target = random_state.randint(n_classes, size=n_samples)
     is_right = random_state.uniform(size=(n_samples, n_models)) < success
     # A wrong answer is the label plus a shift, which is never 0.
@@ -169,11 +171,11 @@ def make_four_clusters(n_samples=400, *, noise=0.25, random_state=None):
     """Make four clusters in which the best single feature is a bad first purchase.
 
     The paper's Synthetic-2: two features of equal cost and four clusters of two
-    classes. Feature 0 alone looks best to a single linear model: it isolates cluster 1.
-    But feature 1 separates cluster 3 from cluster 4, and both from the other two.
-    Buying feature 1 for every row, and feature 0 only for clusters 1 and 2, costs 1.5
-    on average and answers every row correctly. Starting from feature 0, three clusters
-    need both features, and the cost is 1.75.
+    classes. If a linear model gets a single feature, feature 0 is the best: it isolates
+    cluster 1. But feature 1 separates cluster 3 from cluster 4, and both from clusters
+    1 and 2. If every row buys feature 1, and only clusters 1 and 2 buy feature 0, the
+    cost is 1.5 on average and every answer is correct. If every row buys feature 0
+    first, three clusters need both features, and the cost is 1.75.
 
     ======= ============= ============= ===== =====
     cluster feature 0     feature 1     class share
@@ -187,11 +189,11 @@ def make_four_clusters(n_samples=400, *, noise=0.25, random_state=None):
     Parameters
     ----------
     n_samples : int, default=400
-        Rows; the clusters' sizes differ by at most one.
+        Number of rows. The sizes of the clusters differ by at most one.
 
     noise : float, default=0.25
-        Standard deviation around the centres, cut at three standard deviations so that
-        the clusters do not overlap at the default.
+        Standard deviation around the centres. Deviations are cut at three standard
+        deviations. With the default the clusters do not overlap.
 
     random_state : int, RandomState instance or None, default=None
         Determines noise and order. Pass an int for the same output at every call.

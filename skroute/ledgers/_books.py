@@ -66,14 +66,17 @@ class Reservation(NamedTuple):
         Number of the reservation in its ledger.
 
     purses : tuple of str
-        Names of the purses that it is reserved in, the request's own first.
+        Names of the purses in which the amount is reserved. The first purse counts the
+        request.
 
     state : {"held", "open", "expired", "committed", "failed"}
-        Held while the request is being decided, open while the call is running or its
-        bill is awaited, expired after its deadline, committed while its key is
-        remembered. Failed is a record of the key of a request whose call failed or
-        timed out: the request counts once, also if it is sent again. In a window, a
-        held amount is what a call has used.
+        - Held: the request is being decided. In a window, a held amount is what a call
+          has used.
+        - Open: the call is running, or its bill is awaited.
+        - Expired: the deadline has passed.
+        - Committed: the call is paid, and the key of the request is remembered.
+        - Failed: the call failed or timed out, and the key of the request is
+          remembered. If the request is sent again, it counts once.
 
     amount : float
         Reserved amount.
@@ -105,7 +108,7 @@ class Books(NamedTuple):
     Attributes
     ----------
     total : float
-        Money that may be spent: that of the terms, and what was added later.
+        Money that may be spent: the total of the terms, and what was added later.
 
     spent : float
         Sum of the settled costs.
@@ -167,7 +170,7 @@ class Terms(NamedTuple):
     Attributes
     ----------
     total : float
-        Money of each period.
+        Money of each period, or the largest amount that is in use in a window.
 
     n_expected : int or None
         Number of requests of each period. None is unknown.
@@ -213,7 +216,7 @@ class Window(NamedTuple):
 
 
 class WindowUse(NamedTuple):
-    """Amount that one call takes from a window, which is a limit per stretch of time.
+    """Amount that one call uses of a window, see :class:`Window`.
 
     Attributes
     ----------
@@ -229,9 +232,9 @@ class WindowUse(NamedTuple):
 
 
 def check_amount(amount, name):
-    """Return an amount of money as a float, or raise a ValueError.
+    """Return an amount as a float, or raise a ValueError.
 
-    `name` is that of the argument, for the message.
+    `name` is the name of the argument, for the message.
     """
     if not is_amount(amount):
         raise ValueError(
@@ -265,11 +268,10 @@ def check_terms(total, n_expected=None, period=None, window=None, *, name="total
     Terms
     """
     amount = check_amount(total, name)
-    if n_expected is not None and (
-        not isinstance(n_expected, Integral)
-        or isinstance(n_expected, bool)
-        or n_expected < 1
-    ):
+    # True is an int of Python, and not a number here.
+    is_int = isinstance(n_expected, Integral) and not isinstance(n_expected, bool)
+    is_positive_int = is_int and n_expected >= 1
+    if n_expected is not None and not is_positive_int:
         raise ValueError(
             "n_expected must be a positive int or None for unknown, got "
             f"{n_expected!r}."
@@ -299,9 +301,9 @@ def _is_positive_number(value):
 
 
 def check_seconds(seconds, name):
-    """Return positive seconds as a float, or None for None and infinity.
+    """Return positive seconds as a float. None and infinity, which are never, are None.
 
-    `name` is that of the argument, for the message.
+    `name` is the name of the argument, for the message.
     """
     if seconds is None:
         return None
@@ -340,14 +342,14 @@ def period_number(period, now):
 class Purse:
     """The books of one purse inside a transaction, with the bookings as methods.
 
-    Its attributes are those of `Books`, and the name and the terms that it was opened
-    with. A booking changes them in place.
+    It has an attribute for each field of `Books`, which bookings change in place.
 
     Parameters
     ----------
     name : str
 
     terms : Terms
+        The terms that the purse was opened with.
 
     books : Books
         First values of the attributes.
@@ -402,7 +404,11 @@ class Purse:
             self.begin(number)
 
     def begin(self, number):
-        """Begin the period of a number. Open reservations stay reserved."""
+        """Begin the period with a number. Set its total, and count from 0.
+
+        Money that is reserved stays reserved, and open and expired reservations stay
+        counted.
+        """
         self.total = self.terms.total
         self.spent = 0.0
         self.period = number
@@ -429,7 +435,7 @@ class Purse:
         self.n_open += 1
 
     def expire(self, offer):
-        """Release the money of a call after its deadline, but not that of deciding."""
+        """Release the money of a call after its deadline. Deciding is spent."""
         self._close(offer)
         self.n_expired += 1
 
@@ -463,6 +469,7 @@ class Purse:
         self.n_open -= 1
         self.spent += offer.deciding
         if self.n_open:
+            # Other reservations are open.
             self.pending = self.pending - offer.deciding - offer.cost
         else:
             # No reservation is open. The sum is set to 0, without errors of rounding.

@@ -69,6 +69,7 @@ class Ledger(Store):
         self.remember = check_seconds(remember, "remember")
         _LEDGERS.add(self)
 
+    # Returns the time in seconds since 1970.
     _clock = staticmethod(time.time)
 
     def _clock_lag(self):
@@ -161,7 +162,7 @@ class Ledger(Store):
         Parameters
         ----------
         purses : tuple of str
-            Names of the purses, the request's own first.
+            Names of the purses. The first purse counts the request.
 
         amount : float
             The amount to reserve in each purse.
@@ -184,7 +185,7 @@ class Ledger(Store):
         return _raise_if_error(self._transact(self._hold, purses, amount, key))
 
     def _hold(self, purses, amount, key):
-        """Book the method `hold`: return its reservation, or the error to raise.
+        """Do the booking of `hold`. Return its reservation, or the error to raise.
 
         An error is returned, and not raised, so that the transaction is stored: it has
         booked passed deadlines and counted a rejected request.
@@ -272,15 +273,16 @@ class Ledger(Store):
         Parameters
         ----------
         purses : tuple of str
-            Names of the purses, the request's own first.
+            Names of the purses. The first purse counts the request.
 
         choose : callable
-            Called as ``choose(books, room, spare)``: with the books of the first purse,
-            in which the request is counted, with the money that is free in all purses,
-            and with this money minus `keep` for each request that is still expected. It
-            returns an offer that takes at most `least` if `room` has it, or a larger
-            one if `spare` has it, or None if nothing fits. It may be called again with
-            newer books, and from another thread. It must not take locks.
+            Called as ``choose(books, room, spare)``. `books` are those of the first
+            purse, and count the request. `room` is the money that is free in all
+            purses. `spare` is `room` minus `keep` for each request that is still
+            expected. It returns an offer of at most `least` if `room` pays for it, or a
+            larger offer if `spare` pays for it. It returns None if nothing fits. It may
+            be called again with newer books, and from another thread. It must not take
+            locks.
 
         least : float
             The smallest amount that a choice takes.
@@ -296,11 +298,11 @@ class Ledger(Store):
             Identity of the request. None: it has none.
 
         uses : mapping from int to tuple of WindowUse, default=None
-            For each choice with windows, the amounts that its call uses of them. The
-            windows of the offered choice are used in the same booking. With `uses`,
-            `choose` is also called with the keyword `full`, the frozenset of the
-            choices of which a window has no room. It must offer none of these. None: no
-            choice has windows.
+            By index of a choice with windows, the amounts that its call uses of them.
+            The amounts of the offered choice are booked together with its money. With
+            `uses`, `choose` is also called with the keyword `full`, the frozenset of
+            the choices of which a window has no room. It must offer none of these.
+            None: no choice has windows.
 
         Returns
         -------
@@ -312,7 +314,7 @@ class Ledger(Store):
         BudgetExhaustedError
             If `choose` returns None.
         WindowFullError
-            If `choose` returns None, a window is full, and `room` has `least`.
+            If `choose` returns None, a window is full, and `room` is at least `least`.
         AlreadyCommittedError
             If the request of the key is committed.
         """
@@ -371,8 +373,8 @@ class Ledger(Store):
         fullest = min(all_purses, key=Purse.room)
         room = fullest.room()
         if held is not None:
-            # The held amount was released. It is free even if rounding makes the room
-            # smaller.
+            # The held amount was released above. It fits, even if the room is a little
+            # smaller by rounding.
             room = max(room, held.amount)
         first_purse.n_started += 1
         spare = room
@@ -500,8 +502,8 @@ class Ledger(Store):
         Raises
         ------
         ValueError
-            Unless the reservation is open or expired in this ledger and purse with this
-            offer. Nothing is booked.
+            If no open or expired reservation has this ledger, number, purse and offer.
+            Nothing is booked.
         """
         settled = self._transact(self._settle, ledger, number, purse, offer, cost)
         if settled is None:
@@ -509,9 +511,9 @@ class Ledger(Store):
         return settled
 
     def _settle(self, ledger, number, purse, offer, cost):
-        """Book the method `settle`: return its result.
+        """Do the booking of `settle`. Return its result.
 
-        None is returned if there is no such reservation that can be settled.
+        The result is None if the reservation does not exist or is not unsettled.
 
         Parameters
         ----------
@@ -538,12 +540,12 @@ class Ledger(Store):
         reservation = self._find_unsettled(ledger, number, purse, offer)
         if reservation is None:
             return None
-        # The first purse is read already.
+        # `_begin` has read the first purse.
         if len(reservation.purses) > 1:
             all_purses = self._purses_now(reservation.purses, now)
         expired = reservation.state == "expired"
-        for one_purse in all_purses:
-            one_purse.settle(offer, cost, expired)
+        for paying_purse in all_purses:
+            paying_purse.settle(offer, cost, expired)
         if reservation.key is None:
             self._delete_reservation(reservation)
         else:
@@ -553,10 +555,11 @@ class Ledger(Store):
             self._replace_reservation(
                 reservation._replace(state=state, deadline=deadline)
             )
-        excess = max(
-            [booked_purse.spent - booked_purse.total for booked_purse in all_purses]
-        )
-        return excess, expired
+        # Money spent beyond the total, by purse. It is negative if money is left.
+        excesses = [
+            paying_purse.spent - paying_purse.total for paying_purse in all_purses
+        ]
+        return max(excesses), expired
 
     def _find_unsettled(self, ledger, number, purse, offer):
         """Return the open or expired reservation with this identity, or None.
@@ -604,8 +607,8 @@ class Ledger(Store):
         Raises
         ------
         ValueError
-            Unless the reservation is open in this ledger and purse with this offer.
-            Nothing is changed.
+            If no open reservation has this ledger, number, purse and offer. Nothing is
+            changed.
         """
         seconds = check_seconds(seconds, "timeout")
         is_open = self._transact(
@@ -714,13 +717,13 @@ class Ledger(Store):
     def unsettled(self, purse: str) -> list[Reservation]:
         """Return the reservations that are open or expired, oldest first.
 
-        After a crash, compare them with the bills of the providers. Settle those that
-        were called, and refund the others.
+        After a crash, compare them with the bills of the providers. Settle the calls
+        that are billed, and refund the others.
 
         Parameters
         ----------
         purse : str
-            Name of their first purse.
+            Name of the first purse of the reservations.
 
         Returns
         -------
@@ -793,6 +796,7 @@ class Ledger(Store):
         """
         purses = [self._find_purse(name) for name in names]
         if None in purses:
+            # The first name without a purse.
             name = names[purses.index(None)]
             raise ValueError(
                 f"There is no purse {name!r} in this ledger: open it first."

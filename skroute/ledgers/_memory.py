@@ -30,7 +30,8 @@ class MemoryLedger(Ledger):
 
     It is the default of a stream. A copy (by `pickle`, `copy` or a forked process) is
     another ledger with the same amounts. Tickets that were open then can be settled
-    once in each of the two. A later ticket can be settled only where it was issued.
+    once in the ledger and once in its copy. A later ticket can be settled only in the
+    ledger that issued it.
 
     Parameters
     ----------
@@ -56,9 +57,11 @@ class MemoryLedger(Ledger):
         self._purses = {}
         # From a number to a `Reservation`.
         self._reservations = {}
-        # From the name of the first purse and a key to the number of a reservation.
+        # From a pair, the name of the first purse and a key, to the number of a
+        # reservation.
         self._keys = {}
-        # Heap of deadlines and numbers of reservations, the earliest first.
+        # Heap of pairs of a deadline and the number of its reservation, the earliest
+        # first. Pairs of settled or changed reservations may be in it.
         self._deadlines = []
         # Number of the next reservation.
         self._n_issued = 0
@@ -67,11 +70,11 @@ class MemoryLedger(Ledger):
 
     def _forget_changes(self):
         """Forget the old values that a transaction has noted to undo its changes."""
-        # Purses, each with its amounts before.
+        # Pairs of a purse, and its amounts and counts before, in the order of `Books`.
         self._purses_before = []
-        # Tables (dicts), keys, and the entries before. None stands for no entry.
+        # Triples of a table (a dict), a key, and the entry before, None for no entry.
         self._entries_before = []
-        # Deadlines that were removed from the heap, with numbers of reservations.
+        # Pairs of a deadline and a number that were removed from the heap.
         self._deadlines_before = []
 
     def _transact(self, body, *arguments):
@@ -94,11 +97,12 @@ class MemoryLedger(Ledger):
                 table.pop(key, None)
             else:
                 table[key] = entry
-        for deadline in self._deadlines_before:
+        # Deadlines that were added stay in the heap. `_find_due` ignores them.
+        for deadline_and_number in self._deadlines_before:
             # An interrupt may have come after the deadline was noted, and before it was
             # removed from the heap.
-            if deadline not in self._deadlines:
-                heapq.heappush(self._deadlines, deadline)
+            if deadline_and_number not in self._deadlines:
+                heapq.heappush(self._deadlines, deadline_and_number)
 
     def _change(self, table, key, entry):
         """Write an entry of a table, and note the old one.
@@ -121,7 +125,7 @@ class MemoryLedger(Ledger):
             table[key] = entry
 
     def _after_fork(self):
-        """Become another ledger, and release the amounts of requests in the parent."""
+        """Become another ledger. Release the held amounts of the parent's requests."""
         for reservation in list(self._reservations.values()):
             if reservation.state == "held":
                 self._give_back(reservation, self._clock())
@@ -171,11 +175,11 @@ class MemoryLedger(Ledger):
         """Keep a changed reservation in place of the one with the same number."""
         before = self._reservations[reservation.number]
         self._change(self._reservations, reservation.number, reservation)
-        # The table of keys has the first purse and the key.
+        # `Ledger` changes a key only to None.
         if reservation.key is None and before.key is not None:
             self._change(self._keys, (before.purses[0], before.key), None)
-        # A new deadline is added. The old one stays in the heap, where `_find_due`
-        # ignores it.
+        # A new deadline is added to the heap, unless it is None (never). The old one
+        # stays in the heap, where `_find_due` ignores it.
         if reservation.deadline not in (None, before.deadline):
             heapq.heappush(self._deadlines, (reservation.deadline, reservation.number))
 

@@ -23,9 +23,9 @@ class RecordLedger(Ledger):
 
     def __init__(self, timeout, remember):
         super().__init__(timeout, remember)
-        # Purses of the present transaction: from a name to the text in the store and
-        # the `Purse`. The text is None for a new purse, both are None for an unknown
-        # name.
+        # Purses of the present transaction: from a name to a pair of the text in the
+        # store and the `Purse`. A new purse has no text yet, None. For an unknown name
+        # both are None.
         self._used = {}
         self._after_fork()
 
@@ -86,7 +86,7 @@ class RecordLedger(Ledger):
         self._used.clear()
         result = body(*arguments)
         for name, (text_before, purse) in self._used.items():
-            # None: the body has asked for a purse that does not exist.
+            # None: the body has looked for a purse that does not exist.
             if purse is not None:
                 text = text_of(*purse.terms, *purse.books())
                 if text != text_before:

@@ -10,8 +10,13 @@ from skroute.utils._optional import import_optional
 # Compare and set, in Lua: the writes are done if all commands that read still have the
 # same answers. The name of the last call is stored for ten minutes (600 seconds), so
 # that a call that is sent again, because its answer was lost, does not write twice.
-# The script returns whether the writes are done, the time of Redis (seconds and
-# microseconds), the first deadline or false, and the answers to the reads.
+#
+# Keys: `due`, the sorted set of reservations by deadline, and `last`, the name of the
+# last call. Arguments: `new`, the name of this call, and two lists as JSON. `reads` are
+# pairs of a command and its expected answer. `writes` are commands.
+#
+# The script returns a list as JSON: true if the writes are done, the time of Redis
+# (seconds and microseconds), the first deadline or false, and the answers to the reads.
 _SCRIPT = """
 local due, last = unpack(KEYS)
 local new, reads, writes = ARGV[1], cjson.decode(ARGV[2]), cjson.decode(ARGV[3])
@@ -31,7 +36,7 @@ local first = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2]
 return cjson.encode({done, now[1], now[2], first or false, found})
 """
 # Maximal number of fields that one command reads, and of answers that are kept for the
-# next booking. Bounds the length of a command and the memory.
+# next booking. It bounds the length of a command and the memory.
 _MANY = 1000
 # Stands for an answer of Redis that is nothing. In Lua such an answer is false.
 _NOTHING = False
@@ -101,7 +106,7 @@ class RedisLedger(RecordLedger):
             )
         # Raises an error for an invalid address.
         redis.connection.parse_url(url)
-        # Keys in Redis, by what they contain.
+        # Names of the keys in Redis, by the name of the table that they contain.
         names = ("purses", "reservations", "keys", "due", "counters", "identity")
         self._names = {name: f"{prefix}:{name}" for name in names}
         super().__init__(timeout, remember)
@@ -155,14 +160,17 @@ class RedisLedger(RecordLedger):
     def _call(self, reads, writes=()):
         """Send writes, which Redis executes if answers to reads are still the same.
 
-        It also sets ``_ahead``, the time of Redis less that of the local clock, and
-        ``_first``, the first deadline of a reservation, or None.
+        It also sets
+
+        - ``_ahead``, the time of Redis minus that of the local clock, in seconds,
+        - ``_first``, the first deadline of a reservation, or None,
+        - ``_call_seconds``, the duration of the call,
+        - the answers in ``_view``.
 
         Parameters
         ----------
         reads : dict from tuple of str to object
             Expected answers, by the command. If one is different, nothing is written.
-            The answers that Redis gives are stored in ``_view``.
 
         writes : sequence of tuple of str
             Commands.
@@ -186,6 +194,7 @@ class RedisLedger(RecordLedger):
         # Redis read its clock before this line. So `_clock` is never ahead of Redis.
         self._ahead = int(seconds) + int(micros) / 1e6 - time.monotonic()
         self._first = float(first) if first else None
+        # There are no answers if the script had done this call already.
         for read, answer in zip(reads, answers):
             self._view[read] = None if answer is _NOTHING else answer
         return done
@@ -193,11 +202,14 @@ class RedisLedger(RecordLedger):
     def _run_transaction(self, body, arguments):
         """Return ``self._booked(body, arguments)``, run until no other call interferes.
 
-        Inside of the transaction, ``_reads`` are the commands that it has read, with
-        their answers. ``_fields`` are the texts that it has written, by the command
-        that reads them. ``_writes`` are its commands that write. ``_view`` has answers
-        of earlier calls. `_call` replaces those that have changed, so that the next run
-        reads the new ones.
+        The transaction has these attributes:
+
+        - ``_reads``: its commands that read, with their answers,
+        - ``_fields``: the texts that it has written, by the command that reads them,
+        - ``_writes``: its commands that write.
+
+        ``_view`` has answers of earlier calls. If they have changed, `_call` replaces
+        them, and the next run reads the new answers.
         """
         # Answers that are kept must not fill the memory.
         if len(self._view) > _MANY:
@@ -214,11 +226,12 @@ class RedisLedger(RecordLedger):
                 if self._call(self._reads):
                     raise
                 continue
-            # If another booking has changed an answer, the body runs again.
-            if self._call(self._reads, self._writes):
+            is_written = self._call(self._reads, self._writes)
+            if is_written:
                 break
-        # Fields are kept for the next booking, as they were written. These writes may
-        # have changed other answers, such as counts, which are read again.
+            # Another booking has changed an answer. The body runs again.
+        # Fields are kept for the next booking, as they were written. Answers to other
+        # commands, such as lists of keys, may be old now. They are read again.
         for read in self._reads:
             command_name = read[0]
             if command_name != "HGET":
@@ -235,7 +248,7 @@ class RedisLedger(RecordLedger):
         if read not in self._view:
             # The expected answer does not matter, since nothing is written.
             self._call({read: None})
-        # The transaction keeps the first answer that it got.
+        # A command that is read again keeps its first answer in the transaction.
         return self._reads.setdefault(read, self._view[read])
 
     def _get(self, name, field):
@@ -360,7 +373,8 @@ class RedisLedger(RecordLedger):
         reservations = []
         for start in range(0, len(numbers), _MANY):
             block = numbers[start : start + _MANY]
-            for number, text in zip(block, self._read("HMGET", name, *block)):
+            texts = self._read("HMGET", name, *block)  # None for a missing number
+            for number, text in zip(block, texts):
                 # Changes of this transaction are not written yet.
                 text = self._fields.get(("HGET", name, number), text)
                 if text is not None:

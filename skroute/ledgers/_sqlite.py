@@ -22,6 +22,7 @@ CREATE UNIQUE INDEX IF NOT EXISTS keys ON reservations (own, key) WHERE key IS N
 """
 # Version of the tables.
 _VERSION = 3
+# Begin of the queries of reservations. A condition follows.
 _RESERVATIONS = "SELECT number, record FROM reservations WHERE "
 # Seconds to wait for the lock of the file. A booking holds it for some tens of
 # microseconds. Only a process that was stopped in a booking holds it for long.
@@ -96,8 +97,8 @@ class SQLiteLedger(RecordLedger):
     def _after_fork(self):
         """Forget the connection of the parent, which must not be closed here."""
         super()._after_fork()
-        # Python closes a connection that nothing refers to. So the connections of the
-        # parent, and of its parents, are kept.
+        # Python closes a connection that nothing refers to. So this pair refers to the
+        # pair of the parent process, None before the first fork, and its connection.
         self._parents = (getattr(self, "_parents", None), self._connection)
         self._connection = None
 
@@ -120,7 +121,8 @@ class SQLiteLedger(RecordLedger):
                 # Threads book one after the other, by the lock of `_transact`.
                 check_same_thread=False,
             )
-            # All tables of a ledger are created in one transaction.
+            # All tables of a ledger are created in one transaction, so that a file has
+            # all of them or none. A new file has none.
             tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
             if tables and ("ledger",) not in tables:
                 raise ValueError(

@@ -12,8 +12,8 @@ class Store(ABC):
 
     A :class:`Ledger` is a store with bookings. To keep the books in another database,
     write a subclass of `Ledger` that implements the methods of this class. `Ledger`
-    books by these methods alone. It calls all of them inside :meth:`_transact`, except
-    ``_transact`` and :meth:`_after_fork`.
+    reads and changes the books by these methods alone. It calls all of them inside
+    :meth:`_transact`, except ``_transact`` and :meth:`_after_fork`.
 
     A store keeps two kinds of records:
 
@@ -103,7 +103,7 @@ class Store(ABC):
 
     @abstractmethod
     def _replace_reservation(self, reservation: Reservation) -> None:
-        """Keep changed values of a reservation in place of those with the same number.
+        """Keep a changed reservation in place of the one with the same number.
 
         The state, the deadline and the key may have changed.
         """

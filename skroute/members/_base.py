@@ -27,8 +27,8 @@ class MemberClassifier(
     router uses its answers to training rows directly, without cross-validation.
     """
 
-    # True if `predict` is computed from `predict_proba`. None: it is found out by the
-    # rows of `fit`.
+    # True if `predict` is computed from `predict_proba`. None is unknown: the rows of
+    # `fit` then show it.
     _predicts_best_score: bool | None = None
 
     def __sklearn_tags__(self):
@@ -61,6 +61,7 @@ def checked_labels(X, y, *, several=False):
     Returns
     -------
     ndarray of shape (n_rows,) or (n_rows, n_classes)
+        The second shape is that of an indicator matrix.
     """
     check_rows_match(X=X, y=y)
     refuse_missing(y=y)
@@ -78,7 +79,9 @@ def check_classes(classes):
     `classes` is array-like of shape (n_classes,), with at least one label.
     """
     labels = np.asarray(classes)
-    if labels.ndim != 1 or not 0 < len(np.unique(labels)) == len(labels):
+    # 0 also stands for a shape other than (n_classes,).
+    n_different = len(np.unique(labels)) if labels.ndim == 1 else 0
+    if n_different == 0 or n_different < len(labels):
         raise ValueError(
             "classes must be labels that do not repeat, at least one, got "
             f"{reprlib.repr(labels.tolist())}."
@@ -87,7 +90,7 @@ def check_classes(classes):
 
 
 def places_of(keys, place_of):
-    """Look up the place of each key in a dict, `UNKNOWN` (-1) for an unknown one.
+    """Return the place of each key, `UNKNOWN` (-1) for an unknown key.
 
     Parameters
     ----------
@@ -95,7 +98,7 @@ def places_of(keys, place_of):
         Values that may not be hashable. Such a value is unknown.
 
     place_of : dict from object to int
-        Place of each known key, such as a row or a class position.
+        Place of each known key: its row in a log, or its position among the classes.
 
     Returns
     -------

@@ -73,8 +73,8 @@ class CallableClassifier(MemberClassifier):
         importable function or object, not a lambda.
 
     classes : array-like of shape (n_classes,)
-        The labels that the function can return. With ``returns="proba"``, in the order
-        of the columns. Any other answer is an error.
+        The labels that the function can return. Any other label is an error. With
+        ``returns="proba"``, the labels are in the order of the columns.
 
     returns : {"label", "proba"}, default="label"
         Kind of the answers.
@@ -84,8 +84,9 @@ class CallableClassifier(MemberClassifier):
         and lose more rows if one fails.
 
     cost : float or callable, default=0.0
-        Cost of a row, or a function of the rows of a call that returns the cost of
-        each. It is counted (see `statistics`). A router plans with its own `costs`.
+        Cost of a row, or a function that gets the rows of a call and returns the cost
+        of each row. The costs are summed (see `statistics`). A router plans with its
+        own `costs`.
 
     Attributes
     ----------
@@ -280,6 +281,7 @@ class CallableClassifier(MemberClassifier):
             try:
                 answers.append(self._ask_once(_safe_indexing(X, rows), len(rows)))
             except Exception as error:
+                # The positions of the lost rows, and the answers to the rows before.
                 error.rows = rows
                 error.answers = np.concatenate(answers)
                 error.add_note(
@@ -311,6 +313,7 @@ class CallableClassifier(MemberClassifier):
             raise
         # The rows are answered, also if the function of the cost fails.
         self._count(n_rows=n_rows)
+        # One cost for all rows, or a cost for each row.
         cost = self.cost(batch) if callable(self.cost) else self.cost
         cost = check_numbers(cost, "cost", low=0.0)
         self._count(spent=float(np.broadcast_to(cost, (n_rows,)).sum()))
@@ -353,7 +356,7 @@ class CallableClassifier(MemberClassifier):
             check_numbers(answer, "probabilities of function")
             proba = answer.astype(np.float64)
             check_probabilities(proba, type(self).__name__, method="function")
-            # From the order of `classes` to that of `classes_`.
+            # From the order of `classes` to the order of `classes_`, which is sorted.
             return with_sum_one(proba)[:, np.argsort(self.classes)]
         return self._check_labels(answer)
 

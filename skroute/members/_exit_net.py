@@ -11,8 +11,8 @@ class ExitNet(ABC):
     """Interface of a classifier that can answer after each of its stages.
 
     :class:`~skroute.early_exit.QWYCEnsemble` stops early in a fitted classifier of a
-    subclass. The subclass is a scikit-learn classifier, too: it has ``predict_proba``,
-    whose answer is that of the last exit, and ``classes_``.
+    subclass. The subclass is a scikit-learn classifier, too: it has ``classes_``, and
+    its ``predict_proba`` returns the probabilities of the last exit.
 
     Attributes
     ----------
@@ -48,15 +48,15 @@ class ExitNet(ABC):
         object
             A run. ``run.logits(exit, rows)`` returns the scores of an exit, an ndarray
             of shape (n_rows, n_classes). `rows` are positions in `X`, and None is all
-            of them. A row asks for exits in rising order. ``run.release(rows)`` gives
-            up the hidden states of rows that go no further.
+            of them. The exits of each row must rise from call to call.
+            ``run.release(rows)`` drops the hidden states of rows that go no further.
         """
 
     @abstractmethod
     def stage_call(
         self, exit: int, previous: int = -1
     ) -> Callable[[Any], NDArray[Any]]:
-        """Return a function of rows whose time is that of going on to an exit.
+        """Return a function of rows, to measure the time of the stages up to an exit.
 
         Parameters
         ----------

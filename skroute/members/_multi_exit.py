@@ -37,8 +37,9 @@ class MultiExitClassifier(
     A torch module is divided into stages that are applied one after the other, with a
     head after each. All heads are trained together with skorch, or a trained module is
     used as it is. `predict` returns the answer of the last exit. To stop early, give
-    this classifier to :class:`~skroute.early_exit.QWYCEnsemble` as its ensemble. It
-    puts only the undecided rows through the next stage. No stage gets a row twice.
+    this classifier to :class:`~skroute.early_exit.QWYCEnsemble` as its ensemble. The
+    ensemble puts only the undecided rows through the next stage. No stage gets a row
+    twice.
 
     Parameters
     ----------
@@ -82,7 +83,7 @@ class MultiExitClassifier(
 
     device : str or torch.device, default=None
         Device on which the net is trained and evaluated, for example ``"cuda"``. None
-        takes that of `module`.
+        takes the device of `module`.
 
     net_params : dict, default=None
         Further parameters of :class:`skorch.NeuralNetClassifier`, such as ``optimizer``
@@ -235,14 +236,16 @@ class MultiExitClassifier(
             If stages, heads, exit weights or classes do not fit together, or if
             `device` is not available.
         """
+        # Without `classes_` it is not fitted, if an error occurs below.
         self.__dict__.pop("classes_", None)
         self._validate_params()
         torch_exits = _import_torch_exits()
-        device = (
-            None if self.device is None else torch_exits.available_device(self.device)
-        )
+        device = None  # that of the module
+        if self.device is not None:
+            device = torch_exits.available_device(self.device)
         check_rows_match(X=X, y=y)
         rows = check_exit_rows(self, X, reset=True)
+        # `codes` are the positions of the rows' labels among the classes: (n_rows,)
         classes, codes = np.unique(checked_labels(rows, y), return_inverse=True)
         if len(classes) < 2:
             raise ValueError(
@@ -343,7 +346,7 @@ class MultiExitClassifier(
         """
         check_is_fitted(self)
         X = check_exit_rows(self, X, reset=False)
-        # For each batch of rows, the probabilities of all exits.
+        # For each batch of rows, a list of the probabilities of each exit.
         proba_of_batches = []
         for rows in gen_batches(num_samples(X), self.eval_batch_size):
             run = self._run(_safe_indexing(X, rows))
@@ -423,6 +426,7 @@ class MultiExitClassifier(
     def __getstate__(self):
         """Return the state for a pickle, with all torch modules in host memory."""
         state = super().__getstate__()
+        # Only a module has `parameters`. A function that builds one has none.
         has_modules = "module_" in state or hasattr(self.module, "parameters")
         if not has_modules:
             return state
@@ -430,17 +434,18 @@ class MultiExitClassifier(
 
 
 def check_exit_rows(net, X, *, reset):
-    """Return validated rows of a net: arrays, or tensors on their device.
+    """Return validated rows of a net: an array, or a tensor on its device.
 
     Parameters
     ----------
     net : estimator
-        The estimator whose rows they are.
+        The estimator that gets the rows.
 
     X : array-like or tensor of shape (n_rows, ...)
 
     reset : bool
-        Whether to set (in `fit`) or to compare the number and names of features.
+        If True, as in `fit`, the number and names of features are set in `net`. If
+        False, they are compared with those of `fit`.
 
     Returns
     -------

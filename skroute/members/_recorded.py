@@ -20,12 +20,12 @@ from skroute.utils._named import in_order
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers, check_probabilities, refuse_masked
 
-# An answered label is more probable than any other by at least this relative amount. It
-# is far above the rounding of a float, and too small to matter.
+# An answered label is more probable than any other label by at least this relative
+# amount. It is far above the rounding of a float, and too small to matter.
 _TIE_BREAK = 1e-9
 
-# Bits of a whole number that a float64 has exactly: those of its mantissa, and a first
-# one that is not stored.
+# Largest number of bits of a whole number that a float64 has exactly: the 52 bits of
+# its mantissa, and a first bit that is not stored.
 _BITS_OF_FLOAT64 = 53
 
 
@@ -75,7 +75,7 @@ class _Record:
     Attributes
     ----------
     source : tuple
-        The parameters, to notice that one has changed.
+        The parameters. `RecordedClassifier` notices by them that one has changed.
 
     classes : ndarray of shape (n_classes,)
         Sorted labels.
@@ -84,7 +84,7 @@ class _Record:
         Labels, or an indicator matrix.
 
     scores : ndarray of shape (n_rows,), (n_rows, n_classes) or None
-        Score of the answered label, or of each class.
+        Score of the answered label, or of each class. None if there are no scores.
 
     is_multilabel : bool
         True if a row may have several labels.
@@ -117,7 +117,7 @@ class _Record:
         labels = None
         if predictions is not None and not self.is_multilabel:
             labels = column_or_1d(_check_present(predictions, "predictions"))
-        # Labels in the order of the columns of matrices. `order` sorts them.
+        # Labels in the order of the columns of a matrix. `order` sorts them.
         names = check_classes(_class_names(predictions, scores, classes, labels))
         order = np.argsort(names)
         self.classes = names[order]
@@ -160,8 +160,8 @@ class _Record:
         keys = self.ids.tolist()
         self.row_of = {key: row for row, key in enumerate(keys)}
         if len(self.row_of) < n_rows:
-            # Ids may be private texts, so they are not shown.
-            # `row_of` has the last row of a repeated id.
+            # `row_of` has the last row of a repeated id. An earlier row of this id
+            # differs from it. Ids may be private texts, so that rows are shown.
             first = next(row for row, key in enumerate(keys) if self.row_of[key] != row)
             raise ValueError(
                 f"ids must not repeat; rows {first} and {self.row_of[keys[first]]} "
@@ -183,11 +183,11 @@ class _Record:
         ndarray of int of shape (n_ids,)
         """
         keys = ids.tolist()
-        # Kinds of dtypes: differences of dates, and dates. Their units may differ.
+        # Kinds of dtypes: m are differences of dates, M are dates. Units may differ.
         if self.ids.dtype.kind in "mM" and ids.dtype.kind in "mM":
             dates = ids.astype(self.ids.dtype)
-            # A moment within a day is not the id of the day: its key is None, which is
-            # unknown.
+            # A moment within a day is not the id of the day. Its key becomes None,
+            # which is no id, so that it is unknown.
             is_exact = dates.astype(ids.dtype) == ids
             keys = np.where(is_exact, dates.astype(object), None)
         self._check_precision(ids, keys)
@@ -203,10 +203,10 @@ class _Record:
         return rows
 
     def _check_precision(self, ids, keys):
-        """Raise an error if ids are floats, and too small a type for the largest id.
+        """Raise an error if ids are floats that may be rounded.
 
-        A float type has all whole numbers up to a power of two. Larger ids may be
-        rounded to the same float.
+        A float type has all whole numbers up to a power of two. Larger ids of the log
+        may be rounded to the same float.
 
         Parameters
         ----------
@@ -215,6 +215,7 @@ class _Record:
         keys : sequence of n_ids objects
             The ids as Python objects.
         """
+        # Floats among objects are float64.
         n_bits = _BITS_OF_FLOAT64
         if ids.dtype.kind == "f":
             n_bits = np.finfo(ids.dtype).nmant + 1
@@ -228,15 +229,18 @@ class _Record:
             )
 
     def spread(self, rows, answered, others):
-        """Return a matrix with one value for the answer and one for the other labels.
+        """Return a matrix in which the answered label and the others have a value.
 
         Parameters
         ----------
         rows : ndarray of int of shape (n_rows,)
             Rows of the log.
 
-        answered, others : ndarray of shape (n_rows,)
-            Value of the label that was answered, and of each other label.
+        answered : ndarray of shape (n_rows,)
+            Value of the answered label of each row.
+
+        others : ndarray of shape (n_rows,)
+            Value of each other label.
 
         Returns
         -------
@@ -320,7 +324,8 @@ def _read_scores(scores, names, n_rows, *, has_labels):
     n_rows : int
 
     has_labels : bool
-        True if there are labels that single scores belong to.
+        True if the log has one label per row. Scores of shape (n_rows,) are those of
+        these labels.
 
     Returns
     -------
@@ -352,10 +357,9 @@ def _read_indicators(predictions, scores, names):
     ndarray of shape (n_rows, n_classes)
     """
     columns = names.astype(str)
-    # A frame of predictions gets the column order of a frame of scores, whose names may
-    # not be the labels. If its names are the labels, it then gets their order. An array
-    # is taken as it is.
+    # Names of the columns of a frame of scores. They may not be the labels.
     names_of_scores = column_keys(scores) or columns
+    # `in_order` reorders a frame that has these names. Other tables do not change.
     table = in_order(predictions, map(str, names_of_scores))
     table = in_order(table, columns)
     shape = (num_samples(predictions), len(names))
@@ -368,7 +372,10 @@ def _read_indicators(predictions, scores, names):
 
 
 def _read_labels(labels, classes):
-    """Return answered labels in the type of the classes, which are sorted."""
+    """Return answered labels in the type of the classes, or raise a ValueError.
+
+    `labels` and the result have shape (n_rows,). `classes` are sorted.
+    """
     is_unknown = ~np.isin(labels, classes)
     if is_unknown.any():
         raise ValueError(
@@ -394,8 +401,8 @@ class RecordedClassifier(MemberClassifier):
         matrix. None takes the class with the largest score, the first of equal ones.
 
     scores : array-like of shape (n_rows,) or (n_rows, n_classes), default=None
-        The score in [0, 1] of each answered label. Or a matrix of scores of at least 0,
-        with one column per class, and 0 for a class without a score.
+        Either the score of each answered label, in [0, 1], or a matrix with one column
+        per class. The scores of a matrix are at least 0. 0 is a class without a score.
 
     classes : array-like of shape (n_classes,), default=None
         The labels, in the order of the columns of a matrix. Columns of a frame are
@@ -475,7 +482,7 @@ class RecordedClassifier(MemberClassifier):
         It is built again if a parameter is another object than before.
         """
         source = (self.predictions, self.scores, self.classes, self.ids)
-        record = vars(self).get("_record")
+        record = vars(self).get("_record")  # None: not built yet
         is_current = record is not None
         if is_current:
             for old, new in zip(record.source, source):
@@ -612,15 +619,16 @@ class RecordedClassifier(MemberClassifier):
         scores = record.scores[rows]
         n_classes = len(record.classes)
         if scores.ndim == 1:
-            # Slightly above an even share. 1 if there is a single class, which has no
-            # others.
+            # Slightly above an even share. With a single class it is 1.
             smallest = min((1 + _TIE_BREAK) / n_classes, 1.0)
             answered = np.maximum(scores, smallest)
-            others = (1 - answered) / max(n_classes - 1, 1)
+            n_others = max(n_classes - 1, 1)  # not 0, by which it is divided
+            others = (1 - answered) / n_others
             return record.spread(rows, answered, others)
         if record.is_multilabel:
             return check_probabilities(scores, type(self).__name__, total=None)
-        total = scores.sum(axis=1, keepdims=True)
+        total = scores.sum(axis=1, keepdims=True)  # (n_rows, 1)
+        # Rows of zeros keep the even share.
         even = np.full_like(scores, 1 / n_classes)
         return np.divide(scores, total, out=even, where=total > 0)
 

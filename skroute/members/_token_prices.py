@@ -26,8 +26,8 @@ class TokenPrices:
     prices : mapping or dataframe
         For each model its prices per million tokens: a pair ``(input, output)``, a
         triple ``(input, output, cached_input)``, or a mapping with these keys. A frame
-        has one row for each model, whose name is its label, and these columns. Without
-        ``cached_input``, cached tokens cost as much as other input.
+        has these columns, and one row for each model, whose label is the name of the
+        model. Without ``cached_input``, cached tokens cost as much as other input.
 
     Attributes
     ----------
@@ -60,8 +60,8 @@ class TokenPrices:
         if not by_name:
             raise ValueError("prices must have at least one model, got none.")
         self.names = list(by_name)
+        # (n_models, 3), with the columns in the order of `_KINDS`
         table = np.array([_check_prices(name, by_name[name]) for name in by_name])
-        # The columns are in the order of `_KINDS`.
         self.input = table[:, 0]
         self.output = table[:, 1]
         self.cached_input = table[:, 2]
@@ -80,8 +80,8 @@ class TokenPrices:
     def costs(self, input: Any, output: Any, cached_input: Any = 0) -> Any:
         """Return the bill of each model on each row.
 
-        With counted output tokens these are bills, the ``costs`` of a `fit`. With
-        expected output tokens they are quotes, its ``quoted_costs``.
+        With counted output tokens they are bills, the argument `costs` of a router's
+        `fit`. With expected output tokens they are quotes, its argument `quoted_costs`.
 
         Parameters
         ----------
@@ -92,7 +92,7 @@ class TokenPrices:
         output : array-like of shape (n_rows,) or (n_rows, n_models)
             Number of output tokens.
 
-        cached_input : float or array-like of that shape, default=0
+        cached_input : float or array-like of one of these shapes, default=0
             Number of input tokens that come from the provider's cache.
 
         Returns
@@ -110,8 +110,9 @@ class TokenPrices:
         """
         arguments = {"input": input, "output": output, "cached_input": cached_input}
         check_rows_match(**arguments)
+        # By argument, counts of shape (n_rows or 1, n_models or 1).
         counts = {name: self._counts(name, arguments[name]) for name in arguments}
-        # An array of one row serves all rows.
+        # An array of one row serves all rows, so that its length may differ.
         lengths = {len(count) for count in counts.values() if len(count) > 1}
         if len(lengths) > 1:
             raise ValueError(
@@ -129,6 +130,7 @@ class TokenPrices:
             + counts["cached_input"] * self.cached_input
             + counts["output"] * self.output
         ) / _TOKENS_PER_PRICE
+        # The first frame among the arguments gives the labels of the rows.
         for table in arguments.values():
             is_pandas_frame = hasattr(table, "iloc") and table.ndim == 2
             if is_pandas_frame:
@@ -184,9 +186,13 @@ def _prices_by_name(prices):
 
 
 def _check_prices(name, entry):
-    """Return the prices of one model as a list in the order of `_KINDS`."""
+    """Return the prices of one model as a list in the order of `_KINDS`.
+
+    `entry` is what the user gave for the model `name`. Invalid prices are a ValueError.
+    """
     if not isinstance(entry, Mapping):
-        if isinstance(entry, str) or not np.iterable(entry) or len(entry) not in (2, 3):
+        is_sequence = np.iterable(entry) and not isinstance(entry, str)
+        if not is_sequence or len(entry) not in (2, 3):
             raise ValueError(
                 f"prices of {name!r} must be (input, output), (input, output, "
                 f"cached_input) or a mapping with these keys, got {entry!r}."

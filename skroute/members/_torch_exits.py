@@ -66,12 +66,13 @@ class AllExits(nn.Module):
         -------
         tensor of shape (n_rows, ...)
         """
-        return self.cast(torch.as_tensor(_safe_indexing(X, rows))).to(device_of(self))
+        selected = torch.as_tensor(_safe_indexing(X, rows))
+        return self.cast(selected).to(device_of(self))
 
     def scores(self, exit, state):
         """Return the class scores of one head, shape (n_rows, n_classes).
 
-        If the head returns one score, it is that of the second of two classes. The
+        If the head returns one score, it is the score of the second of two classes. The
         score of the first class is then 0.
 
         Parameters
@@ -119,7 +120,8 @@ def map_state(function, *states):
     Parameters
     ----------
     function : callable
-        Called with the tensors at one place of all states.
+        For each place in the structure, it is called with the tensors of all states at
+        this place.
 
     *states : tensor, None, tuple, list or mapping
         Hidden states.
@@ -144,6 +146,7 @@ def map_state(function, *states):
             "A hidden state may hold tensors and None, in tuples, lists and mappings; "
             f"it cannot hold a {type(first).__name__}."
         )
+    # A group has the entries of all states at one position.
     entries = [map_state(function, *group) for group in zip(*states)]
     if hasattr(first, "_fields"):
         # A named tuple takes its entries one by one.
@@ -220,8 +223,8 @@ def build(module, n_features, n_classes, device, *, trained):
     Parameters
     ----------
     module : torch.nn.Module or callable
-        The net, which is copied if `fit` would change it, or a function that builds
-        one.
+        The net, or a function that builds one. A net is copied if `fit` would change
+        it.
 
     n_features, n_classes : int
         Arguments of this function.
@@ -239,8 +242,8 @@ def build(module, n_features, n_classes, device, *, trained):
     if isinstance(module, nn.Module):
         # A lazy layer gets its size, and thus its parameters, from the first rows.
         is_any_lazy = any(is_lazy(parameter) for parameter in module.parameters())
-        stays_there = device in (None, device_of(module))
-        is_unchanged = trained and not is_any_lazy and stays_there
+        keeps_device = device in (None, device_of(module))
+        is_unchanged = trained and not is_any_lazy and keeps_device
         built = module if is_unchanged else deepcopy(module)
     else:
         built = module(n_features, n_classes)
@@ -287,12 +290,11 @@ def _find_parts(module, names, attribute):
     module : torch.nn.Module
 
     names : sequence of str or of sequence of str, or None
-        Several names for one part are applied one after the other. None takes the
-        children of the attribute.
+        Submodules whose names are in one entry are applied one after the other. None
+        takes the children of the attribute `attribute` of the net.
 
     attribute : {"stages", "heads"}
-        Name of the parameter of `MultiExitClassifier`, and of the attribute of the net
-        that None takes the children of.
+        Also the name of the parameter of `MultiExitClassifier`, for messages.
 
     Returns
     -------
@@ -357,13 +359,14 @@ def check_and_size(exits, X, classes):
     exits.eval()
     # Not inference_mode, since parameters that are created in it cannot be trained.
     with torch.no_grad():
-        # Two calls with different numbers of rows: the length of a tensor that does not
-        # depend on the rows cannot equal both.
+        # Two calls with different numbers of rows. If the length of a tensor does not
+        # depend on the rows, one of the calls shows it.
         for n_rows in (2, 1):
             state = exits.first_state(X, np.arange(n_rows))
             for exit, stage in enumerate(exits.stages):
                 state = stage(state)
                 shapes = _shapes_of(state)
+                # Without any tensor, `shapes` is empty.
                 if not shapes or any(shape[:1] != (n_rows,) for shape in shapes):
                     raise ValueError(
                         "Each tensor of a hidden state must have one entry for each "
@@ -435,7 +438,8 @@ def train(exits, X, y, exit_weights, net_params, *, max_epochs, lr, batch_size):
     }
     has_batch_norm = any(isinstance(module, _BatchNorm) for module in exits.modules())
     last_batch_has_one_row = len(y) > 1 and len(y) % batch_size == 1
-    if has_batch_norm and last_batch_has_one_row and params["train_split"] is None:
+    trains_on_all = params["train_split"] is None
+    if has_batch_norm and last_batch_has_one_row and trains_on_all:
         # Batch normalisation needs a variance, which a batch of one row does not have.
         # So this batch is left out. Rows are shuffled: it is another row in each epoch.
         params.setdefault("iterator_train__drop_last", True)
@@ -448,7 +452,8 @@ def train(exits, X, y, exit_weights, net_params, *, max_epochs, lr, batch_size):
         device=str(device_of(exits)),
         **params,
     )
-    # Rows are on the host. On a device, each row would be indexed by a kernel launch.
+    # The rows are put on the host: skorch takes them one by one, which would be slow on
+    # a device.
     if isinstance(X, torch.Tensor):
         rows = X.cpu()
     else:
@@ -475,7 +480,7 @@ def on_the_host(state):
     -------
     dict of str to object
     """
-    modules = {}
+    modules = {}  # modules on another device, by the name of the attribute
     for name, value in state.items():
         if isinstance(value, nn.Module) and device_of(value).type != "cpu":
             modules[name] = value
@@ -519,14 +524,14 @@ class ExitRun:
         self.X = X
         self.batch_size = batch_size
         self.depth = np.zeros(num_samples(X), dtype=np.int64)
-        # By depth, rows and their hidden states, in the batches in which they came.
-        # Rows that have left the depth may still be there.
+        # By depth, a list of batches: pairs of the positions of rows and their hidden
+        # states. Rows that have left the depth may still be there.
         self._held: dict[int, list[tuple[np.ndarray, Any]]] = {}
 
     def branch(self):
-        """Return a copy of the run at its present depths, which goes on by itself.
+        """Return a copy of the run at its present depths, which goes on alone.
 
-        The two runs share hidden states, which are copied before a stage gets them.
+        The two runs share hidden states. A stage gets copies of them.
         """
         run = copy(self)
         run.depth = self.depth.copy()
@@ -555,7 +560,8 @@ class ExitRun:
             rows = np.arange(len(self.depth))
         rows = np.asarray(rows, dtype=np.int64)
         depths = self.depth[rows]
-        # A row at exit `k` has passed `k + 1` stages.
+        # A row at exit `k` has passed `k + 1` stages. So it may have passed at most
+        # `exit` stages before this call.
         if depths.max(initial=0) > exit:
             raise ValueError(
                 f"Exit {exit} has been passed already by some of these rows."
@@ -572,7 +578,7 @@ class ExitRun:
         return softmax(self.logits(exit, rows), axis=1)
 
     def release(self, rows):
-        """Release the states of rows that will not go on, by position."""
+        """Release the states of rows that will not go on. `rows` are positions."""
         self.depth[rows] = 0
         for depth in self._held:
             self._tidy(depth)
@@ -599,8 +605,9 @@ class ExitRun:
         scores = []
         if depth:
             held_rows, held_state = self._tidy(depth)
-            # A row that was released and came again is held twice. The last place
-            # counts.
+            # Position of a row in the held state. Rows of other depths have no valid
+            # entry. If a row was released and came again, it is held twice: the last
+            # position counts.
             place_of_row = np.empty(len(self.depth), dtype=np.int64)
             place_of_row[held_rows] = np.arange(len(held_rows))
         for batch in gen_batches(len(rows), self.batch_size):
@@ -627,8 +634,8 @@ class ExitRun:
     def _tidy(self, depth):
         """Join the rows and hidden states that are held at a depth, and return them.
 
-        States of rows that have left are dropped when they are the majority. A copy
-        after each leaving would cost more than it frees.
+        The states of rows that have left the depth are dropped if more than half of the
+        rows have left. A copy each time that rows leave would cost more than it saves.
 
         Parameters
         ----------
@@ -646,9 +653,10 @@ class ExitRun:
         state = states[0]
         if len(states) > 1:
             state = map_state(lambda *tensors: torch.cat(tensors), *states)
-        stays = np.flatnonzero(self.depth[rows] == depth)
-        if 2 * len(stays) < len(rows):
-            rows = rows[stays]
-            state = take_rows(state, stays)
+        # Positions in `rows` of those that are still at this depth.
+        staying = np.flatnonzero(self.depth[rows] == depth)
+        if 2 * len(staying) < len(rows):
+            rows = rows[staying]
+            state = take_rows(state, staying)
         self._held[depth] = [(rows, state)]
         return rows, state

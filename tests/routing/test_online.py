@@ -83,7 +83,7 @@ def test_drift_is_a_random_walk_of_the_level(seed, drift, n):
     x = np.column_stack([np.ones(n), rng.normal(size=n)])
     y = rng.normal(size=n)
     # An uncertainty that the drift cannot bring to its bound.
-    beliefs = Beliefs(np.ones(1), 2, 5.0, drift, level=0.5)
+    beliefs = Beliefs(np.ones(1), 2, 5.0, drift, level_variance=0.5)
     with mock.patch.object(_online_state, "_RETURN", 0.0):
         for i in range(n):
             while beliefs.now < when[i]:

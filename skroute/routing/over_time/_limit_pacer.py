@@ -1,12 +1,12 @@
-"""Prices by which a stream keeps its limits: those next to its budget."""
+"""Prices of the limits that a stream keeps in addition to its budget."""
 
 import numpy as np
 
 # Requests after which the prices are looked up again. A look-up takes 0.2 ms, and what
 # is left hardly changes within some requests.
 _REQUESTS_PER_LOOK = 5
-# Range of the mean that is left per request, relative to the limit. Prices are computed
-# from the log, which shows little about means far from the limits.
+# Bounds of the mean amount that is left per request, relative to the limit. Prices are
+# computed from the log, which shows little about means far from the limits.
 _LEAST_LEFT = 0.5
 _MOST_LEFT = 2.0
 
@@ -15,24 +15,25 @@ class LimitUse:
     """Amounts that the requests of a stream have used, by limit.
 
     A decision counts with the mean amount of its choice until the real one is known.
-    The counts are those of this process.
+    Only requests of this process are counted.
 
     Attributes
     ----------
     n_requests : int
-        Number of requests, without those whose call failed.
+        Number of requests, without the requests whose call failed.
     totals : dict from str to float
-        Sum of each amount over these requests.
+        By limit, the sum of its amount over these requests.
     """
 
     def __init__(self):
         self.n_requests = 0
         self.totals = {}
-        # Amounts of the decisions that are not settled, by the number of the ticket.
+        # Mean amounts of the decisions that are not settled: by the number of the
+        # ticket, a dict by limit.
         self._open = {}
 
     def start(self, number, amounts):
-        """Count a decision. A number that is open already is the same decision.
+        """Count a decision. If its number is open already, it is counted already.
 
         Parameters
         ----------
@@ -55,26 +56,26 @@ class LimitUse:
         number : int
             Number of the ticket.
         amounts : dict from str to float
-            Real amounts by limit. Those that are left out count with their means.
+            Real amounts by limit. For a limit that is left out, the mean stays counted.
         """
-        counted = self._open.pop(number, None)
-        if counted is None:
+        mean_amounts = self._open.pop(number, None)
+        if mean_amounts is None:  # unknown number
             return
-        real = {name: amounts[name] for name in counted if name in amounts}
-        replaced = {name: counted[name] for name in real}
-        self._add(replaced, sign=-1)
-        self._add(real, sign=1)
+        real_amounts = {name: amounts[name] for name in mean_amounts if name in amounts}
+        replaced_means = {name: mean_amounts[name] for name in real_amounts}
+        self._add(replaced_means, sign=-1)
+        self._add(real_amounts, sign=1)
 
     def cancel(self, number):
         """Take back a decision whose call failed. Unknown numbers are ignored."""
-        counted = self._open.pop(number, None)
-        if counted is None:
+        mean_amounts = self._open.pop(number, None)
+        if mean_amounts is None:  # unknown number
             return
         self.n_requests -= 1
-        self._add(counted, sign=-1)
+        self._add(mean_amounts, sign=-1)
 
     def _add(self, amounts, *, sign):
-        """Add amounts to the totals, or subtract them if `sign` is -1."""
+        """Add amounts by limit to the totals, or subtract them if `sign` is -1."""
         for name, amount in amounts.items():
             self.totals[name] = self.totals.get(name, 0.0) + sign * amount
 
@@ -87,8 +88,9 @@ class LimitPacer:
     policy : Policy
         Its `limits` are not None.
     mean : float
-        Mean budget per request, deciding included. Infinity is no budget.
-    names : list of str
+        Mean budget per request. The cost of deciding is paid from it. Infinity is no
+        budget.
+    choices : list of str
         Names of the choices of the policy.
 
     Attributes
@@ -97,31 +99,37 @@ class LimitPacer:
         Names of the limits, without the budget.
     """
 
-    def __init__(self, policy, mean, names):
+    def __init__(self, policy, mean, choices):
         rule = policy.limit_rule(mean)
+        # Names and sizes of all limits, in the order of their prices.
         order = rule.order
         self._rule = rule
         self._deciding = policy.deciding  # cost of deciding on a request
         # The budget, if there is one, is the limit at position 0.
         self._position_after_budget = int(order.has_budget)
         self.names = order.names[self._position_after_budget :]
-        # Largest mean per request of each limit. That of the budget is what the cost of
-        # deciding leaves of it.
+        # Largest mean per request under each limit, (n_limits,). For the budget, it is
+        # the budget minus the cost of deciding.
         self._largest_means = order.most
-        # Amounts of each choice under each limit but the budget: (n_limits, n_choices).
-        # A call of a choice takes 1 of the capacity of this choice, and 0 of others.
-        is_choice = np.arange(len(names)) == order.capacity_choice[:, np.newaxis]
+        # A call of a choice takes 1 of the capacity of this choice, and 0 of others:
+        # (n_capacities, n_choices)
+        uses_capacity = np.arange(len(choices)) == order.capacity_choice[:, np.newaxis]
+        # Mean amounts of each choice, such as seconds: (n_limited_amounts, n_choices)
         planned = policy.amount_tables.planned[order.amount_positions]
-        self._amounts = np.vstack([planned, is_choice.astype(np.float64)])
-        # Limits are on realised amounts. `prices_by_cuts` takes limits on planned
-        # amounts. The planned means exceed the realised means by this: (n_limits,)
+        # One row for each limit except the budget.
+        self._amounts = np.vstack([planned, uses_capacity.astype(np.float64)])
+        # The limits are on realised amounts, but `prices_by_cuts` takes limits on
+        # planned amounts. `look` adds this difference of the means, (n_limits,).
         planned_means = _planned_means(rule)
         realised_means = rule.dual.realised_means(rule.prices)
         self._planned_excess = planned_means - realised_means
         self._prices = rule.prices.prices  # of all limits, the budget included
 
     def amounts_of(self, position):
-        """Return the mean amounts of a choice, by its position: a dict by limit."""
+        """Return the mean amount of a choice under each limit, a dict by limit.
+
+        `position` is the position of the choice in the policy.
+        """
         return dict(zip(self.names, self._amounts[:, position].tolist()))
 
     @property
@@ -134,9 +142,14 @@ class LimitPacer:
 
     @property
     def budget_price(self):
-        """Price of the cost: the floor, and the price of the budget if there is one."""
+        """Price of one unit of cost, a float.
+
+        It is the smallest price of the cost (`LimitRule.price_floor`), plus the price
+        of the budget if there is a budget.
+        """
         price = self._rule.price_floor
         if self._rule.order.has_budget:
+            # The budget is the first limit.
             price += float(self._prices[0])
         return price
 
@@ -145,16 +158,16 @@ class LimitPacer:
         return use.n_requests % _REQUESTS_PER_LOOK == 0
 
     def look(self, books, use):
-        """Set the prices of the limits by the amounts that are left.
+        """Set the prices of all limits by the amounts that are left.
 
         Parameters
         ----------
         books : Books
-            Money and counts of the stream. If `n_expected` is None, it is not known
-            what is left for a request, and the prices stay as they are.
+            Money and counts of the stream. If `n_expected` is None, the number of
+            requests to come is unknown, and the prices do not change.
         use : LimitUse
             Amounts that the requests so far have used. Without requests, the prices
-            are those that were learned from the log.
+            that were learned from the log are set.
         """
         if books.n_expected is None:
             return
@@ -164,17 +177,19 @@ class LimitPacer:
         # If more requests than expected have come, the present one is the last.
         n_left = max(books.n_expected - books.n_started, 1)
         n_before = books.n_expected - n_left
-        # Mean that is left of each limit for the requests to come.
+        # Mean amount that each limit leaves for a request to come: (n_limits,)
         means_left = np.empty(len(self._largest_means))
         if self._rule.order.has_budget:
             money_left = books.total - books.spent - books.pending
             # The budget is the first limit.
             means_left[0] = money_left / n_left - self._deciding
         for position, name in enumerate(self.names, start=self._position_after_budget):
-            # Requests of other processes are taken to be like those of this one.
+            # `use` counts only this process. Requests of other processes are assumed to
+            # have the same mean.
             mean_so_far = use.totals.get(name, 0.0) / use.n_requests
             total = self._largest_means[position] * books.n_expected
-            means_left[position] = (total - mean_so_far * n_before) / n_left
+            amount_left = total - mean_so_far * n_before
+            means_left[position] = amount_left / n_left
         smallest_left = _LEAST_LEFT * self._largest_means
         largest_left = _MOST_LEFT * self._largest_means
         means_left = np.clip(means_left, smallest_left, largest_left)
@@ -183,7 +198,7 @@ class LimitPacer:
 
 
 def _planned_means(rule):
-    """Return the means of all limits in the log, by the amounts that decide.
+    """Return the mean planned amount per row of the log under each limit.
 
     Parameters
     ----------
@@ -192,9 +207,10 @@ def _planned_means(rule):
     Returns
     -------
     ndarray of shape (n_limits,)
-        Means under the mixture of plans at the prices of the rule.
+        At the prices of the rule, the decisions are a mixture of plans. These are the
+        means of the mixture.
     """
-    means_of_plans = []
+    means_of_plans = []  # for each plan, an array (n_limits,)
     for prices_of_plan in rule.prices.points:
         plan = rule.dual.plan_at(prices_of_plan)
         _, means_of_limits = rule.dual.means_of(plan)

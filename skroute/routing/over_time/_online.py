@@ -110,7 +110,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         Quality that one unit of cost is worth, at the last decision.
 
     min_budget_ : float
-        Mean of the cheapest choices' estimated cost over recent requests.
+        Estimated cost of the cheapest choice, as a mean over recent requests.
 
     n_features_in_, feature_names_in_ : int, ndarray of shape (`n_features_in_`,)
         Number and names of the features seen during `fit`. Names only if X has them.
@@ -135,8 +135,8 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
     present estimates. They do not explore, count or learn.
 
     All methods may be called from several threads. A pickle has the state of its
-    moment. The outcome of a decision that was open then can be given once to each of
-    the two.
+    moment. The outcome of a decision that was open then can be given once to the router
+    and once to its copy.
 
     Without drift, the estimates do not depend on the order of the outcomes.
 
@@ -198,9 +198,11 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         self.n_expected = n_expected
 
     def __copy__(self):
-        """Return a copy with a state of its own, like that of a pickle."""
-        # Nothing changes the prior, so that it is shared.
-        return deepcopy(self, {id(self.prior): self.prior})
+        """Return a copy with its own state, as a pickle would have it."""
+        # Nothing changes the prior, so that the copy shares it: `deepcopy` does not
+        # copy objects in its memo, a dict by id.
+        memo = {id(self.prior): self.prior}
+        return deepcopy(self, memo)
 
     # Learning from a log --------------------------------------------------------------
 
@@ -301,9 +303,12 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
     def _start(self, X, y, choice, costs):
         """Create the state before any outcome. Parameters are those of `partial_fit`.
 
-        Sets ``_serving``, the state; ``_prior`` and ``_prior_costs``; ``_center`` and
-        ``_scale`` of the features; and ``_named``, True if the choices have names that
-        the user gave.
+        It sets
+
+        - ``_serving``, the state,
+        - ``_prior``, the prior of this fit, and ``_prior_costs``, its price list,
+        - ``_center`` and ``_scale``, with which features are standardised,
+        - ``_named``, True if the user or the prior has named the choices.
 
         Returns
         -------
@@ -322,6 +327,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
                 raise ValueError(
                     "costs must be given, got None: what a call of each choice costs."
                 )
+            # The price list of the prior, by name.
             listed = dict(zip(prior.choices_, np.asarray(prior.costs_).tolist()))
         # With `choice`, y is one column for all choices, which has no names of choices.
         table = y if choice is None else None
@@ -331,17 +337,18 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
                 raise ValueError(
                     f"prior has the choices {prior.choices_!r}, costs or y {names!r}."
                 )
+            # The order of the prior. `listed` and data frames are read by name.
             names = list(prior.choices_)
             self._named = True
             self._prior_costs = np.asarray(prior.costs_, dtype=np.float64)
         listed = check_costs(listed, names)
         tables = _tables(n_rows, names, y, choice, costs)
         self._prior = prior
-        # As if there were `_SCALE_ROWS` more rows: of value 0 for the mean, and with
-        # the squared deviation 1 for the scale.
+        # As if there were `_SCALE_ROWS` more rows. For the mean their value is 0. For
+        # the scale their squared deviation is 1.
         self._center = rows.sum(axis=0) / (n_rows + _SCALE_ROWS)
-        squared = ((rows - self._center) ** 2).sum(axis=0)
-        self._scale = np.sqrt((squared + _SCALE_ROWS) / (n_rows + _SCALE_ROWS))
+        squared_sum = ((rows - self._center) ** 2).sum(axis=0)
+        self._scale = np.sqrt((squared_sum + _SCALE_ROWS) / (n_rows + _SCALE_ROWS))
         n_scaled_features = n_features + 1  # with the constant one, see `_scaled`
         self._serving = Serving(names, listed, n_scaled_features, self)
         return names, tables
@@ -360,9 +367,9 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
     def _base(self, X, n_rows):
         """Return quality and cost by the prior, shape (n_rows, n_choices, 2).
 
-        The costs are deviations from the price list, in units of the listed cost (of 1
-        for a choice that is listed at 0). Without a prior all entries are 0. With a
-        prior the result may lack choices that were added after `fit`: they have none.
+        The costs are deviations from the price list, in the units of `unit_of`. Without
+        a prior all entries are 0. With a prior, choices that were added after `fit` are
+        left out, so that the result may have fewer columns than there are choices.
         """
         if self._prior is None:
             return np.zeros((n_rows, len(self._serving.names), 2))
@@ -371,7 +378,8 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         n_choices = len(listed)
         base = np.zeros((n_rows, n_choices, 2))
         base[..., QUALITY] = self._prior.predict_quality(X)[:, :n_choices]
-        # Without an estimator the prior's costs are its price list: no deviations.
+        # Without an estimator of costs, the prior's costs are its price list, and the
+        # deviations are 0.
         if getattr(self._prior, "cost_estimator_", None) is not None:
             estimated = self._prior._row_costs(X, None)[:, :n_choices]
             unit = unit_of(listed)
@@ -381,7 +389,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
     # Decisions ------------------------------------------------------------------------
 
     def _state(self):
-        """Return the state, also if parameters were set since the last decision."""
+        """Return the state. Parameters that were set since the last decision wait."""
         if not self.__sklearn_is_fitted__():
             check_is_fitted(self)
         return self._serving
@@ -403,14 +411,17 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         return self._state().pacer.price
 
     def _smallest_budget(self):
+        """Return the smallest mean budget, see `min_budget_`."""
         return self._current().least()
 
     def _plan(self, X, call):
+        """Return the decisions on rows at the budget of a call (`Plan`)."""
         serving = self._current()
         rows, base = self._features(X)
         return serving.plan(rows, base, call.budget)
 
     def _single_choices(self):
+        """Return the names of the choices that can answer all rows: all choices."""
         return list(self.choices_)
 
     def _plan_single(self, X, name, call):
@@ -422,6 +433,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         return serving.plan(rows, base, budget=np.inf, only=only)
 
     def _answer(self, plan, response):
+        """Return the choice of each row, as a name if the choices have names."""
         if not self._named:
             return plan.route
         return np.asarray(self._serving.names)[plan.route]
@@ -452,7 +464,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         ------
         ValueError
             For features that are not finite numbers, for a wrong number of features, or
-            for other names than in `fit`, or names in another order.
+            if their names or the order of the names differ from those in `fit`.
         """
         serving = self._current()
         budget = check_budget(self.budget)
@@ -481,7 +493,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
             names = list(features)
         else:
             names = column_keys(x) or []
-        # If `fit` saw no names, any names are right.
+        # If `fit` saw no names, `names` itself is the default: any names are right.
         names_of_fit = list(getattr(self, "feature_names_in_", names))
         are_texts = all(isinstance(name, str) for name in names)
         if names and are_texts and names != names_of_fit:
@@ -547,7 +559,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
             - ``n_requests``: number of requests that were decided and not refunded,
             - ``n_refunded``: number of refunded requests,
             - ``n_open``: number of decisions without an outcome,
-            - ``mean_cost``: mean cost of a request, expected ones for unknown ones,
+            - ``mean_cost``: mean cost of a request. An unknown cost counts as expected,
             - ``price``: quality that one unit of cost is worth,
             - ``shares``: dict of the share of requests of each choice,
             - ``n_told``: dict of the number of outcomes of quality of each choice,
@@ -639,6 +651,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
             raise ValueError(
                 "X and y must be given together: rows, and its quality on them."
             )
+        # Without X, no quality is known.
         rows: Any = ()
         quality: Any = ()
         if X is not None:
@@ -703,9 +716,10 @@ def _tables(n_rows, names, y, choice, costs):
     `names` are those of the choices. `y`, `choice` and `costs` are those of
     `OnlineBudgetRouter.partial_fit`, for `n_rows` rows.
     """
-    # None: `y` and `costs` are tables already.
+    # Position of the choice of each row. None: `y` and `costs` are tables already.
     position = None
     if choice is not None:
+        # `names_of_log` are `names`, and then the names that only the log has.
         position, names_of_log = read_choice(choice, names, n_rows)
         if len(names_of_log) > len(names):
             raise ValueError(
@@ -725,7 +739,7 @@ def _table(values, argument, names, *, shape, position, low):
     Parameters
     ----------
     values : array-like or None
-        A table, or, if `position` is given, one value per row.
+        A table. If `position` is not None, one value per row. None: all are unknown.
 
     argument : str
         Name of the argument, for messages.
@@ -737,7 +751,7 @@ def _table(values, argument, names, *, shape, position, low):
         Numbers of rows and choices.
 
     position : ndarray of shape (n_rows,) or None
-        The choice of each row.
+        Position of the choice of each row. None if `values` is a table.
 
     low : float
         The smallest allowed value.

@@ -13,7 +13,7 @@ from skroute.base import Plan, check_affordable
 from skroute.routing.parts._log import check_new_choice, costs_now, kept_choices
 from skroute.routing.parts._policy import choose_one
 
-# Targets of `Beliefs`: positions in its arrays.
+# The two targets of `Beliefs`: positions on the axis of length 2 of its arrays.
 QUALITY = 0
 COST = 1
 # Position of the constant feature, which is 1. The weight of this feature is the level.
@@ -37,14 +37,15 @@ _MIN_ALPHA = 1e-12
 _NOISE_PRIOR = 10
 # Number of outcomes over which the noise of a choice is a mean, at most.
 _NOISE_MEMORY = 300
-# Variance of the noise before any outcome: that of qualities between 0 and 1.
+# Variance of the noise before any outcome. It is typical of qualities from 0 to 1.
 _NOISE_UNKNOWN = 0.1
 # Rate per request at which a level returns to its usual value, in units of the drift.
 _RETURN = 4.0
 # Number of outcomes over which the usual level of a choice is a mean, at most.
 _USUAL_MEMORY = 1000
-# Weight by which early outcomes count less in this mean, in outcomes. A plain mean
-# would have 1. With 4 the first levels, which few outcomes estimate, soon count little.
+# After n outcomes, the next level moves this mean by the share 4 / (n + 4). With 1 in
+# place of 4 it would be a plain mean. With 4 the first levels, which are estimated from
+# few outcomes, soon have little weight.
 _USUAL_START = 4
 # Number of latest requests on which the price is computed.
 _WINDOW = 256
@@ -109,7 +110,7 @@ class Beliefs:
         Ridge penalty of the weights of features.
     drift : float
         Variance that a level gains per request, in units of the noise.
-    level : float
+    level_variance : float
         Variance of the levels before any outcome, in units of the noise.
     now : int, default=0
         Number of past requests.
@@ -133,7 +134,7 @@ class Beliefs:
         Number of requests so far. It is the time in which levels drift.
     """
 
-    def __init__(self, listed, n_features, alpha, drift, level, now=0):
+    def __init__(self, listed, n_features, alpha, drift, level_variance, now=0):
         n_choices = len(listed)
         self.alpha = alpha
         self.drift = drift
@@ -143,7 +144,7 @@ class Beliefs:
         # as an absolute one.
         self.mean[:, COST, _LEVEL] = listed > 0
         variance = np.full(n_features, 1.0 / max(alpha, _MIN_ALPHA))
-        variance[_LEVEL] = level
+        variance[_LEVEL] = level_variance
         self.start = np.diag(variance)
         self.cov = np.tile(self.start, (n_choices, 2, 1, 1))
         self.noise = np.full(n_choices, np.nan)
@@ -156,12 +157,13 @@ class Beliefs:
         if self.drift <= 0:
             return
         # Views, which are changed in place.
-        level = self.mean[:, QUALITY, _LEVEL]
-        variance = self.cov[:, :, _LEVEL, _LEVEL]
+        level = self.mean[:, QUALITY, _LEVEL]  # (n_choices,)
+        variance = self.cov[:, :, _LEVEL, _LEVEL]  # (n_choices, 2)
         # The share of the way back to the usual level per request is 1 - exp(-rate),
         # which is -expm1(-rate).
         level -= math.expm1(-_RETURN * self.drift) * (self.usual - level)
-        variance += np.minimum(self.drift, np.maximum(LEVEL_VARIANCE - variance, 0.0))
+        largest_gain = np.maximum(LEVEL_VARIANCE - variance, 0.0)
+        variance += np.minimum(self.drift, largest_gain)
 
     def estimate(self, x):
         """Return the estimates of each choice for one request.
@@ -177,7 +179,8 @@ class Beliefs:
             Quality, cost relative to the price list, and the variance of the estimate
             of quality.
         """
-        quality, cost = (self.mean @ x).T
+        quality, cost = (self.mean @ x).T  # (2, n_choices)
+        # In units of the noise. Rounding may make it negative.
         variance = self.cov[:, QUALITY] @ x @ x
         return quality, cost, np.maximum(variance, 0.0) * self._shrunk_noise()
 
@@ -218,6 +221,7 @@ class Beliefs:
         """
         n_before = int(self.n_told[choice])
         self.n_told[choice] = n_before + 1
+        # The usual level moves towards the present level.
         level = self.mean[choice, QUALITY, _LEVEL]
         step = max(_USUAL_START / (n_before + _USUAL_START), 1 / _USUAL_MEMORY)
         self.usual[choice] += step * (level - self.usual[choice])
@@ -225,8 +229,9 @@ class Beliefs:
         if n_before == 0:
             return
         noise = self.noise[choice]
-        if math.isnan(noise):
+        if math.isnan(noise):  # this is the second outcome
             noise = squared_surprise
+        # The number of outcomes in the mean, without the first one.
         n_in_mean = min(n_before, _NOISE_MEMORY)
         self.noise[choice] = noise + (squared_surprise - noise) / n_in_mean
 
@@ -237,23 +242,27 @@ class Beliefs:
         may be those of a failure that passes.
         """
         measured = self.noise[~np.isnan(self.noise)]
-        common = measured.sum() / len(measured) if len(measured) else _NOISE_UNKNOWN
+        common = _NOISE_UNKNOWN
+        if len(measured):
+            common = measured.sum() / len(measured)
         total = self.n_told * self.noise + _NOISE_PRIOR * common
-        # `fmax` takes the common noise if that of a choice is NaN, not yet measured.
-        return np.fmax(total / (self.n_told + _NOISE_PRIOR), common)
+        shrunk = total / (self.n_told + _NOISE_PRIOR)
+        # It is NaN for a choice whose noise is not yet measured. `fmax` then takes the
+        # common noise.
+        return np.fmax(shrunk, common)
 
     def add(self, cost):
-        """Add a choice at the end, with its listed cost.
+        """Add a choice at the end. `cost` is its listed cost.
 
-        Its first weights of quality are the means of those of the other choices with
-        outcomes. Without such choices they are 0.
+        Its first weights of quality are the mean weights of the choices with outcomes.
+        Without such choices they are 0.
         """
         newcomer = Beliefs(
             np.array([cost]),
             n_features=len(self.start),
             alpha=self.alpha,
             drift=self.drift,
-            level=NEWCOMER_VARIANCE,
+            level_variance=NEWCOMER_VARIANCE,
             now=self.now,
         )
         has_outcomes = self.n_told > 0
@@ -286,15 +295,16 @@ class Pacer:
     base : ndarray of shape (_WINDOW, n_choices, 2)
         Quality and cost of each choice for these requests, by the prior.
     bonus : ndarray of shape (_WINDOW, n_choices)
-        Value of exploring each choice for these requests.
+        For these requests, what exploration adds to the estimated quality of a choice.
     n_rows : int
         Number of requests so far, also those that were overwritten.
     debt : float
-        Cost of requests, paid or expected, minus the budget of each.
+        Sum of the costs of requests, paid or expected, minus their budgets. A negative
+        debt is savings.
     n_booked : int
-        Number of requests in the horizon.
+        Number of requests so far in the present horizon.
     spent : float
-        Cost of the requests in the horizon, paid or expected.
+        Sum of their costs, paid or expected.
     price : float
         Quality that one unit of cost is worth.
     """
@@ -320,7 +330,7 @@ class Pacer:
         base : ndarray of shape (n_choices, 2)
             Quality and cost of each choice, by the prior.
         bonus : ndarray of shape (n_choices,) or float
-            Value of exploring each choice.
+            What exploration adds to the estimated quality of each choice.
         """
         position = self.n_rows % _WINDOW
         self.rows[position] = x
@@ -348,16 +358,16 @@ class Pacer:
         if budget == np.inf:
             self.debt = 0.0
         else:
-            # Savings are a negative debt. Larger ones are given up.
+            # Savings are a negative debt. What exceeds the largest savings is lost.
             largest_savings = _MAX_SAVINGS * budget
             self.debt = max(debt_before + cost - budget, -largest_savings)
         return self.debt - debt_before
 
     def set_horizon(self, n_expected):
-        """Change the number of requests of a horizon.
+        """Change the number of requests of a horizon. None is no horizon.
 
-        If the present horizon would end later than now, it continues. Else a new one
-        begins.
+        The present horizon continues if it has fewer than `n_expected` requests so far.
+        Otherwise a new one begins.
         """
         n_expected = _int_or_none(n_expected)
         has_horizons = self.n_expected is not None and n_expected is not None
@@ -375,7 +385,7 @@ class Pacer:
 
         With a horizon, it is the money left divided by the number of requests left
         (Jasin and Kumar 2012). Without one, it is the budget minus a share of the debt.
-        It is infinite if the budget is infinite, which is no budget.
+        An infinite budget, which is no budget, has an infinite rate.
         """
         if self.n_expected is None or budget == np.inf:
             return budget - self.debt / _DEBT_REQUESTS
@@ -400,7 +410,7 @@ class Pacer:
         self.price = 0.0
         if rate == np.inf or not len(costs):
             return
-        # Optimistic quality, by which requests are decided.
+        # Optimistic quality, as in `Serving.decide`: (n_rows, n_choices)
         values = quality + self.bonus[: len(quality)]
         path = assignment_path(values[:, choices], costs[:, choices])
         # The most expensive plan of the path that the rate pays for, -1 if none.
@@ -408,6 +418,7 @@ class Pacer:
         if plan >= 0:
             self.price = float(path.prices[plan])
             return
+        # Not even the cheapest plan fits. Plan 0 is the cheapest.
         highest_price = float(path.prices[0])
         if highest_price == 0:
             # All plans cost the same. The price must still be positive.
@@ -433,36 +444,44 @@ class Serving:
 
     Attributes
     ----------
+    names : list of str
+        Names of the choices, with those that were added later.
     beliefs : Beliefs
         Estimates of quality and cost.
     pacer : Pacer
         Price and spending.
+    exploration : float
+        Number of standard errors that are added to an estimate of quality.
     settings : tuple
-        Parameters that act at once, at the last call.
+        The router's `exploration`, `drift` and `n_expected` when they were last read.
     listed : ndarray of shape (n_choices,)
         Present price list.
     listed_first : ndarray of shape (n_choices,)
         Price list of `fit`, and the first prices of choices that were added later.
     units : ndarray of shape (n_choices,)
-        Costs to which learned costs are relative.
+        Costs to which learned costs are relative, see `unit_of`.
     n_fitted : int
         Number of choices in `fit`.
     kept : ndarray of int
         Positions of the choices that are not excluded.
     tries : ndarray of shape (n_choices,), dtype=int64
-        Number of first tries of each choice to come.
+        Number of first tries that each choice still gets.
     asked : ndarray of shape (n_choices,), dtype=bool
         True if the user has asked for the tries. Otherwise the budget must allow them.
     counts : ndarray of shape (n_choices,), dtype=int64
         Number of requests of each choice.
     n_refunded : int
         Number of refunded requests.
-    total, explored : float
-        Sums over requests: cost, and quality that was given up for exploration.
+    total : float
+        Sum of the costs of requests, paid or expected.
+    explored : float
+        Sum of the quality that requests gave up for exploration.
     open : dict from int to tuple of (float, float)
         By the keys of open decisions, the change of the debt and the unit of the cost.
     stale : bool
         True if the price must be computed again.
+    lock : threading.Lock
+        Lock of all attributes.
     """
 
     def __init__(self, names, listed, n_features, router):
@@ -473,14 +492,18 @@ class Serving:
         self.exploration = router.exploration
         self.settings = (router.exploration, router.drift, router.n_expected)
         self.beliefs = Beliefs(
-            listed, n_features, router.alpha, router.drift, level=level_variance
+            listed,
+            n_features,
+            router.alpha,
+            router.drift,
+            level_variance=level_variance,
         )
         self.pacer = Pacer(n_choices, n_features, router.n_expected)
         self.listed = listed
         self.listed_first = listed
         self.units = unit_of(listed)
         self.n_fitted = n_choices
-        self.kept = np.arange(n_choices)
+        self.kept = np.arange(n_choices)  # no choice is excluded
         # A prior has estimates of all choices, so that no first tries are needed.
         self.tries = np.full(n_choices, 0 if has_prior else _FIRST_TRIES)
         self.asked = np.zeros(n_choices, dtype=bool)
@@ -516,6 +539,7 @@ class Serving:
         with self.lock:
             # `_prior` is the prior of `fit`.
             if router.alpha != self.beliefs.alpha or router.prior is not router._prior:
+                # Name and value of the changed parameter, for the message.
                 changed = f"alpha={router.alpha!r}"
                 if router.prior is not router._prior:
                     changed = f"prior, a {type(router.prior).__name__},"
@@ -534,22 +558,23 @@ class Serving:
                 self.stale = True
             costs = router.costs
             if costs is None and router._prior is not None:
-                # The costs are those of the prior, which do not change after `fit`. An
-                # empty dict keeps the cost of each choice.
+                # The price list is that of the prior, which does not change after
+                # `fit`. An empty dict changes no cost.
                 costs = {}
             self._reprice(costs)
 
     def _reprice(self, costs):
-        """Decide by the costs of the router's parameter, as in `costs_now`.
+        """Change the price list to the router's parameter `costs`, see `costs_now`.
 
-        If a listed cost becomes 0, or is no longer 0, the learned costs have another
-        unit. They are forgotten.
+        If the listed cost of a choice becomes 0, or is no longer 0, its learned costs
+        have a new unit. They are forgotten.
         """
         listed = costs_now(costs, self.names, self.listed_first, self.n_fitted)
         if np.array_equal(listed, self.listed):
             return
         beliefs = self.beliefs
         has_new_unit = (listed > 0) != (self.listed > 0)
+        # The first estimate of a cost, as in `Beliefs`.
         beliefs.mean[has_new_unit, COST] = 0.0
         beliefs.mean[has_new_unit, COST, _LEVEL] = listed[has_new_unit] > 0
         beliefs.cov[has_new_unit, COST] = beliefs.start
@@ -558,7 +583,7 @@ class Serving:
         self.stale = True
 
     def restrict(self, without=(), again=()):
-        """Exclude the choices `without`, and include the choices `again`."""
+        """Exclude the choices `without`, and include the choices `again`, by name."""
         with self.lock:
             excluded = set(self.names) - {self.names[choice] for choice in self.kept}
             excluded |= set(without)
@@ -578,7 +603,7 @@ class Serving:
         cost : float
             Listed cost.
         n_trials : int
-            Number of first tries. The budget need not allow them.
+            Number of first tries. They are made even if the budget is too small.
         rows : ndarray of shape (n_rows, n_features), default=()
             Features of rows with a known quality.
         quality : ndarray of shape (n_rows,), default=()
@@ -600,7 +625,8 @@ class Serving:
             self.tries = np.append(self.tries, n_trials)
             self.asked = np.append(self.asked, True)
             self.counts = np.append(self.counts, 0)
-            # `QUALITY` and `COST` of the new choice by the prior, as in `for_all`.
+            # Estimates of `QUALITY` and `COST` by the prior, which does not have this
+            # choice. They are 0, as in `for_all`.
             no_prior = np.zeros(2)
             for x, row_quality in zip(rows, quality):
                 self._learn(
@@ -646,6 +672,7 @@ class Serving:
                 choice = choose_one(
                     optimistic, costs.tolist(), pacer.price, self.kept.tolist()
                 )
+            # Without the bonus: what exploration gives up is a difference of these.
             net_quality = quality - pacer.price * costs
             pacer.note(x, base, bonus)
             decision = Decision(
@@ -665,13 +692,16 @@ class Serving:
                 oldest = next(iter(self.open))
                 del self.open[oldest]
             self.beliefs.advance()
-            self._count(choice, 1, decision)
+            self._count(choice, decision, sign=1)
             return decision
 
     def _update_price(self, budget):
-        """Compute the price again if it is time. Begin a new horizon after the last."""
+        """Compute the price again if it is due.
+
+        If all requests of the present horizon are booked, a new horizon begins.
+        """
         pacer = self.pacer
-        # False without a horizon: `n_expected` is then None.
+        # Without a horizon, `n_expected` is None, and this is False.
         if pacer.n_booked == pacer.n_expected:
             pacer.begin_horizon()
             self.stale = True
@@ -680,24 +710,35 @@ class Serving:
             self.stale = False
 
     def _first_try(self, costs, budget):
-        """Return a choice that is due for a first try, or None. Count the try.
+        """Return the position of a choice that is due for a first try, or None.
 
-        It must be a try that the user has asked for, or its cost must keep the debt
-        below the budget of `_DEBT_REQUESTS` requests. `costs` (n_choices,) are the
-        expected costs of this request.
+        The user must have asked for the try, or its cost must keep the debt below the
+        budget of `_DEBT_REQUESTS` requests. The try is counted.
+
+        Parameters
+        ----------
+        costs : ndarray of shape (n_choices,)
+            Expected costs of this request.
+        budget : float
+            Mean cost per request.
         """
-        for choice in self.kept[self.tries[self.kept] > 0]:
-            allowed_cost = _DEBT_REQUESTS * budget - max(self.pacer.debt, 0.0)
+        has_tries = self.tries[self.kept] > 0
+        # Savings, a negative debt, are not spent on tries.
+        allowed_cost = _DEBT_REQUESTS * budget - max(self.pacer.debt, 0.0)
+        for choice in self.kept[has_tries]:
             if self.asked[choice] or costs[choice] <= allowed_cost:
                 self.tries[choice] -= 1
                 return int(choice)
         return None
 
-    def _count(self, choice, times, decision):
-        """Add a decision to the counts and sums, or subtract it (`times` is -1)."""
-        self.counts[choice] += times
-        self.total += times * decision.expected_cost
-        self.explored += times * decision.explored
+    def _count(self, choice, decision, *, sign):
+        """Add a decision to the counts and sums, or subtract it if `sign` is -1.
+
+        `choice` is the position of its choice.
+        """
+        self.counts[choice] += sign
+        self.total += sign * decision.expected_cost
+        self.explored += sign * decision.explored
 
     def settle(self, decision, quality=np.nan, cost=np.nan, *, refund=False):
         """Close a decision and learn from its outcome.
@@ -730,16 +771,22 @@ class Serving:
                 pacer.n_booked -= 1
                 pacer.spent -= decision.expected_cost
                 pacer.debt -= change_of_debt
-                self._count(choice, -1, decision)
+                self._count(choice, decision, sign=-1)
                 self.n_refunded += 1
                 return
             if not math.isnan(cost):
+                # The expected cost is charged already.
                 excess = cost - decision.expected_cost
                 pacer.spent += excess
                 pacer.debt += excess
                 self.total += excess
             self._learn(
-                choice, decision.row, quality, cost / unit, decision.base, decision.id
+                choice,
+                decision.row,
+                quality=quality,
+                ratio=cost / unit,  # NaN if the cost is not known
+                base=decision.base,
+                made=decision.id,
             )
 
     def learn_table(self, rows, base, quality, costs, *, apart):
@@ -754,11 +801,13 @@ class Serving:
         quality, costs : ndarray of shape (n_rows, n_choices)
             Outcomes. NaN is unknown.
         apart : bool
-            True if each row is a request of its own, between which levels drift.
+            True if levels drift from each row to the next. Otherwise all rows are of
+            the same time.
         """
         with self.lock:
             base = for_all(base, len(self.names))
-            # The table does not have a choice that another thread has just added.
+            # Costs in units of the price list. The table does not have a choice that
+            # another thread has just added.
             ratios = costs / self.units[: costs.shape[1]]
             for row, x in enumerate(rows):
                 is_known = ~(np.isnan(quality[row]) & np.isnan(ratios[row]))
@@ -766,10 +815,10 @@ class Serving:
                     self._learn(
                         choice,
                         x,
-                        quality[row, choice],
-                        ratios[row, choice],
-                        base[row, choice],
-                        self.beliefs.now,
+                        quality=quality[row, choice],
+                        ratio=ratios[row, choice],
+                        base=base[row, choice],
+                        made=self.beliefs.now,
                     )
                     # A choice with outcomes needs no first tries.
                     self.tries[choice] = 0
@@ -779,12 +828,21 @@ class Serving:
                     self.beliefs.advance()
             self.stale = True
 
-    def _learn(self, choice, x, quality, ratio, base, made):
+    def _learn(self, choice, x, *, quality, ratio, base, made):
         """Condition the beliefs on one outcome of a choice, as far as it is known.
 
-        `quality` and `ratio`, the cost relative to the unit of the choice, are NaN if
-        they are unknown. `base` has the estimates of both by the prior: the beliefs are
-        about deviations from these. `x` and `made` are those of `Beliefs.learn`.
+        Parameters
+        ----------
+        choice : int
+            Position of the choice.
+        x : ndarray of shape (n_features,)
+            Features of the request.
+        quality, ratio : float
+            Quality, and cost in the unit of the choice. NaN is unknown.
+        base : ndarray of shape (2,)
+            Estimates of both by the prior. The beliefs are about deviations from them.
+        made : int
+            Number of past requests when the request was decided.
         """
         if not math.isnan(quality):
             self.beliefs.learn(choice, QUALITY, x, quality - base[QUALITY], made)
@@ -794,11 +852,11 @@ class Serving:
     # Views ----------------------------------------------------------------------------
 
     def least(self):
-        """Return the mean estimated cost of the cheapest choices over the window."""
+        """Return the mean over the window of the cheapest choice's estimated cost."""
         with self.lock:
             _, costs = self.pacer.window(self.beliefs, self.listed)
             costs = costs[:, self.kept]
-        if not len(costs):
+        if not len(costs):  # no request yet
             return 0.0
         return float(costs.min(axis=1).mean())
 
@@ -824,12 +882,13 @@ class Serving:
             choices = self.kept if only is None else np.array([only])
             listed = self.listed
             mean = self.beliefs.mean.copy()
-            recent, recent_costs = self.pacer.window(self.beliefs, listed)
-        path = assignment_path(recent[:, choices], recent_costs[:, choices])
+            recent_quality, recent_costs = self.pacer.window(self.beliefs, listed)
+        path = assignment_path(recent_quality[:, choices], recent_costs[:, choices])
         check_affordable(budget, float(path.budgets[0]))
         base = for_all(base, len(listed))
         quality, costs = estimates(rows, base, mean, listed)
         price = path.price(budget)
+        # Positions among `choices`, (n_rows,)
         positions = choose_at_price(quality[:, choices], costs[:, choices], price)
         route = choices[positions]
         row_positions = np.arange(len(route))
@@ -873,7 +932,7 @@ def estimates(rows, base, mean, listed):
     base : ndarray of shape (n_rows, n_choices, 2)
         Quality and cost by the prior.
     mean : ndarray of shape (n_choices, 2, n_features)
-        Weights of the deviations from the prior.
+        Means of the weights, see `Beliefs`. They are of deviations from the prior.
     listed : ndarray of shape (n_choices,)
         Price list.
     """
@@ -899,8 +958,13 @@ def unit_of(listed):
 
 
 def in_money(ratio, listed):
-    """Return absolute costs, at least a share of the listed ones.
+    """Return absolute costs, each at least `_MIN_COST_SHARE` of the listed cost.
 
-    `ratio` are costs in units of `unit_of` the price list `listed`.
+    Parameters
+    ----------
+    ratio : ndarray of shape (..., n_choices)
+        Costs in the unit of each choice, ``unit_of(listed)``.
+    listed : ndarray of shape (n_choices,)
+        Price list.
     """
     return np.maximum(ratio * unit_of(listed), _MIN_COST_SHARE * listed)

@@ -1,4 +1,4 @@
-"""Requests of a stream whose router asks models, or buys features, while it decides."""
+"""Requests of a stream whose router pays, for models or features, while it decides."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ def money_per_request(books):
     Parameters
     ----------
     books : Books
-        They have the number of expected requests, and count the present one already.
+        Its `n_expected` is not None. It counts the present request already.
 
     Returns
     -------
@@ -27,9 +27,9 @@ def money_per_request(books):
 class PlannedRequests:
     """Decisions on the requests of a router that pays while it decides.
 
-    What a request costs is known after its decision. Before it, the largest amount that
-    a request can cost is reserved. Planned requests do not change: new exclusions make
-    new ones.
+    The cost of a request is known after its decision. Before the decision, the stream
+    reserves the largest amount that a request can cost. An object does not change: for
+    new exclusions, the stream makes a new object.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class PlannedRequests:
         Fitted.
 
     mean : float
-        Mean budget per request, if the number of requests is not known.
+        Mean budget per request. It is used if the number of requests is not known.
 
     largest_cost : float
         The largest amount that a request can cost.
@@ -51,7 +51,7 @@ class PlannedRequests:
         Smallest mean budget of the router.
 
     pacer : None
-        There are no limits next to the budget.
+        The budget is the only limit. (`Offers` may have a `LimitPacer` here.)
     """
 
     pacer = None
@@ -67,9 +67,9 @@ class PlannedRequests:
                 f"max_costs={largest_cost!r} is below the smallest mean cost of a "
                 f"request, {self.floor:.6g}. It must be the largest cost of a request."
             )
-        # Names that the router does not know raise an error now, not at the first
-        # request.
-        self.make_call(mean, ())
+        # The call is not used. It raises an error now, and not at the first request, if
+        # the router does not know a name in `excluded`.
+        self.make_call(mean, exclude=())
 
     def excludable(self):
         """Return the names that can be excluded, if the router takes `exclude`."""
@@ -77,7 +77,7 @@ class PlannedRequests:
 
     @property
     def asked_first(self):
-        """Names that cannot be excluded: none here. The router may refuse some."""
+        """Names that cannot be excluded: none. `make_call` refuses names, if needed."""
         return ()
 
     def make_call(self, budget, exclude):
@@ -86,27 +86,26 @@ class PlannedRequests:
         Parameters
         ----------
         budget : float
-            Mean budget of this request. The router's smallest budget replaces a smaller
-            one.
+            Mean budget of this request. It is raised to the router's smallest budget.
         exclude : sequence of str
             Names that this request must not get, in addition to those of all requests.
         """
         budget = max(budget, self.floor)
         names = sorted(self.excluded.union(exclude))
         if not names:
-            # Not all routers take the keyword.
+            # Not all routers take the keyword `exclude`.
             return self.router.make_call(budget)
         return self.router.make_call(budget, exclude=names)
 
     def plan(self, x, books, exclude):
-        """Decide on one request, which asks models or buys features (`Plan`).
+        """Decide on one request, and return its `Plan`. Models or features are paid.
 
         Parameters
         ----------
         x : indexable
-            The validated row.
+            One row.
         books : Books
-            Those of the stream, which count this request already.
+            Amounts and counts of the stream. They count this request already.
         exclude : sequence of str
             Names that this request must not get.
         """
@@ -116,7 +115,10 @@ class PlannedRequests:
         return self.router.plan(x, self.make_call(budget, exclude))
 
     def offer_of(self, plan):
-        """Return the decision on one request as an `Offer`, which is paid already."""
+        """Return the decision on one request as an `Offer`, which is paid already.
+
+        `plan` is the `Plan` of this request, with one row.
+        """
         choice = int(plan.route[0])
         cost = float(np.asarray(plan.cost)[0])
         name = self.router.choices_[choice]

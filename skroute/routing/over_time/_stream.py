@@ -108,11 +108,15 @@ class Offers:
         on the request.
 
     floor : float
-        The smallest amount of a request. If it depends on the request, the mean of the
-        cheapest costs in the log.
+        The smallest amount of a request. If it depends on the request, it is the mean
+        of the cheapest costs in the log.
+
+    bill_factors : list of float
+        Expected bill of a call of each choice, divided by the cost that decides.
 
     pacer : LimitPacer or None
-        Prices of the limits next to the budget. None if there are none.
+        Prices of the limits in addition to the budget. None if the budget is the only
+        limit.
     """
 
     def __init__(self, router, mean, max_costs, excluded):
@@ -154,10 +158,12 @@ class Offers:
             deciding_cost = self.requests.deciding_cost
             self.reserved_amounts = [deciding_cost + cost for cost in bounds]
             self.floor = min(self.reserved_amounts)
+        # The price of requests if their number is not known.
         self._own_price = self.price_at(mean)
         self.pacer = None  # the budget is the only limit
-        # Expected bill of a call over the listed cost that decides, by offered choice.
+        # Bills are the costs that decide, unless the log has shown a difference.
         self.bill_factors = [1.0] * len(self.kept)
+        # Only these requests are decided by a `Policy`, which has bills and limits.
         if isinstance(self.requests, PricedRequests):
             policy = self.requests.policy
             if self.costs is not None and policy.realised is not None:
@@ -197,8 +203,8 @@ class Offers:
     def estimate(self, x):
         """Return the estimates of a request (`RequestEstimates`), one for each offer.
 
-        The shape is checked, since other developers may write the class of `requests`.
-        A table with columns for all choices would give the request to a wrong choice.
+        The shape is checked, since the class of `requests` may be a user's own. If a
+        table had columns for choices that are not offered, positions would be wrong.
         """
         estimates = self.requests.estimate(x)
         if not isinstance(estimates, RequestEstimates):
@@ -226,11 +232,14 @@ class Offers:
             )
 
     def values(self, quality):
-        """Return the estimated quality of each choice, minus the penalty."""
+        """Return the estimated quality of each choice, minus its penalty.
+
+        `quality` and the result are lists of float, one for each offered choice.
+        """
         return [estimate - amount for estimate, amount in zip(quality, self.penalty)]
 
     def price_at(self, budget):
-        """Return the price of a mean budget, at least that of the smallest one."""
+        """Return the price of a mean budget, which is raised to the smallest budget."""
         return self.requests.price_at(max(budget, self.requests.smallest_budget))
 
     def price_of_next(self, books):
@@ -270,22 +279,23 @@ class Offers:
             Positions of the choices that this request may make.
 
         least : float
-            The smallest of their amounts.
+            The smallest amount among these choices.
 
         books : Books
-            Amounts and counts of the stream's purse.
+            Amounts and counts of the stream's purse, which count this request already.
 
         room : float
             Money that is left for this request.
 
         spare : float
-            The same, minus what is kept back for requests to come.
+            `room` minus what is kept back for requests to come.
 
         full : frozenset of int, default=frozenset()
-            Choices, as indices of the router's, of which a window has no room.
+            Choices of which a window has no room, as indices into the router's
+            ``choices_``.
 
         price : float, default=None
-            Price of the cost. None is that of the money that is left.
+            Price of the cost. None is the price at the money that is left.
 
         Returns
         -------
@@ -349,8 +359,8 @@ class Ticket(NamedTuple):
         Expected cost of the call. `commit` charges it by default.
 
     deciding : float
-        Cost of deciding, which is already spent: `routing_cost`, a member that embeds,
-        a base.
+        Cost of deciding, which is already spent, for example for a model that computes
+        an embedding of the request.
 
     reserved : float
         Reserved amount: `deciding` and an upper bound of the call's cost.
@@ -440,9 +450,9 @@ class BudgetStream:
        failed call.
 
     If the router has the models, :meth:`predict` does all three. A single request has
-    no `allowed` or `request_id`. :meth:`exclude` leaves choices out for all requests,
-    and the parameter `exclude` of `route` for one. A request that is tied at the price
-    gets the cheaper choice.
+    no `allowed` or `request_id`. :meth:`exclude` excludes choices for all requests. The
+    parameter `exclude` of `route` excludes them for one request. If two choices are
+    tied at the price, the request gets the cheaper one.
 
     **A call fails.** Refund its ticket, and route the request again with the same `key`
     and with ``exclude=[ticket.name]``. It counts once among the expected requests.
@@ -467,25 +477,27 @@ class BudgetStream:
     total is a cap.
 
     **Routers that pay while they decide**, such as cascades, gates and feature buyers.
-    What a request costs is known after its decision. `route` therefore reserves
-    `max_costs`, decides and answers the request at the mean budget that is left, and
-    returns a ticket with the answer, whose cost is that of deciding. A request is
-    rejected if less than `max_costs` is left. If a model fails, nothing is booked.
-    These streams have no `windows`, `reserve`, `rank` and `set_costs`.
+    The cost of a request is known after its decision. `route` therefore reserves
+    `max_costs`. Then it decides and answers the request at the mean budget that is
+    left. It returns a ticket with the answer. The whole cost of the request is the cost
+    of deciding. A request is rejected if less than `max_costs` is left. If a model
+    fails, nothing is booked. These streams have no `windows`, `reserve`, `rank` and
+    `set_costs`.
 
     Parameters
     ----------
     router : decision estimator
-        Fitted. Those with a method ``request_policy``, such as BudgetRouter,
-        OccamRouterClassifier or FrugalMCTClassifier, decide by a price, and all others
-        pay while they decide. It is not changed; one router can serve several streams.
+        Fitted. A router with a method ``request_policy``, such as BudgetRouter,
+        OccamRouterClassifier or FrugalMCTClassifier, decides by a price. All other
+        routers pay while they decide. The router is not changed, and can serve several
+        streams.
 
     budget_total : float
         The cap on the sum of all costs, in the unit of the router's costs.
 
     n_expected : int, default=None
-        Number of requests to come. A request that is routed again with its `key` counts
-        once, without a key each time. None is unknown.
+        Number of requests to come. None is unknown. A request that is routed again with
+        its `key` counts once. Without a key it counts each time.
 
     max_costs : mapping from str to float or array-like, default=None
         Maximal cost of a call of each choice. This amount is reserved. None reserves
@@ -542,9 +554,9 @@ class BudgetStream:
 
     Without a shared `ledger`, a copy of a stream (by `pickle`, `copy` or a forked
     process) has a second purse, with the amounts of that moment and a new identity.
-    Tickets that were open then can be settled once in each of the two. A later ticket
-    can be settled only in the stream that issued it. Money that was held for a request
-    without a decision is free in the copy.
+    Tickets that were open then can be settled once in the stream and once in its copy.
+    A later ticket can be settled only in the stream that issued it. Money that was held
+    for a request without a decision is free in the copy.
 
     References
     ----------
@@ -626,8 +638,8 @@ class BudgetStream:
             n_to_pay = n_expected
         self._max_costs = self._check_max_costs(max_costs)
         self._limit_use = LimitUse()
-        # Number of the period that these amounts are counted in. None before the books
-        # of the ledger are read, and without periods.
+        # Number of the period in which `_limit_use` counts. None without periods, and
+        # before `_charge_limits` has read the books.
         self._period_of_use: int | None = None
         # No choice is excluded yet.
         self._offers = self._make_offers(mean, excluded=frozenset())
@@ -638,6 +650,8 @@ class BudgetStream:
         # `floor` is the smallest amount of one request.
         least_total = self._offers.floor * n_to_pay
         check_affordable(total, least_total, name="budget_total", advice=advice)
+        # Choices whose estimated costs were too large, and "max_costs" if a request
+        # cost more. Each warning comes once.
         self._warned: set[str] = set()
         self.ledger = MemoryLedger() if ledger is None else ledger
         # The first purse is the stream's own, which is opened here. The others must be
@@ -665,10 +679,13 @@ class BudgetStream:
         return PlannedRequests(self.router, mean, self._max_costs, excluded)
 
     def _check_max_costs(self, max_costs):
-        """Return maximal costs by name, or None if the router's costs are exact.
+        """Return the maximal costs, which are checked.
 
-        They are one number, the largest cost of a request, if the router does not
-        decide by a price.
+        Returns
+        -------
+        dict from str to float, float or None
+            By choice. If the router does not decide by a price, one number: the largest
+            cost of a request. None if `max_costs` is None: the costs are then exact.
         """
         if not self._decides_by_price:
             if max_costs is None:
@@ -811,7 +828,7 @@ class BudgetStream:
             self._exclude(self._offers.excluded - set(included))
 
     def _exclude(self, names):
-        """Offer all choices but these. The caller has the lock of changes."""
+        """Offer all choices except these names. The caller has the lock `_changing`."""
         self._offers = self._make_offers(self._offers.mean, frozenset(names))
 
     def top_up(self, amount: float, *, n_more: int = 0) -> None:
@@ -830,7 +847,7 @@ class BudgetStream:
     def reset(self) -> None:
         """Start again with the first total. Open tickets stay open.
 
-        The counts of amounts start again, too.
+        The amounts that the router limits are counted from 0, too.
         """
         self.ledger.reset(self._purses[0])
         with self._changing:
@@ -947,9 +964,12 @@ class BudgetStream:
     def _plan_request(self, x, *, key, exclude):
         """Decide on one request and answer it, which spends money (`RoutedRequest`).
 
+        This is `_route` for a router that pays while it decides.
+
         Parameters
         ----------
-        x : indexable of one row
+        x : indexable
+            One row.
         key : str or None
             Identity of the request.
         exclude : sequence of str
@@ -1075,7 +1095,7 @@ class BudgetStream:
         costs: ArrayLike | None = None,
         exclude: Sequence[str] = (),
     ) -> list[str]:
-        """Return the order in which a request would get the choices at today's price.
+        """Return the order in which a request would get the choices at present prices.
 
         Nothing is reserved. The first name is the choice of `reserve`, if the money and
         the windows have room for it. The others are the next ones to try after
@@ -1109,7 +1129,7 @@ class BudgetStream:
         row_costs = self._check_request_costs(offers, costs, may_estimate=False)
         positions_left = list(self._positions_without(offers, exclude))
         books = self.books()
-        # As if the request was counted already, as in `choose`.
+        # `price_of_next` expects that the books count the request already.
         books = books._replace(n_started=books.n_started + 1)
         price = offers.price_of_next(books)
         values = offers.values(estimates)
@@ -1136,7 +1156,7 @@ class BudgetStream:
         Parameters
         ----------
         uses : mapping from str to float, or None
-            Amounts by resource, without the requests.
+            Amounts by resource. The resource ``"requests"``, which is 1, is left out.
 
         Returns
         -------
@@ -1307,7 +1327,8 @@ class BudgetStream:
                 books = self.books()
                 if books.period != self._period_of_use:
                     if self._period_of_use is not None:
-                        # As the money, amounts are counted from 0 in each period.
+                        # A new period has begun. Amounts, as the money, are counted
+                        # from 0 in each period. (None: this is the first look.)
                         self._limit_use = LimitUse()
                     self._period_of_use = books.period
                 pacer.look(books, self._limit_use)
@@ -1380,8 +1401,8 @@ class BudgetStream:
             Cost of the call, without that of deciding. None takes ``ticket.cost``.
 
         amounts : mapping from str to float, default=None
-            What the call took of each amount that the router limits, such as
-            ``{"seconds": 0.7}``. Amounts that are left out count with the mean of the
+            Amount that the call took under each limit of the router, such as
+            ``{"seconds": 0.7}``. An amount that is left out counts with the mean of the
             choice.
 
         Raises
@@ -1399,9 +1420,9 @@ class BudgetStream:
         with self._changing:
             self._limit_use.settle(ticket.id, amounts)
         reserved = ticket.reserved - ticket.deciding
-        # A cap can break only by a call whose money was no longer, or never, reserved.
-        is_beyond_reservation = is_expired or cost > reserved
-        if excess <= 0 or not is_beyond_reservation:
+        # Only a call whose cost was not fully reserved, or no longer, can break a cap.
+        was_reserved = not is_expired and cost <= reserved
+        if excess <= 0 or was_reserved:
             return
         # An excess by the rounding of sums does not break a cap.
         for books in map(self.ledger.books, self._purses):
@@ -1432,7 +1453,10 @@ class BudgetStream:
             self._limit_use.cancel(ticket.id)
 
     def _check_amounts(self, amounts):
-        """Return amounts of a call as a dict of floats, or raise a ValueError."""
+        """Return amounts of a call as a dict of floats, or raise a ValueError.
+
+        `amounts` is a mapping from names of limits, or None for no amounts.
+        """
         pacer = self._offers.pacer
         names = [] if pacer is None else pacer.names
         checked = {}
@@ -1446,7 +1470,7 @@ class BudgetStream:
         return checked
 
     def await_bill(self, ticket: Ticket, *, timeout: float | None = None) -> None:
-        """Keep the money of a call reserved that timed out and may be billed.
+        """Keep money reserved for a call that timed out and may be billed.
 
         The maximal cost of the call stays reserved, so that its bill cannot break the
         cap. The dual price counts its expected cost. When the provider's bill comes,
@@ -1507,8 +1531,11 @@ class BudgetStream:
 
         Returns
         -------
-        (excess, is_expired) : (float, bool)
-            As `settle` of the ledger.
+        excess : float
+            Money spent beyond the total, the largest of all purses. It is negative if
+            all have money left.
+        is_expired : bool
+            True if the ticket had passed its deadline.
         """
         return self.ledger.settle(
             ticket.stream, ticket.id, self._purses[0], _offer_of(ticket), cost
@@ -1532,7 +1559,7 @@ class BudgetStream:
         Returns
         -------
         Books
-            Amounts and counts of the purse.
+            Named tuple. Its docstring describes the fields.
         """
         return self.ledger.books(self._purses[0])
 
@@ -1612,7 +1639,7 @@ def _window_name(choice, window):
 def _check_windows(windows, choices):
     """Return the windows of each choice, a dict from str to list of Window.
 
-    It is empty for None, which is no limits.
+    If `windows` is None, which is no limits, the dict is empty.
     """
     if windows is None:
         return {}
@@ -1646,8 +1673,8 @@ def _check_one_request(x):
 def _take_paid(offer, books, room, spare):
     """Return an offer that is paid already, for each state of the books.
 
-    A ledger calls it in place of `Offers.choose`. The money is spent, so that `books`,
-    `room` and `spare` are not read.
+    A ledger calls it in place of `Offers.choose`. The money is already spent.
+    Therefore `books`, `room` and `spare` do not matter.
     """
     return offer
 
@@ -1669,6 +1696,7 @@ def _check_purses(purse, within):
         )
     names = (purse, *within)
     for name in names:
+        # "\x1f" is the unit separator of ASCII, which no name may contain.
         if not isinstance(name, str) or not name or "\x1f" in name:
             raise ValueError(
                 f"The name of a purse must be a string, not empty, got {name!r}."
@@ -1700,7 +1728,7 @@ def _one_row(row, choices, name, low=-np.inf):
     is_float_array = type(row) is np.ndarray and row.dtype == np.float64
     n_choices = len(choices)
     if is_float_array and row.shape == (n_choices,):
-        # For a few numbers, this takes a fifth of the time of numpy's checks.
+        # The usual row. This takes a fifth of the time of the checks below.
         numbers = row.tolist()
         if all(map(isfinite, numbers)) and min(numbers) >= low:
             return numbers

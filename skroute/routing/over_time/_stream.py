@@ -1696,8 +1696,7 @@ def _check_purses(purse, within):
         )
     names = (purse, *within)
     for name in names:
-        # "\x1f" is the unit separator of ASCII, which no name may contain.
-        if not isinstance(name, str) or not name or "\x1f" in name:
+        if not isinstance(name, str) or not name:
             raise ValueError(
                 f"The name of a purse must be a string, not empty, got {name!r}."
             )

@@ -206,8 +206,9 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
 
         X : {array-like, dataframe} of shape (n_samples, n_features), default=None
             Rows on which answers are compared, in addition to rows at the thresholds of
-            the trees. They are needed if categories are text. They are also needed if
-            names of columns that LightGBM was fitted on have spaces, which it replaces.
+            the trees. They are needed if a pipeline prepares the rows, or if categories
+            are text. They are also needed if names of columns that LightGBM was fitted
+            on have spaces, which it replaces.
 
         n_jobs : int, default=None
             Threads for blocks of rows.
@@ -386,11 +387,11 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         self._check_columns(X)
 
     def _are_other_names(self, columns):
-        """Return True if the names may differ although the columns are those of fit.
+        """Return True if rows may have the columns of fit under other names.
 
         LightGBM writes underscores in place of spaces: the names are then equal up to
-        this change. Its `fit` can be given other names than those of the frame
-        (`feature_name=`): the two lists then have no name in common.
+        this change. Its `fit` can be given names (`feature_name=`) that differ from
+        those of the frame: the two lists then have no name in common.
 
         Parameters
         ----------
@@ -435,11 +436,8 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
             check_is_fitted(self, "forest_")
         # Checks take longer than the trees of one row. A plain array needs no check,
         # unless there are names or transformers.
-        if (
-            self._transformers
-            or hasattr(self, "feature_names_in_")
-            or not are_plain(self.forest_, X)
-        ):
+        needs_checks = bool(self._transformers) or hasattr(self, "feature_names_in_")
+        if needs_checks or not are_plain(self.forest_, X):
             refuse_tables(X)
             # Lists, and arrays that have not two dimensions. `check_array` raises an
             # error for the latter.

@@ -56,13 +56,14 @@ def own_predict(model, X, raw=False):
     Returns
     -------
     ndarray of shape (n_samples,) or (n_samples, n_outputs)
-        A single column, such as that of CatBoost's labels, becomes flat.
+        A result with a single column, such as CatBoost's labels, becomes flat.
     """
     arguments = {}
     if raw:
         arguments = _arguments_for_sums(model)
     if _is_xgboost_booster(model):
         X = sys.modules["xgboost"].DMatrix(X, enable_categorical=True)
+        # The names of columns are not compared: an array has none.
         arguments = arguments | {"validate_features": False}
     answers = np.asarray(model.predict(X, **arguments))
     if answers.ndim == 2 and answers.shape[1] == 1:
@@ -134,8 +135,8 @@ def own_proba(model, X):
 
 # Number of test rows of each kind.
 _N_TEST_ROWS = 100
-# Values that replace some cells of test rows, by kind. Codes of categories are at and
-# beyond the ends of the words of a bit set.
+# Values that replace some cells of test rows, by kind. The codes are at and beyond the
+# ends of a bit set's words of 32 bits.
 _TEST_VALUES = {
     "missing values": (np.nan,),
     "extreme values": (0.0, -0.0, 1e-40, -1e-36, 1e-30, 1e30, -1e30, 3e38, -3e38),
@@ -240,12 +241,16 @@ def varied_rows(X, unseen=True):
     rows = _safe_indexing(X, np.unique(positions))
     rows_by_kind = {"rows as they are": rows}
     columns = _changeable_columns(rows)
+    if not columns:
+        return rows_by_kind
     has_text = any(column.dtype.kind == "O" for column in columns.values())
+    uses_texts = unseen and has_text
     for kind, values in _TEST_VALUES.items():
         # All values of a kind have one type.
         is_text = isinstance(values[0], str)
-        if columns and (not is_text or (unseen and has_text)):
-            rows_by_kind[kind] = _with_changed_cells(rows, columns, values=values)
+        if is_text and not uses_texts:
+            continue
+        rows_by_kind[kind] = _with_changed_cells(rows, columns, values=values)
     return rows_by_kind
 
 
@@ -286,7 +291,7 @@ def _with_changed_cells(rows, columns, values):
     ----------
     rows : ndarray or pandas.DataFrame
     columns : dict from int to array-like
-        The columns that can be changed, by position.
+        From :func:`_changeable_columns`.
 
     values : tuple
         All numbers, all texts, or a single NaN.
@@ -424,8 +429,8 @@ def compare(name, probes, library_answers, forest_answers, rtol, atol):
             except NotProbabilitiesError:
                 if kind == first_kind:
                     raise
-                # Far from all rows, some models have probabilities of 1 and 1. They
-                # are refused when such rows are answered.
+                # Far from the rows of fit, the probabilities of some models do not sum
+                # to 1. Such rows are refused when the forest answers them.
                 continue
         differences = _find_differences(
             answers, expected, n_rows=num_samples(rows), rtol=rtol, atol=atol

@@ -56,6 +56,7 @@ def threads_of(model):
     """
     parameters = model.get_params(deep=True)
     n_threads = 1
+    # A class of models among the parameters is no model.
     for part_of_model in [model, *parameters.values()]:
         if not isinstance(part_of_model, type) and hasattr(part_of_model, "get_params"):
             n_threads = max(n_threads, _threads_of_one(part_of_model))

@@ -422,8 +422,10 @@ def find_tests(nodes, trees, dtype):
     # Entry `s` has the words of bit set `s`. There is one more, which no node tests.
     sets = np.split(trees.cat_words, trees.cat_start[1:])
     cut = np.zeros(len(nodes), dtype=np.int32)
+    # The tests of each column, in the order of `keys`.
     by_column = []
     words = [_UNUSED_WORD]
+    # Number of words so far: the position of the next column's first word.
     n_words = len(_UNUSED_WORD)
     # `tests` are the positions of the tests on one column.
     for key, tests in zip(keys, _tests_by_column(column, n_columns=len(keys))):

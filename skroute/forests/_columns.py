@@ -302,9 +302,11 @@ class EncodedCells(ColumnRule):
                 numbers[:, column] = cells
                 continue
             categories = np.asarray(self.categories[column])
-            if categories.dtype.kind == "f" and cells.dtype.kind in "biuf":
-                # scikit-learn compares numbers as floats, so that different ones beyond
-                # 2**53 can become equal. Texts are equal to no number.
+            # Kinds of dtypes: booleans, whole numbers with and without sign, floats.
+            are_numbers = cells.dtype.kind in "biuf"
+            if are_numbers and categories.dtype.kind == "f":
+                # scikit-learn compares numbers as floats, so that different numbers
+                # beyond 2**53 can become equal.
                 cells = cells.astype(categories.dtype)
             numbers[:, column] = _positions(cells.tolist(), categories.tolist())
         return numbers

@@ -671,7 +671,7 @@ def _check_answers(model, apart, forest, X):
         Rows of the user.
     """
     # None if there are categories of text.
-    at_thresholds = rows_at_thresholds(forest)
+    threshold_rows = rows_at_thresholds(forest)
     if X is not None:
         refuse_tables(X)
         # Rows with new categories are tested if the library reads them.
@@ -683,14 +683,14 @@ def _check_answers(model, apart, forest, X):
         raise ValueError(
             "The rows are prepared by a pipeline: give rows X to compare answers on."
         )
-    elif at_thresholds is None:
+    elif threshold_rows is None:
         raise ValueError(
             "The rows have categories of text: give rows X to compare answers on."
         )
-    if at_thresholds is not None:
+    if threshold_rows is not None:
         ensemble = apart.ensemble
         alone = TakenApart(ensemble=ensemble, transformers=(), cut=None)
-        probes = {"rows at the thresholds": at_thresholds}
+        probes = {"rows at the thresholds": threshold_rows}
         _compare(ensemble, alone, forest=forest, probes=probes)
 
 

@@ -473,6 +473,7 @@ def add_coded(X, start, stop, coded, first, last, column_of_output, out):
         n_rows = min(_LARGEST_BLOCK, stop - begin)
         rows = np.arange(begin, begin + n_rows)
         bin_rows(X, rows, n_rows, coded.columns, used, codes_by_column)
+        # The codes of each row, one row after the other in memory.
         codes = codes_by_column[:, :n_rows].T.copy()
         # The codes are the rows of these trees, from row 0 on. The sums are added to a
         # view of `out`.

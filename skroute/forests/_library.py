@@ -37,6 +37,7 @@ def _arguments_for_sums(model):
 
 def _is_xgboost_booster(model):
     """Return True for a raw booster of XGBoost. It takes rows as a `DMatrix`."""
+    # No other library has these arguments.
     is_xgboost = _arguments_for_sums(model) == _ARGUMENTS_FOR_SUMS["xgboost"]
     return is_xgboost and not hasattr(model, "get_booster")
 
@@ -164,31 +165,30 @@ _MOST_CODES = 70
 _MISSING_SHARE = 0.05
 
 
-def rows_at_thresholds(forest, n=200):
+def rows_at_thresholds(forest, n_rows=200):
     """Return rows whose cells are thresholds of a forest, or the floats next to them.
 
     Parameters
     ----------
     forest : Forest
-    n : int, default=200
-        Number of rows.
+    n_rows : int, default=200
 
     Returns
     -------
-    ndarray of shape (n, n_features) or None
+    ndarray of shape (n_rows, n_features) or None
         None if there are categories of text.
     """
     rng = check_random_state(0)
     nodes = forest.trees.nodes[~forest.trees.is_leaf]
     features = nodes["feature"] & FEATURE_MASK
-    X = rng.normal(size=(n, forest.n_features)).astype(forest.read_rule.dtype)
+    X = rng.normal(size=(n_rows, forest.n_features)).astype(forest.read_rule.dtype)
     for feature in np.unique(features):
         splits = nodes[features == feature]
         if (splits["feature"] & CATEGORICAL).any():
             # Codes of categories.
-            X[:, feature] = rng.randint(0, _MOST_CODES, n)
+            X[:, feature] = rng.randint(0, _MOST_CODES, n_rows)
             continue
-        cells = _cells_near(splits["threshold"], n, dtype=X.dtype, rng=rng)
+        cells = _cells_near(splits["threshold"], n_rows, dtype=X.dtype, rng=rng)
         # Infinite thresholds keep the random number.
         X[:, feature] = np.where(np.isfinite(cells), cells, X[:, feature])
     for feature, values in forest.read_rule.columns.categories_of_arrays.items():
@@ -196,23 +196,24 @@ def rows_at_thresholds(forest, n=200):
         if categories.dtype.kind not in "fiu":
             # These categories are not numbers, as the cells of an array must be.
             return None
-        X[:, feature] = rng.choice(categories, n)
+        X[:, feature] = rng.choice(categories, n_rows)
     # "allow-nan" allows missing values, and False allows infinity as well.
     refuses_missing = forest.read_rule.finite is True
     if not refuses_missing:
-        X[rng.rand(*X.shape) < _MISSING_SHARE] = np.nan
+        becomes_missing = rng.rand(*X.shape) < _MISSING_SHARE
+        X[becomes_missing] = np.nan
     return X
 
 
 @np.errstate(over="ignore")
-def _cells_near(thresholds, n, dtype, rng):
-    """Draw `n` numbers of a type, each at a threshold or the next number to it.
+def _cells_near(thresholds, n_cells, dtype, rng):
+    """Draw numbers of a type, each of which is a threshold or the next number to one.
 
-    `thresholds` is an array, and `rng` a RandomState.
+    `thresholds` is an array, and `rng` a RandomState. The result has shape (n_cells,).
     """
-    cells = rng.choice(thresholds, n).astype(dtype)
-    direction = rng.choice(np.array([-np.inf, np.inf]), n).astype(dtype)
-    is_at_threshold = rng.rand(n) < 0.5
+    cells = rng.choice(thresholds, n_cells).astype(dtype)
+    direction = rng.choice(np.array([-np.inf, np.inf]), n_cells).astype(dtype)
+    is_at_threshold = rng.rand(n_cells) < 0.5
     return np.where(is_at_threshold, cells, np.nextafter(cells, direction))
 
 

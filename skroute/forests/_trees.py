@@ -121,7 +121,9 @@ class Trees(NamedTuple):
         """
         start = self.member_start
         order = np.asarray(order)
-        trees_of_members = [np.arange(start[t], start[t + 1]) for t in order]
+        trees_of_members = [
+            np.arange(start[member], start[member + 1]) for member in order
+        ]
         # Numbers of the trees of these members, in the new order.
         picked = np.concatenate(trees_of_members)
         sizes = self.tree_sizes[picked]

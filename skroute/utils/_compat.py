@@ -199,7 +199,10 @@ class FitTask:
         return self
 
     def __exit__(self, kind, error, traceback):
-        """Report the end of the step to callbacks, unless it failed."""
+        """Report the end of the step to callbacks, unless it failed.
+
+        `kind` is the class of the error, and None if there is no error.
+        """
         if kind is None and self.context is not None:
             self.context.call_on_fit_task_end(
                 estimator=self.estimator, X=self.X, y=self.y

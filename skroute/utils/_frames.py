@@ -242,6 +242,7 @@ def numbers_of(column, lenient=False):
     -------
     ndarray of shape (n_rows,), dtype=float64, or None
     """
+    # As an array without a mask, masked cells would be numbers.
     if not np.ma.isMaskedArray(column):
         array = np.asarray(column)
         # Kinds of dtypes: booleans, whole numbers with and without sign, floats.

@@ -350,7 +350,8 @@ def _lines_of_single_row(columns):
         entry = column.entries()[0]
         if column.unit and _has_number(entry):
             entry = f"{entry} {column.unit}"
-        heading = f"{_INDENT}{_label(column):<{label_width}}{_GAP}"
+        label = _label(column).ljust(label_width)
+        heading = f"{_INDENT}{label}{_GAP}"
         lines.extend(_wrapped(entry, indent=" " * len(heading), heading=heading))
     return lines
 
@@ -398,8 +399,10 @@ def _lines_of_rows(columns):
     has_units = any(column.unit for column in columns)
     cells = []  # one list of str for each column, all of the same length
     for column in columns:
-        heading = [_label(column), column.unit] if has_units else [_label(column)]
-        cells.append([*heading, *_shortened(column.entries())])
+        heading_cells = [_label(column)]
+        if has_units:
+            heading_cells.append(column.unit)
+        cells.append([*heading_cells, *_shortened(column.entries())])
     lines = []
     first_column, *further = cells
     if not further:
@@ -467,7 +470,7 @@ def _shortened(entries):
     """Return the entries that a text shows, with an ellipsis for those left out."""
     if len(entries) <= _MAX_ROWS:
         return entries
-    # Half of the rows are from the start, and half from the end.
+    # As many rows from the start as from the end.
     n_half = _MAX_ROWS // 2
     return [*entries[:n_half], _ELLIPSIS, *entries[-n_half:]]
 

@@ -1,4 +1,7 @@
-"""From the leaves of a row to the answers of its library, equal to the last bit."""
+"""Answers of a forest from the leaves of its rows, equal to those of its library.
+
+Numbers are equal to the last bit.
+"""
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -21,7 +24,7 @@ _LEAST_ROWS_PER_BLOCK = 1024
 # Blocks of rows for each thread. Rows may leave early, so that blocks take unequal
 # times.
 _BLOCKS_PER_THREAD = 4
-# Links that are computed with the exponential of the C library.
+# Kinds of an `AnswerRule` whose link needs the exponential of the C library.
 _C_LINKS = ("sigmoid", "softmax", "position", "exp")
 # XGBoost limits the exponent of its logistic function to this number, whose exponential
 # does not overflow in single precision.
@@ -94,7 +97,7 @@ def _add_block(forest, X, walk, layout, sums, start, stop):
         sums[start:stop] += forest.offset
 
 
-def in_parts(call, n, n_jobs):
+def in_parts(call, n_rows, n_jobs):
     """Call a function for blocks of rows, with several threads if there are many rows.
 
     Parameters
@@ -103,22 +106,23 @@ def in_parts(call, n, n_jobs):
         It takes the first row of a block and the one behind its last. Its result is
         not used.
 
-    n : int
-        Number of rows.
+    n_rows : int
+        Number of rows of all blocks together.
 
     n_jobs : int or None
         Number of threads, as in joblib.
     """
-    # Rounded up: the last block may be smaller.
-    most_blocks = -(-n // _LEAST_ROWS_PER_BLOCK)
+    # Largest number of blocks. It is rounded up: the last block may be smaller.
+    most_blocks = -(-n_rows // _LEAST_ROWS_PER_BLOCK)
     n_threads = 1
     if most_blocks > 1:
         n_threads = min(effective_n_jobs(n_jobs), most_blocks)
     if n_threads == 1:
-        call(0, n)
+        call(0, n_rows)
         return
     n_blocks = min(_BLOCKS_PER_THREAD * n_threads, most_blocks)
-    bounds = np.linspace(0, n, n_blocks + 1).astype(int)
+    # Block `b` has the rows ``bounds[b]:bounds[b + 1]``.
+    bounds = np.linspace(0, n_rows, n_blocks + 1).astype(int)
     with ThreadPoolExecutor(n_threads) as pool:
         # The list waits for all blocks, and raises an error of any of them.
         list(pool.map(call, bounds[:-1], bounds[1:]))
@@ -142,8 +146,8 @@ def decision(forest, scores):
         return scores
     mean_votes = scores / rule.divisor
     if mean_votes.shape[1] == 1:
-        # The one score is that of the votes for the second class. Those for the first
-        # class have the opposite sign, and scikit-learn answers with the difference.
+        # The one score is the mean vote for the second class. The mean vote for the
+        # first class is its negative. scikit-learn answers with their difference.
         return mean_votes * 2
     return mean_votes
 
@@ -183,16 +187,30 @@ def _probabilities_of_votes(forest, scores):
 
     Parameters are those of :func:`answer`. Results have shape (n_samples, n_classes).
     """
-    votes = decision(forest, scores)
-    # AdaBoost divides the votes by `n_classes - 1`, and by 2 for two classes.
     n_classes = len(forest.classes)
+    # (n_samples, 1) for two classes, else (n_samples, n_classes).
+    votes = decision(forest, scores)
+    # Before the softmax, AdaBoost divides the votes by 2 for two classes, and by
+    # `n_classes - 1` for more.
     if n_classes == 2:
         return sk_softmax(np.hstack([-votes, votes]) / 2)
     return sk_softmax(votes / (n_classes - 1))
 
 
 def _linked(rule, scores):
-    """Return the link function of an `AnswerRule` at scores, of the same shape."""
+    """Return the values of the link function of a library at scores.
+
+    Parameters
+    ----------
+    rule : AnswerRule
+        Its `kind` is the name of the link. "vote" is not among the kinds here.
+
+    scores : ndarray of shape (n_samples, n_outputs)
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_outputs)
+    """
     if rule.kind in _C_LINKS:
         return _linked_by_c_library(rule.kind, scores, slope=rule.slope)
     if rule.kind == "expit":
@@ -206,7 +224,7 @@ def _linked(rule, scores):
 
 
 def _linked_by_c_library(kind, scores, slope):
-    """Return the link function of a boosting library, in the precision of the scores.
+    """Return the values of a boosting library's link, in the precision of the scores.
 
     Parameters
     ----------
@@ -225,6 +243,7 @@ def _linked_by_c_library(kind, scores, slope):
     from skroute.forests._kernels import exponential
 
     if kind == "sigmoid":
+        # The slope in the precision of the scores, so that they keep it.
         exponent = scores * scores.dtype.type(-slope)
         if exponent.dtype == np.float32:
             exponent = np.minimum(exponent, _LARGEST_EXPONENT)
@@ -289,8 +308,8 @@ def labels_at(forest, classes, positions):
     rule = forest.answer_rule
     # Positions of an ensemble of one class can be 1: "clip" takes its only class.
     labels = classes.take(positions, mode="clip")
-    # If a threshold was moved, scikit-learn's estimator of it answers, with labels of
-    # the type of the classes.
+    # If the threshold was moved, scikit-learn's threshold classifier answers. Its
+    # labels have the type of the classes.
     if rule.cut is not None or not rule.label_dtype:
         return labels
     return labels.astype(rule.label_dtype)
@@ -343,7 +362,9 @@ def average_of(model, X):
     forest = _forest_of_averages(model)
     if not are_plain(forest, X) or not np.isfinite(X).all():
         return model.predict(X)
-    return answer(forest, exact_sums(forest, rows_of(forest, X), n_jobs=1))
+    rows = rows_of(forest, X)
+    scores = exact_sums(forest, rows, n_jobs=1)
+    return answer(forest, scores)
 
 
 def _predicts_averages_of_trees(model):
@@ -357,19 +378,24 @@ def _predicts_averages_of_trees(model):
     attributes = vars(model)
     if attributes.get("estimators_") is None:
         return False
+    if "feature_names_in_" in attributes:
+        # The regressor was fitted on a frame.
+        return False
     # An instance may have a `predict` that replaces the one of its class.
-    return "feature_names_in_" not in attributes and "predict" not in attributes
+    return "predict" not in attributes
 
 
 def _forest_of_averages(model):
     """Return the forest of a fitted regressor, from the cache if it is the same fit."""
     estimators = model.estimators_
+    # None: no forest of this regressor is stored.
     cached = _FORESTS.get(model)
-    if (
-        cached is None
-        or cached.estimators is not estimators
-        or cached.n_estimators != len(estimators)
-    ):
+    is_of_this_fit = (
+        cached is not None
+        and cached.estimators is estimators
+        and cached.n_estimators == len(estimators)
+    )
+    if not is_of_this_fit:
         cached = _CachedForest(
             estimators, n_estimators=len(estimators), forest=averaged_forest(model)
         )

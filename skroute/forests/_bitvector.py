@@ -3,13 +3,15 @@
 See Lucchese et al., "QuickScorer", SIGIR 2015, and its vectorised forms.
 
 A small tree has at most 64 leaves, which are numbered from left to right. A test is an
-inner node. It clears the bits of the leaves under its left child for a row that goes
-right. The lowest bit that is left is the leaf. No branch depends on the data, so rows
-are evaluated together.
+inner node. For a row that goes right, it clears the bits of the leaves under its left
+child. After all tests, the lowest bit that is still set belongs to the row's leaf. No
+branch depends on the data, so rows are evaluated together.
 
 A tree is oblivious if all nodes of a level have the same split (CatBoost). It has one
-test for each level, and its leaf is a number with one bit for each test. `clear` is
-then signed: a test clears its bit in the complement of this number.
+test for each level. The number of a leaf has one bit for each test, which is set if the
+row goes right. Evaluation starts with all bits set, and a test clears its bit: the
+result is the bitwise complement of the leaf's number. The type of `clear` is then
+signed.
 """
 
 from typing import Any, NamedTuple
@@ -36,8 +38,8 @@ NO_LIMIT = -1
 # Depth of an oblivious tree from which the number of a leaf does not fit into 16 bits
 # with a sign.
 _LEAST_DEPTH_OF_32_BITS = 15
-# Bit 1 of the word that is appended to a bit set of categories. It is set if missing
-# values go left.
+# The number 2 has bit 1 alone. In the word that is appended to a bit set of categories,
+# this bit is set if missing values go left.
 _MISSING_LEFT_BIT = 2
 # First word of all bit sets. It is not used: compiled code gets at least one word, also
 # if there are no categories.
@@ -146,7 +148,7 @@ class BitTrees(NamedTuple):
     Attributes
     ----------
     columns, column, cut, words
-        Those of :class:`BinnedTests`.
+        As in :class:`BinnedTests`. Tests are ordered by trees.
 
     clear : ndarray of shape (n_tests,), dtype=uint32, uint64, int16 or int32
         Bits of the leaves that a row which goes right can still reach. The type is
@@ -161,7 +163,7 @@ class BitTrees(NamedTuple):
         Values that leaves add.
 
     outputs, member_start : ndarray, dtype=int32
-        Those of :class:`~skroute.forests._trees.Trees`.
+        As in :class:`~skroute.forests._trees.Trees`.
     """
 
     columns: Columns
@@ -177,7 +179,7 @@ class BitTrees(NamedTuple):
 
 
 class _ClearingNodes(NamedTuple):
-    """The nodes that become tests, and the leaves that a row can reach to their right.
+    """The nodes that become tests, and the leaves that rows on their right can reach.
 
     Attributes
     ----------
@@ -227,14 +229,16 @@ def bit_trees(trees, dtype):
     n_trees = len(trees.roots)
     is_leaf = trees.is_leaf
     tree_of_node = trees.tree_of_node
+    # Number of leaves of each tree, (n_trees,).
     n_leaves = np.bincount(tree_of_node[is_leaf], minlength=n_trees)
-    numbers = _number_leaves(trees)
+    most_leaves = n_leaves.max()
+    leaf_numbers = _number_leaves(trees)
     # None unless all trees are oblivious.
-    level = _levels_of_oblivious(trees)
-    if level is not None:
-        clearing = _tests_of_levels(trees, level)
-    elif n_leaves.max() <= MOST_LEAVES:
-        clearing = _tests_of_nodes(trees, numbers, most_leaves=n_leaves.max())
+    level_of_node = _levels_of_oblivious(trees)
+    if level_of_node is not None:
+        clearing = _tests_of_levels(trees, level_of_node)
+    elif most_leaves <= MOST_LEAVES:
+        clearing = _tests_of_nodes(trees, leaf_numbers, most_leaves=most_leaves)
     else:
         return None
     tests = find_tests(trees.nodes[clearing.nodes], trees, dtype=np.dtype(dtype))
@@ -245,8 +249,10 @@ def bit_trees(trees, dtype):
     test_start = np.append(0, np.cumsum(n_tests))
     leaves = np.flatnonzero(is_leaf)
     # Leaves are stored tree after tree, in the order of their numbers.
-    new_position = leaf_start[tree_of_node[leaves]]
-    new_position = new_position + numbers.first[leaves].astype(np.int64)
+    first_of_tree = leaf_start[tree_of_node[leaves]]
+    # A leaf is the first leaf under itself.
+    number_in_tree = leaf_numbers.first[leaves].astype(np.int64)
+    new_position = first_of_tree + number_in_tree
     values = np.empty((len(leaves), trees.values.shape[1]))
     values[new_position] = trees.values[leaves]
     return BitTrees(
@@ -279,25 +285,27 @@ def _tests_of_levels(trees, level):
     tree_of_node = trees.tree_of_node
     number_in_tree = np.arange(len(trees.nodes)) - trees.roots[tree_of_node]
     # The nodes of a level follow each other: level `k` starts with number 2**k - 1.
-    starts_level = number_in_tree + 1 == 1 << level
+    first_of_level = (1 << level) - 1
+    starts_level = number_in_tree == first_of_level
     nodes = np.flatnonzero(~trees.is_leaf & starts_level)
     # The test at the root is the highest bit of the number of a leaf.
     bit = trees.depths[tree_of_node[nodes]] - level[nodes] - 1
     dtype = np.int16
     if trees.depths.max() >= _LEAST_DEPTH_OF_32_BITS:
         dtype = np.int32
-    # A row that goes right has the bit in its leaf's number: it is cleared in the
-    # complement.
-    return _ClearingNodes(nodes, clear=~np.left_shift(1, bit).astype(dtype))
+    # If a row goes right, this bit of its leaf's number is set. It is cleared in the
+    # complement of the number.
+    test_bit = np.left_shift(1, bit).astype(dtype)
+    return _ClearingNodes(nodes, clear=~test_bit)
 
 
-def _tests_of_nodes(trees, numbers, most_leaves):
+def _tests_of_nodes(trees, leaf_numbers, most_leaves):
     """Return one test for each inner node of trees with few leaves.
 
     Parameters
     ----------
     trees : Trees
-    numbers : _LeafNumbers
+    leaf_numbers : _LeafNumbers
     most_leaves : int
         Number of leaves of the largest tree, at most 64.
 
@@ -306,11 +314,13 @@ def _tests_of_nodes(trees, numbers, most_leaves):
     _ClearingNodes
     """
     nodes = np.flatnonzero(~trees.is_leaf)
-    # The bits of the leaves under the left child: one bit for each, from the first on.
-    left_leaves = np.left_shift(np.uint64(1), numbers.n_left[nodes]) - np.uint64(1)
-    left_leaves = left_leaves << numbers.first[nodes]
+    n_left = leaf_numbers.n_left[nodes]
+    # As many low bits as there are leaves under the left child. They are then moved to
+    # the bits of these leaves.
+    low_bits = np.left_shift(np.uint64(1), n_left) - np.uint64(1)
+    bits_of_left = low_bits << leaf_numbers.first[nodes]
     dtype = np.uint32 if most_leaves <= 32 else np.uint64
-    return _ClearingNodes(nodes, clear=(~left_leaves).astype(dtype))
+    return _ClearingNodes(nodes, clear=(~bits_of_left).astype(dtype))
 
 
 def _levels_of_oblivious(trees):
@@ -412,8 +422,10 @@ def find_tests(nodes, trees, dtype):
     # Entry `s` has the words of bit set `s`. There is one more, which no node tests.
     sets = np.split(trees.cat_words, trees.cat_start[1:])
     cut = np.zeros(len(nodes), dtype=np.int32)
+    # The tests of each column, in the order of `keys`.
     by_column = []
     words = [_UNUSED_WORD]
+    # Number of words so far: the position of the next column's first word.
     n_words = len(_UNUSED_WORD)
     # `tests` are the positions of the tests on one column.
     for key, tests in zip(keys, _tests_by_column(column, n_columns=len(keys))):
@@ -421,9 +433,11 @@ def find_tests(nodes, trees, dtype):
         # The lower bits of a key are flags.
         if key & CATEGORICAL:
             # The threshold of a categorical node is the number of its bit set.
+            set_numbers = thresholds.astype(np.int64)
+            goes_right = (flags[tests] & MISSING_RIGHT) != 0
             column_tests = _category_tests(
-                [sets[number] for number in thresholds.astype(np.int64)],
-                (flags[tests] & MISSING_RIGHT) != 0,
+                [sets[number] for number in set_numbers],
+                goes_right,
                 first_word=n_words,
                 dtype=dtype,
             )
@@ -466,9 +480,9 @@ def _column_keys(nodes, flags):
     # The bit set of a categorical node has a bit for missing values. Such nodes of one
     # feature thus have one column, also if their other flags differ.
     kind = np.where(is_categorical, CATEGORICAL, flags).astype(np.int64)
-    offset = np.where(is_categorical, _CATEGORIES_LAST, 0)
-    feature = (nodes["feature"] & FEATURE_MASK) + offset
-    return feature << _FEATURE_SHIFT | kind
+    category_offset = np.where(is_categorical, _CATEGORIES_LAST, 0)
+    upper_bits = (nodes["feature"] & FEATURE_MASK) + category_offset
+    return (upper_bits << _FEATURE_SHIFT) | kind
 
 
 def _tests_by_column(column, n_columns):
@@ -566,14 +580,17 @@ def _columns_of(keys, by_column, dtype):
     limit = np.array([tests.limit for tests in by_column], dtype=np.int32)
     cuts = [tests.cuts for tests in by_column]
     n_cuts = [len(cuts_of_column) for cuts_of_column in cuts]
+    # The lower bits of a key are flags. The upper bits have the feature, and the mask
+    # drops `_CATEGORIES_LAST` from them.
+    feature = (keys >> _FEATURE_SHIFT) & FEATURE_MASK
     # In a column of numbers, a missing value that goes left has code 0, which is above
-    # no cut. In a column of categories, code `limit` stands for categories in no set,
-    # and the next code for missing values, see `_category_tests`.
-    # The lower bits of a key are flags, and the upper ones are the feature.
+    # no cut.
     missing_of_numbers = np.where((keys & MISSING_RIGHT) != 0, MISSING_CODE, 0)
+    # In a column of categories, code `limit` stands for categories in no set, and the
+    # next code for missing values, see `_category_tests`.
     missing = np.where(limit == NO_LIMIT, missing_of_numbers, limit + 1)
     return Columns(
-        feature=(keys >> _FEATURE_SHIFT & FEATURE_MASK).astype(np.int32),
+        feature=feature.astype(np.int32),
         # The empty array is for trees without a test, which have no column.
         cuts=np.concatenate([np.empty(0, dtype), *cuts]),
         start=np.append(0, np.cumsum(n_cuts)).astype(np.int32),
@@ -590,7 +607,7 @@ def _below(threshold, dtype):
     `dtype` as its threshold does.
     """
     # CatBoost separates missing values by a threshold below the lowest number of single
-    # precision. It becomes minus infinity, without a warning.
+    # precision. In this type it becomes minus infinity, without a warning.
     with np.errstate(over="ignore", under="ignore"):
         cut = threshold.astype(dtype)
         next_below = np.nextafter(cut, dtype.type(-np.inf))

@@ -12,6 +12,9 @@ that a row can still reach after going right.
 Oblivious trees have signed numbers, with a bit for each level instead of each leaf. A
 test clears the bit of its level if the row goes right. After all tests, `remaining` is
 the bitwise complement of the leaf's number.
+
+Some positions are made unsigned before they are used (``np.uint64(row)``). For a signed
+position, numba adds a branch: a negative one counts from the end.
 """
 
 import numpy as np
@@ -213,8 +216,10 @@ def bin_rows(X, rows, n_rows, columns, used, codes):
     """
     feature = columns.feature
     n_columns = len(feature)
+    # Memory for `_bin_column`.
     scratch = np.empty(n_rows, dtype=np.int64)
     n_together = min(n_columns, _COLUMNS_TOGETHER)
+    # Cells of the columns ``first, ..., last - 1``, one column after the other.
     cells = np.empty((n_together, n_rows + GAP), dtype=columns.cuts.dtype)
     for first in range(0, n_columns, _COLUMNS_TOGETHER):
         last = min(first + _COLUMNS_TOGETHER, n_columns)
@@ -231,9 +236,9 @@ def bin_rows(X, rows, n_rows, columns, used, codes):
 def _apply_four_tests(codes, n_rows, k, reads, cuts, clears, all_leaves, remaining):
     """Apply the tests ``k, ..., k + 3``, which are on numbers, to the remaining leaves.
 
-    Parameters are those of :func:`find_leaves`, and `all_leaves` is a number with all
-    bits. `remaining` is changed: each row's number is read and written once for four
-    tests.
+    Parameters are those of :func:`find_leaves`, and a number `all_leaves` in which all
+    bits are set. `remaining` is changed: each row's number is read and written once for
+    four tests.
     """
     column_0 = reads[k]
     column_1 = reads[k + 1]
@@ -260,8 +265,8 @@ def _apply_test(codes, n_rows, column, cut, clear, all_leaves, remaining):
     """Apply one test on numbers to the remaining leaves of each row, in place.
 
     A row goes right if its code in `column` is above `cut`. It keeps the leaves in
-    `clear`. `codes`, `n_rows` and `remaining` are as in :func:`find_leaves`, and
-    `all_leaves` is a number with all bits.
+    `clear`. `codes`, `n_rows` and `remaining` are as in :func:`find_leaves`. In the
+    number `all_leaves`, all bits are set.
     """
     code_of_cut = np.uint16(cut)
     for j in range(n_rows):
@@ -276,8 +281,8 @@ def _apply_category_test(
 
     The bit set of the test starts at ``words[first_word]``. Rows whose code in `column`
     is in the set go left. The other rows go right, and keep the leaves in `clear`.
-    `codes`, `n_rows` and `remaining` are as in :func:`find_leaves`, and `all_leaves` is
-    a number with all bits.
+    `codes`, `n_rows` and `remaining` are as in :func:`find_leaves`. In the number
+    `all_leaves`, all bits are set.
     """
     for j in range(n_rows):
         code = np.int32(codes[column, j])
@@ -301,11 +306,13 @@ def find_leaves(codes, n_rows, span, limit, reads, cuts, clears, words, remainin
         The first test of the tree, and the one behind its last.
 
     limit : ndarray of shape (n_columns,)
-        Number of categories of a column, negative for a column of numbers: the `limit`
-        of `Columns`.
+        As in `Columns`: `NO_LIMIT`, which is negative, for a column of numbers.
 
-    reads, cuts, clears, words : ndarray
-        The fields `column`, `cut`, `clear` and `words` of `BitTrees`.
+    reads, cuts, clears : ndarray of shape (n_tests,)
+        The fields `column`, `cut` and `clear` of `BitTrees`.
+
+    words : ndarray
+        As in `BitTrees`.
 
     remaining : ndarray of shape (n,), dtype of `clears`
         Overwritten. The leaf of a row is the lowest bit that is set, which `add_values`
@@ -313,8 +320,8 @@ def find_leaves(codes, n_rows, span, limit, reads, cuts, clears, words, remainin
     """
     first_test = span[0]
     end = span[1]  # behind the last test
-    # For oblivious trees the type is signed, and this number is -1: the complement of
-    # leaf 0.
+    # All bits are set. For oblivious trees the type is signed, and this number is -1:
+    # the complement of 0, which is the number of the first leaf.
     all_leaves = ~clears.dtype.type(0)
     is_oblivious = all_leaves < 0
     has_tests = first_test < end
@@ -322,7 +329,7 @@ def find_leaves(codes, n_rows, span, limit, reads, cuts, clears, words, remainin
     at_root = all_leaves if has_tests or is_oblivious else clears.dtype.type(1)
     for j in range(n_rows):
         remaining[j] = at_root
-    # The next test.
+    # Position of the next test.
     k = first_test
     # Columns of categories come last: the last column shows if there is one. `limit` is
     # negative for columns of numbers.
@@ -359,8 +366,8 @@ def add_values(values, first_leaf, k, remaining, n_rows, total):
     k : int
         Column of `values`: the output, or 0 if the leaves have one value.
 
-    remaining : ndarray
-        The leaves of the rows, from `find_leaves`.
+    remaining : ndarray of at least `n_rows` numbers
+        From `find_leaves`: the lowest bit of each row's number is its leaf.
 
     n_rows : int
         Only the first `n_rows` rows are used.
@@ -375,15 +382,25 @@ def add_values(values, first_leaf, k, remaining, n_rows, total):
 
 @njit(cache=True, nogil=True)
 def _used_columns(bits, first_tree, last_tree, column_of_output):
-    """Return True for the columns that trees ``first_tree, ..., last_tree - 1`` test.
+    """Return a mask of the columns that trees ``first_tree, ..., last_tree - 1`` test.
 
-    A tree is left out if its output adds to no column: its entry in `column_of_output`
-    (n_outputs,) is -1. A tree whose own output is -1 has leaves with a value for each
-    output, and is never left out. The result has shape (n_columns of `bits`,).
+    Parameters
+    ----------
+    bits : BitTrees
+    first_tree, last_tree : int
+        The first tree, and the one behind the last.
+
+    column_of_output : ndarray of shape (n_outputs,), dtype=int64
+        As in :func:`add_members`. A tree is left out if its output has no column (-1).
+
+    Returns
+    -------
+    ndarray of shape (n_columns,), dtype=bool
     """
     used = np.zeros(len(bits.columns.limit), dtype=np.bool_)
     for t in range(first_tree, last_tree):
         output = bits.outputs[t]
+        # A negative output is `ALL_OUTPUTS`. Such a tree is never left out.
         if output >= 0 and column_of_output[output] < 0:
             continue
         for k in range(bits.test_start[t], bits.test_start[t + 1]):
@@ -432,7 +449,6 @@ def add_members(X, start, stop, bits, first, last, column_of_output, out):
     """
     # Local names, because access to a tuple of arrays takes longer than a tree does.
     columns = bits.columns
-    # Number of categories of each column, negative for columns of numbers.
     limit = columns.limit
     # Column, cut and remaining leaves of each test.
     reads = bits.column
@@ -467,7 +483,7 @@ def add_members(X, start, stop, bits, first, last, column_of_output, out):
                 codes, n_rows, span, limit, reads, cuts, clears, words, remaining
             )
             if output >= 0:
-                # 0: the leaves have one value.
+                # The leaves have one value, in column 0 of `values`.
                 add_values(
                     values,
                     leaf_start[t],

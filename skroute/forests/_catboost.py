@@ -1,4 +1,4 @@
-"""Trees of CatBoost, most of them oblivious: a level has one split for all nodes."""
+"""Trees of CatBoost, most of them oblivious: all nodes of a level have one split."""
 
 import json
 import math
@@ -43,6 +43,7 @@ class CatBoostReader(ForestReader):
         if not estimator.is_fitted():
             raise NotFittedError(f"This {name} is not fitted yet. Call fit first.")
         content = _contents(estimator)
+        # The sums of the trees are multiplied by `scale`. The offset is added then.
         scale, offset = content["scale_and_bias"]
         offset = np.atleast_1d(np.asarray(offset, dtype=np.float64))
         n_outputs = len(offset)
@@ -143,7 +144,7 @@ def _is_classifier(model):
 
 def _score_at_threshold(model):
     """Return the score at which a classifier of two classes changes its answer."""
-    # Without a threshold of its own, a model has the default one.
+    # A model whose threshold was not set has the default one.
     probability = float(model.get_probability_threshold() or _DEFAULT_THRESHOLD)
     # The probability is the logistic function of the score: this is its inverse.
     return math.log(probability / (1 - probability))
@@ -240,7 +241,8 @@ def _nodes_of(tree, n_outputs):
     if "leaf_values" in tree:
         return _nodes_of_oblivious(tree, n_outputs)
     nodes = [tree]
-    # The list grows: the children of a node come behind all nodes before them.
+    # The list grows during the loop: the children of a node are appended to it, behind
+    # all nodes of the levels above them.
     for node in nodes:
         if "split" in node:
             nodes.append(node["left"])
@@ -294,6 +296,7 @@ def _add_tree(builder, nodes, columns, n_outputs):
         split = node["split"]
         column = columns[split["float_feature_index"]]
         feature[i] = column["flat_feature_index"]
+        # The library compares in single precision.
         threshold[i] = np.float32(split["border"])
         if column["nan_value_treatment"] == _MISSING_GOES_RIGHT:
             flags[i] = MISSING_RIGHT

@@ -12,8 +12,8 @@ from skroute.utils._validation import read_only
 FEWEST_TREES = 16
 # Largest number of columns, which nodes number with 16 bits.
 _MOST_COLUMNS = 65535
-# Threshold of leaves. No code is above it: a row stays at a leaf, which is its own
-# child.
+# Threshold of leaves, the largest number of 16 bits. No code is above it, so that each
+# row goes to the left child of a leaf: the leaf itself.
 _LEAF_THRESHOLD = 0xFFFF
 
 # A node whose threshold is a code and whose feature is a column of codes.
@@ -70,7 +70,8 @@ def coded_trees(trees, dtype):
     nodes["child"] = trees.nodes["child"]
     nodes["threshold"][is_inner] = tests.cut
     nodes["feature"][is_inner] = tests.column
-    # Codes are made for the treatment of zeros and missing values: no node is special.
+    # The columns of codes treat zeros and missing values as the nodes do: no node is
+    # special.
     coded = trees._replace(nodes=read_only(nodes), special=False)
     return CodedTrees(columns, tuple(coded))
 
@@ -151,7 +152,9 @@ def leaf_sums(forest, X, outputs=None, *, first=0, last=None):
     >>> leaf_sums(forest, X[:1]) / 7
     array([[1., 0., 0.]])
     """
-    if not isinstance(X, np.ndarray) or forest.read_rule.columns.categories_of_arrays:
+    # Arrays are walked as they are, unless the library looks up categories in them.
+    has_categories = bool(forest.read_rule.columns.categories_of_arrays)
+    if not isinstance(X, np.ndarray) or has_categories:
         X = rows_of(forest, X)
     X = read_only(X, forest.read_rule.dtype)
     if last is None:

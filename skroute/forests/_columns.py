@@ -24,8 +24,8 @@ from skroute.utils._frames import (
 _NO_CODE = -1
 # `kind` of a numpy type of objects, and of the types that pandas defines itself.
 _OBJECT_KIND = "O"
-# The largest number of single precision. No tree of scikit-learn has a threshold above
-# it.
+# The largest number of single precision. It replaces missing values that go right: no
+# tree of scikit-learn has a threshold above it.
 _RIGHTMOST = float(np.finfo(np.float32).max)
 
 
@@ -44,7 +44,7 @@ class ColumnRule(ABC):
 
     ignores_names : bool
         True if the library takes columns by their position and does not compare their
-        names. Its `fit` may have been given other names than those of the frame.
+        names. The names that its `fit` was given may differ from those of the frame.
     """
 
     refuses_unseen: bool = False
@@ -93,7 +93,7 @@ class ValuesAsTheyAre(ColumnRule):
     def dense(self, X):
         """Return rows in which sparse columns of pandas are dense.
 
-        A frame that has sparse columns only gets `_RIGHTMOST` for missing values.
+        If all columns of a frame are sparse, its missing values become `_RIGHTMOST`.
         scikit-learn makes a sparse matrix of such a frame. Trees that read a sparse
         matrix compare a missing value with each threshold, and send it to the right.
         """
@@ -129,7 +129,9 @@ class NumbersOnly(ColumnRule):
 
 @dataclass(frozen=True)
 class PairedByOrder(ColumnRule):
-    """LightGBM: lists of categories belong to columns of category type in their order.
+    """LightGBM: the first list of categories is for the first column of category type.
+
+    The second list is for the second one, and so on.
 
     The library pairs lists and columns again for each frame, also if the columns have
     moved. It does so even for columns of category type that it splits as numbers.
@@ -248,8 +250,9 @@ class PairedByPlace(ColumnRule):
             # the code -1, which takes the last entry of `names`: None.
             names = np.append(cells_of(values.cat.categories), [None])
             code_of_cell = values.cat.codes.to_numpy()
+            position_of_code = _positions(names, categories)
             cells = names[code_of_cell]
-            positions = _positions(names, categories)[code_of_cell]
+            positions = position_of_code[code_of_cell]
         else:
             cells = cells_of(values)
             positions = _positions(cells, categories)
@@ -299,9 +302,11 @@ class EncodedCells(ColumnRule):
                 numbers[:, column] = cells
                 continue
             categories = np.asarray(self.categories[column])
-            if categories.dtype.kind == "f" and cells.dtype.kind in "biuf":
-                # scikit-learn compares numbers as floats, so that different ones beyond
-                # 2**53 can become equal. Texts are equal to no number.
+            # Kinds of dtypes: booleans, whole numbers with and without sign, floats.
+            are_numbers = cells.dtype.kind in "biuf"
+            if are_numbers and categories.dtype.kind == "f":
+                # scikit-learn compares numbers as floats, so that different numbers
+                # beyond 2**53 can become equal.
                 cells = cells.astype(categories.dtype)
             numbers[:, column] = _positions(cells.tolist(), categories.tolist())
         return numbers
@@ -371,11 +376,10 @@ def _with_codes(X, categories):
     """
     if not categories:
         return X
-    # Positions of the columns of numbers.
-    others = [column for column in range(X.shape[1]) if column not in categories]
+    plain_columns = [column for column in range(X.shape[1]) if column not in categories]
     # Kinds of dtypes: floats, whole numbers with and without sign, booleans.
     not_numbers = [
-        column for column in others if X.dtypes.iloc[column].kind not in "fiub"
+        column for column in plain_columns if X.dtypes.iloc[column].kind not in "fiub"
     ]
     if not_numbers:
         raise ValueError(
@@ -383,14 +387,15 @@ def _with_codes(X, categories):
             "other types. Turn them into the types that they had in fit."
         )
     numbers = np.empty(X.shape)
-    numbers[:, others] = X.iloc[:, others].to_numpy(dtype=np.float64, na_value=np.nan)
-    for column, values in categories.items():
+    plain_frame = X.iloc[:, plain_columns]
+    numbers[:, plain_columns] = plain_frame.to_numpy(dtype=np.float64, na_value=np.nan)
+    for column, column_categories in categories.items():
         cells = X.iloc[:, column]
-        if values is not _OWN_CATEGORIES:
-            # Equal lists, such as [0, 1] and [False, True], keep their codes, as in
-            # LightGBM.
-            if list(cells.cat.categories) != list(values):
-                cells = cells.cat.set_categories(values)
+        if column_categories is not _OWN_CATEGORIES:
+            # If the lists are equal, such as [0, 1] and [False, True], the codes stay.
+            # LightGBM does the same.
+            if list(cells.cat.categories) != list(column_categories):
+                cells = cells.cat.set_categories(column_categories)
         codes = cells.cat.codes.to_numpy()
         numbers[:, column] = np.where(codes == _NO_CODE, np.nan, codes)
     return numbers

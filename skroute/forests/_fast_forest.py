@@ -206,8 +206,9 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
 
         X : {array-like, dataframe} of shape (n_samples, n_features), default=None
             Rows on which answers are compared, in addition to rows at the thresholds of
-            the trees. They are needed if categories are text. They are also needed if
-            names of columns that LightGBM was fitted on have spaces, which it replaces.
+            the trees. They are needed if a pipeline prepares the rows, or if categories
+            are text. They are also needed if names of columns that LightGBM was fitted
+            on have spaces, which it replaces.
 
         n_jobs : int, default=None
             Threads for blocks of rows.
@@ -386,11 +387,11 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         self._check_columns(X)
 
     def _are_other_names(self, columns):
-        """Return True if the names may differ although the columns are those of fit.
+        """Return True if rows may have the columns of fit under other names.
 
         LightGBM writes underscores in place of spaces: the names are then equal up to
-        this change. Its `fit` can be given other names than those of the frame
-        (`feature_name=`): the two lists then have no name in common.
+        this change. Its `fit` can be given names (`feature_name=`) that differ from
+        those of the frame: the two lists then have no name in common.
 
         Parameters
         ----------
@@ -435,11 +436,8 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
             check_is_fitted(self, "forest_")
         # Checks take longer than the trees of one row. A plain array needs no check,
         # unless there are names or transformers.
-        if (
-            self._transformers
-            or hasattr(self, "feature_names_in_")
-            or not are_plain(self.forest_, X)
-        ):
+        needs_checks = bool(self._transformers) or hasattr(self, "feature_names_in_")
+        if needs_checks or not are_plain(self.forest_, X):
             refuse_tables(X)
             # Lists, and arrays that have not two dimensions. `check_array` raises an
             # error for the latter.
@@ -673,7 +671,7 @@ def _check_answers(model, apart, forest, X):
         Rows of the user.
     """
     # None if there are categories of text.
-    at_thresholds = rows_at_thresholds(forest)
+    threshold_rows = rows_at_thresholds(forest)
     if X is not None:
         refuse_tables(X)
         # Rows with new categories are tested if the library reads them.
@@ -685,14 +683,14 @@ def _check_answers(model, apart, forest, X):
         raise ValueError(
             "The rows are prepared by a pipeline: give rows X to compare answers on."
         )
-    elif at_thresholds is None:
+    elif threshold_rows is None:
         raise ValueError(
             "The rows have categories of text: give rows X to compare answers on."
         )
-    if at_thresholds is not None:
+    if threshold_rows is not None:
         ensemble = apart.ensemble
         alone = TakenApart(ensemble=ensemble, transformers=(), cut=None)
-        probes = {"rows at the thresholds": at_thresholds}
+        probes = {"rows at the thresholds": threshold_rows}
         _compare(ensemble, alone, forest=forest, probes=probes)
 
 

@@ -18,10 +18,11 @@ _PLAIN_SUMS = SumRule()
 _SUMS_AS_ANSWERS = AnswerRule()
 # Names of the cached properties. They are not pickled, but computed again.
 _CACHED = ("plain", "bits", "coded", "code_columns")
-# Multiples of 1 / _EXACT_UNITS have exact sums in double precision, as long as the sums
-# are below _LARGEST_EXACT_SUM. They have 20 bits behind the point and 30 before it, and
-# double precision has 53 bits.
+# Number of units in 1. Sums of whole units below `_LARGEST_EXACT_SUM` have 20 bits
+# behind the point and 30 bits before it. They are exact in double precision, which has
+# 53 bits.
 _EXACT_UNITS = 2**20
+# Upper bound of the sums that are exact if they consist of whole units.
 _LARGEST_EXACT_SUM = 2**30
 # Bound on the rounding error of a sum, in units in the last place of the largest sum.
 _ROUNDINGS_OF_SUM = 16
@@ -103,16 +104,18 @@ class Forest:
         """Bound on the rounding error of a score, as early exit adds it up.
 
         The library adds up in another order or precision than early exit does. If a
-        score is nearer to a tie than this bound, the two may answer differently. The
-        bound is `PartialRule.least_rounding` if all sums are exact, and at least that
-        otherwise.
+        score is nearer to a tie than this bound, the library and early exit may answer
+        differently. The bound is `PartialRule.least_rounding` if all sums are exact.
+        Otherwise it is at least this number.
         """
         least = self.partial_rule.least_rounding
         trees = self.trees
-        # The largest absolute value of a leaf of each tree, of shape (n_trees,).
-        largest = np.maximum.reduceat(np.abs(trees.values).max(axis=1), trees.roots)
+        # The largest absolute value of each node, (n_nodes,), and of each tree,
+        # (n_trees,). Inner nodes have the value 0.
+        largest_of_node = np.abs(trees.values).max(axis=1)
+        largest_of_tree = np.maximum.reduceat(largest_of_node, trees.roots)
         largest_sum = float(
-            np.abs(self.offset).max() + abs(self.sum_rule.scale) * largest.sum()
+            np.abs(self.offset).max() + abs(self.sum_rule.scale) * largest_of_tree.sum()
         )
         if self.sum_rule.dtype == "float64" and largest_sum < _LARGEST_EXACT_SUM:
             in_units = np.append(self.offset, trees.values) * _EXACT_UNITS
@@ -191,7 +194,8 @@ class Forest:
         Parameters
         ----------
         outputs : sequence of int
-            Indices of the outputs.
+            Indices of the outputs. Trees with a value for each output do not count,
+            unless `ALL_OUTPUTS` (-1) is among them.
 
         Returns
         -------
@@ -246,8 +250,9 @@ class ForestBuilder:
         self._outputs = []
         # The first tree of each member and, at the end, of the one that is being built.
         self._member_start = [0]
-        # All bit sets, and where each of them starts, see `Trees`.
+        # The words of all bit sets, one set after the other.
         self._cat_words = []
+        # The first word of each bit set and, at the end, the number of words.
         self._cat_start = [0]
 
     def add_set(self, words):
@@ -266,7 +271,7 @@ class ForestBuilder:
         self._cat_words.extend(words)
         # The start of the next set, which is the end of this one.
         self._cat_start.append(len(self._cat_words))
-        # There is one bound more than there are sets, and numbers begin at 0.
+        # `_cat_start` has one entry more than there are sets. Sets are numbered from 0.
         return len(self._cat_start) - 2
 
     def add_tree(self, left, right, feature, threshold, value, flags, output=0):

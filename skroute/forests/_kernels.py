@@ -28,8 +28,8 @@ _BLOCK_BYTES = 1 << 16
 # Least and largest number of rows that are walked together.
 _LEAST_BLOCK = 256
 _LARGEST_BLOCK = 2048
-# Few rows go down several trees at the same time: the number of pairs of a row and a
-# tree that are walked together.
+# Number of pairs of a row and a tree that are walked together if there are few rows. A
+# few rows go down several trees at the same time.
 _FEW_PAIRS = 512
 # Number of levels that all pairs go down before pairs at a leaf are dropped for the
 # first time.
@@ -64,7 +64,8 @@ def step(X, row, nodes, node_number):
     x = X[row, np.uint64(feature & FEATURE_MASK)]
     # NaN is not equal to itself.
     is_missing = x != x
-    # 1 if the row goes right, else 0. No branch depends on the data.
+    # 1 if the row goes right, else 0. The flag is a bit, which is shifted to bit 0. No
+    # branch depends on the data.
     right = (x > node["threshold"]) | (is_missing & (feature >> _MISSING_RIGHT_BIT) & 1)
     # The right child stands behind the left one.
     return np.uint64(np.uint32(node["child"])) + np.uint64(right)
@@ -97,7 +98,7 @@ def step_special(X, row, nodes, node_number, cat_words, cat_start):
     right = x > node["threshold"]
     # NaN is not equal to itself.
     if x != x or ((feature & ZERO_MISSING) != 0 and abs(x) <= ZERO):
-        right = (feature >> _MISSING_RIGHT_BIT) & 1 != 0
+        right = ((feature >> _MISSING_RIGHT_BIT) & 1) != 0
     elif feature & CATEGORICAL:
         set_number = int(node["threshold"])
         first_word = cat_start[set_number]
@@ -109,7 +110,8 @@ def step_special(X, row, nodes, node_number, cat_words, cat_start):
             # 32 bits.
             code = np.int64(x)
             word = np.int64(cat_words[first_word + code // 32])
-            right = (word >> (code % 32)) & 1 == 0
+            # The bit of the category is 0: it is not in the set.
+            right = ((word >> (code % 32)) & 1) == 0
     # The right child stands behind the left one.
     return np.uint64(np.uint32(node["child"])) + np.uint64(right)
 
@@ -225,10 +227,11 @@ def _drop_pairs_at_leaves(pairs, n_going, node_of_pair, nodes):
     n_kept = 0
     for i in range(n_going):
         pair = pairs[i]
-        # Each pair is written, without a branch. The next one overwrites a pair at a
-        # leaf, which is its own child.
+        # Each pair is written, without a branch. A pair at a leaf is overwritten by the
+        # next one.
         pairs[n_kept] = pair
         node = node_of_pair[pair]
+        # A leaf is its own child. Otherwise, the comparison adds 1.
         n_kept += np.uint64(np.uint32(nodes[node]["child"])) != node
     return n_kept
 
@@ -316,6 +319,7 @@ def leaves(X, rows, n_rows, trees, first, last, scratch, out):
         The leaves, as positions among all nodes, are written here: those of all rows in
         the first tree, then those in the next tree, and so on.
     """
+    # In the order of the fields of `Trees`.
     nodes, _, roots, depths, _, _, cat_words, cat_start, special = trees
     # `out` contains the node of each pair until the pair is at a leaf.
     row_of_pair = scratch[0]
@@ -406,12 +410,13 @@ def add_leaves(X, start, stop, trees, first, last, column_of_output, out):
     out : ndarray of shape (n_samples, n_columns)
         Sums of the rows. Changed in place: each addition is rounded to its dtype.
     """
+    # In the order of the fields of `Trees`.
     _, values, _, _, outputs, member_start, _, _, _ = trees
     first_tree = member_start[first]
     last_tree = member_start[last]
-    # Number of rows that are walked together. With no row it is 1: a loop must have a
-    # step.
+    # Number of rows that are walked together.
     block = max(_BLOCK_BYTES // (X.itemsize * X.shape[1]), _LEAST_BLOCK)
+    # With no row it is 1: a loop must have a step.
     block = max(min(block, _LARGEST_BLOCK, stop - start), 1)
     # Few rows go down many trees at the same time. Many rows go down one tree after the
     # other.
@@ -426,9 +431,9 @@ def add_leaves(X, start, stop, trees, first, last, column_of_output, out):
         for j in range(n_rows):
             rows[j] = begin + j
         for t in range(first_tree, last_tree, n_together):
-            # A tree alone is not walked if its one output has no column (-1). An output
-            # of -1 is `ALL_OUTPUTS`. Of several trees, some may have a column:
-            # `_add_values_at` passes over the others.
+            # A tree alone is not walked if it adds to one output (not `ALL_OUTPUTS`,
+            # which is -1), and this output has no column (-1). If several trees are
+            # walked together, `_add_values_at` passes over such trees.
             if n_together == 1 and outputs[t] >= 0 and column_of_output[outputs[t]] < 0:
                 continue
             end = min(t + n_together, last_tree)
@@ -468,6 +473,7 @@ def add_coded(X, start, stop, coded, first, last, column_of_output, out):
         n_rows = min(_LARGEST_BLOCK, stop - begin)
         rows = np.arange(begin, begin + n_rows)
         bin_rows(X, rows, n_rows, coded.columns, used, codes_by_column)
+        # The codes of each row, one row after the other in memory.
         codes = codes_by_column[:, :n_rows].T.copy()
         # The codes are the rows of these trees, from row 0 on. The sums are added to a
         # view of `out`.

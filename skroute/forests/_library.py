@@ -37,6 +37,7 @@ def _arguments_for_sums(model):
 
 def _is_xgboost_booster(model):
     """Return True for a raw booster of XGBoost. It takes rows as a `DMatrix`."""
+    # No other library has these arguments.
     is_xgboost = _arguments_for_sums(model) == _ARGUMENTS_FOR_SUMS["xgboost"]
     return is_xgboost and not hasattr(model, "get_booster")
 
@@ -56,13 +57,14 @@ def own_predict(model, X, raw=False):
     Returns
     -------
     ndarray of shape (n_samples,) or (n_samples, n_outputs)
-        A single column, such as that of CatBoost's labels, becomes flat.
+        A result with a single column, such as CatBoost's labels, becomes flat.
     """
     arguments = {}
     if raw:
         arguments = _arguments_for_sums(model)
     if _is_xgboost_booster(model):
         X = sys.modules["xgboost"].DMatrix(X, enable_categorical=True)
+        # The names of columns are not compared: an array has none.
         arguments = arguments | {"validate_features": False}
     answers = np.asarray(model.predict(X, **arguments))
     if answers.ndim == 2 and answers.shape[1] == 1:
@@ -134,8 +136,8 @@ def own_proba(model, X):
 
 # Number of test rows of each kind.
 _N_TEST_ROWS = 100
-# Values that replace some cells of test rows, by kind. Codes of categories are at and
-# beyond the ends of the words of a bit set.
+# Values that replace some cells of test rows, by kind. The codes are at and beyond the
+# ends of a bit set's words of 32 bits.
 _TEST_VALUES = {
     "missing values": (np.nan,),
     "extreme values": (0.0, -0.0, 1e-40, -1e-36, 1e-30, 1e30, -1e30, 3e38, -3e38),
@@ -163,31 +165,30 @@ _MOST_CODES = 70
 _MISSING_SHARE = 0.05
 
 
-def rows_at_thresholds(forest, n=200):
+def rows_at_thresholds(forest, n_rows=200):
     """Return rows whose cells are thresholds of a forest, or the floats next to them.
 
     Parameters
     ----------
     forest : Forest
-    n : int, default=200
-        Number of rows.
+    n_rows : int, default=200
 
     Returns
     -------
-    ndarray of shape (n, n_features) or None
+    ndarray of shape (n_rows, n_features) or None
         None if there are categories of text.
     """
     rng = check_random_state(0)
     nodes = forest.trees.nodes[~forest.trees.is_leaf]
     features = nodes["feature"] & FEATURE_MASK
-    X = rng.normal(size=(n, forest.n_features)).astype(forest.read_rule.dtype)
+    X = rng.normal(size=(n_rows, forest.n_features)).astype(forest.read_rule.dtype)
     for feature in np.unique(features):
         splits = nodes[features == feature]
         if (splits["feature"] & CATEGORICAL).any():
             # Codes of categories.
-            X[:, feature] = rng.randint(0, _MOST_CODES, n)
+            X[:, feature] = rng.randint(0, _MOST_CODES, n_rows)
             continue
-        cells = _cells_near(splits["threshold"], n, dtype=X.dtype, rng=rng)
+        cells = _cells_near(splits["threshold"], n_rows, dtype=X.dtype, rng=rng)
         # Infinite thresholds keep the random number.
         X[:, feature] = np.where(np.isfinite(cells), cells, X[:, feature])
     for feature, values in forest.read_rule.columns.categories_of_arrays.items():
@@ -195,23 +196,24 @@ def rows_at_thresholds(forest, n=200):
         if categories.dtype.kind not in "fiu":
             # These categories are not numbers, as the cells of an array must be.
             return None
-        X[:, feature] = rng.choice(categories, n)
+        X[:, feature] = rng.choice(categories, n_rows)
     # "allow-nan" allows missing values, and False allows infinity as well.
     refuses_missing = forest.read_rule.finite is True
     if not refuses_missing:
-        X[rng.rand(*X.shape) < _MISSING_SHARE] = np.nan
+        becomes_missing = rng.rand(*X.shape) < _MISSING_SHARE
+        X[becomes_missing] = np.nan
     return X
 
 
 @np.errstate(over="ignore")
-def _cells_near(thresholds, n, dtype, rng):
-    """Draw `n` numbers of a type, each at a threshold or the next number to it.
+def _cells_near(thresholds, n_cells, dtype, rng):
+    """Draw numbers of a type, each of which is a threshold or the next number to one.
 
-    `thresholds` is an array, and `rng` a RandomState.
+    `thresholds` is an array, and `rng` a RandomState. The result has shape (n_cells,).
     """
-    cells = rng.choice(thresholds, n).astype(dtype)
-    direction = rng.choice(np.array([-np.inf, np.inf]), n).astype(dtype)
-    is_at_threshold = rng.rand(n) < 0.5
+    cells = rng.choice(thresholds, n_cells).astype(dtype)
+    direction = rng.choice(np.array([-np.inf, np.inf]), n_cells).astype(dtype)
+    is_at_threshold = rng.rand(n_cells) < 0.5
     return np.where(is_at_threshold, cells, np.nextafter(cells, direction))
 
 
@@ -240,12 +242,16 @@ def varied_rows(X, unseen=True):
     rows = _safe_indexing(X, np.unique(positions))
     rows_by_kind = {"rows as they are": rows}
     columns = _changeable_columns(rows)
+    if not columns:
+        return rows_by_kind
     has_text = any(column.dtype.kind == "O" for column in columns.values())
+    uses_texts = unseen and has_text
     for kind, values in _TEST_VALUES.items():
         # All values of a kind have one type.
         is_text = isinstance(values[0], str)
-        if columns and (not is_text or (unseen and has_text)):
-            rows_by_kind[kind] = _with_changed_cells(rows, columns, values=values)
+        if is_text and not uses_texts:
+            continue
+        rows_by_kind[kind] = _with_changed_cells(rows, columns, values=values)
     return rows_by_kind
 
 
@@ -286,7 +292,7 @@ def _with_changed_cells(rows, columns, values):
     ----------
     rows : ndarray or pandas.DataFrame
     columns : dict from int to array-like
-        The columns that can be changed, by position.
+        From :func:`_changeable_columns`.
 
     values : tuple
         All numbers, all texts, or a single NaN.
@@ -424,8 +430,8 @@ def compare(name, probes, library_answers, forest_answers, rtol, atol):
             except NotProbabilitiesError:
                 if kind == first_kind:
                     raise
-                # Far from all rows, some models have probabilities of 1 and 1. They
-                # are refused when such rows are answered.
+                # Far from the rows of fit, the probabilities of some models do not sum
+                # to 1. Such rows are refused when the forest answers them.
                 continue
         differences = _find_differences(
             answers, expected, n_rows=num_samples(rows), rtol=rtol, atol=atol

@@ -19,9 +19,9 @@ from skroute.forests._trees import (
 )
 from skroute.utils._validation import read_only
 
-# Flags among the bits of a node's `decision_type` in the text of a booster: the node
-# tests categories, and missing values go left.
+# Flag in a node's `decision_type` in the text of a booster: the node tests categories.
 _IS_CATEGORICAL = 1
+# Flag in `decision_type`: missing values go left.
 _GOES_LEFT_IF_MISSING = 2
 # Position in `decision_type` of the bits for the treatment of missing values.
 _MISSING_TYPE_SHIFT = 2
@@ -30,8 +30,8 @@ _MISSING_IS_ZERO = 0
 # Treatment of missing values: 0 is missing, and so is NaN. With the third treatment, 2,
 # NaN alone is missing.
 _ZERO_IS_MISSING = 1
-# Left and right child, threshold, feature and flags of a leaf in a table. The negative
-# left child marks a leaf, and the other entries are ignored.
+# Entry of a leaf in the fields of a `TreeTable` that describe a split. It is negative,
+# so that it marks a leaf as the left child. The other fields of a leaf are ignored.
 _NO_SPLIT = -1
 
 # The kind of the answer (see `AnswerRule`) by the objective.
@@ -65,7 +65,7 @@ class LightGBMReader(ForestReader):
 
     def read(self, estimator):
         """Read a fitted model or booster. Returns a `Forest`."""
-        # A model that is not fitted raises at this property.
+        # The class is looked at: the property raises for a model that is not fitted.
         is_model = hasattr(type(estimator), "booster_")
         booster = estimator.booster_ if is_model else estimator
         forest = _read_booster(booster)
@@ -244,6 +244,7 @@ def _table_of(trees, n_trees_per_iteration):
     TreeTable
     """
     n_trees = len(trees)
+    # Number of leaves of each tree, (n_trees,).
     n_leaves = _numbers_of(trees, "num_leaves")
     # A binary tree has one inner node less than it has leaves.
     n_inner = n_leaves - 1
@@ -253,6 +254,7 @@ def _table_of(trees, n_trees_per_iteration):
     first_leaf = len(tree_of_inner) + np.cumsum(n_leaves) - n_leaves
     splits = _splits_of(trees, tree_of_inner)
 
+    # Entries of all leaves, and of all inner nodes.
     no_split = np.full(n_leaves.sum(), _NO_SPLIT)
     no_value = np.zeros(len(tree_of_inner))
     leaf_value = _numbers_of(trees, "leaf_value", dtype=np.float64)
@@ -266,10 +268,11 @@ def _table_of(trees, n_trees_per_iteration):
         children[key] = np.append(position, no_split)
 
     # For each tree, "cat_boundaries" are the bounds of its bit sets, which begin at 0.
-    # The differences of bounds are the sizes of the sets. The difference between the
-    # last bound of a tree and the first one of the next tree is negative: no size.
-    set_sizes = np.diff(_numbers_of(trees, "cat_boundaries"))
-    set_sizes = set_sizes[set_sizes > 0]
+    # The differences of bounds are the sizes of the sets.
+    bound_steps = np.diff(_numbers_of(trees, "cat_boundaries"))
+    # The step from the last bound of a tree to the first bound of the next tree is
+    # negative. It is no size.
+    set_sizes = bound_steps[bound_steps > 0]
     return TreeTable(
         left=children["left_child"],
         right=children["right_child"],
@@ -277,6 +280,7 @@ def _table_of(trees, n_trees_per_iteration):
         threshold=np.append(splits.threshold, no_split),
         flags=np.append(splits.flags, no_split),
         value=np.append(no_value, leaf_value)[:, None],
+        # A tree with one leaf has no inner node: the leaf is its root.
         roots=np.where(n_leaves > 1, first_inner, first_leaf),
         outputs=np.arange(n_trees) % n_trees_per_iteration,
         member_start=np.arange(0, n_trees + 1, n_trees_per_iteration),

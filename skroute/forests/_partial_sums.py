@@ -1,4 +1,4 @@
-"""A forest as early exit adds it up: partial sums that lie around the decision."""
+"""A forest as early exit adds it up: its sums alone decide the label."""
 
 import math
 from dataclasses import replace
@@ -29,7 +29,10 @@ _ROUNDINGS_OF_PROBABILITY = 64
 
 
 def partial_sums(forest, name):
-    """Return a classifier's forest whose partial sums lie around the decision.
+    """Return a classifier's forest as early exit adds it up.
+
+    The sums of the result decide the label. Of two classes it is the second one if the
+    sum is above `beta`. Of more classes it is the class with the largest sum.
 
     Two classes have one output. Averages of two classes are centred: the sum of each
     tree's distance from even chances. Weighted votes are divided by the sum of the
@@ -54,6 +57,7 @@ def partial_sums(forest, name):
     """
     rule = forest.answer_rule
     link = _LINKS.get(rule.kind)
+    # The kind "mean" is also that of a regressor.
     if link is None or (link == "mean" and forest.classes is None):
         raise ValueError(
             f"The {name} answers with numbers ({rule.kind!r}), not with labels: early "
@@ -68,6 +72,7 @@ def partial_sums(forest, name):
         forest = _with_mean_votes(forest)
         # AdaBoost divides mean votes by the number of other classes before the softmax.
         slope = 1.0 / max(1, n_outputs - 1)
+        # Two classes: the softmax of their votes is a logistic function.
         if n_outputs == 1:
             link = "logistic"
     elif link == "mean":
@@ -100,8 +105,8 @@ def _unscaled(forest):
 def _with_mean_votes(forest):
     """Return the forest whose votes are divided by the sum of the weights.
 
-    Votes of two classes are doubled: the votes of the two have opposite signs, and
-    their difference decides.
+    Votes of two classes are doubled: their votes have opposite signs, and the
+    difference of the votes decides.
     """
     values = forest.trees.values / forest.answer_rule.divisor
     if forest.n_outputs == 1:
@@ -143,10 +148,10 @@ def _with_cut(forest, cut):
     ValueError
         If every row would get the same answer.
     """
-    # A `positive` of None stands for the second class. If the positive class is the
-    # first one, the threshold of the second class is the negative one. For
-    # probabilities, it is the difference from 1.
+    # A `positive` of None stands for the second class.
     is_second = cut.positive is None or forest.classes[1] == cut.positive
+    # The sums of the forest are scores of the second class. A threshold of the first
+    # class is turned into a threshold of the second one.
     if cut.response == "decision_function":
         score = cut.threshold if is_second else -cut.threshold
         return _moved_to_score(forest, score)
@@ -175,16 +180,17 @@ def _moved_to_score(forest, score):
 
 
 def _moved_to_probability(forest, probability):
-    """Return the forest that answers the second class if it is more likely than this.
+    """Return the forest whose answer is the second class above a probability.
 
     `probability` is between 0 and 1. The probabilities of rows stay the same.
     """
     rule = forest.partial_rule
     precision = np.finfo(forest.sum_rule.dtype).eps
-    # Bound on the rounding error of a score: that of the probability, divided by the
-    # slope of the logistic function, which is ``probability * (1 - probability)``. For
-    # the link "mean", the slope is 1, so that this bound is larger than needed.
-    rounding = _ROUNDINGS_OF_PROBABILITY * precision / (probability * (1 - probability))
+    # Bound on the rounding error of a score: the rounding error of the probability,
+    # divided by the slope of the logistic function. For the link "mean", the slope is
+    # 1, so that this bound is larger than needed.
+    slope_of_logistic = probability * (1 - probability)
+    rounding = _ROUNDINGS_OF_PROBABILITY * precision / slope_of_logistic
     if rule.link == "mean":
         # Leaves add distances from the threshold in place of those from even chances.
         # `beta` stays the same, and `shift` makes probabilities of the sums again.

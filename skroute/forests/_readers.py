@@ -11,6 +11,7 @@ from skroute.forests._sklearn import (
 )
 from skroute.forests._xgboost import XGBoostReader
 
+# All registered readers. `find_reader` asks them in this order.
 READERS: list[ForestReader] = [
     LightGBMReader(),
     XGBoostReader(),

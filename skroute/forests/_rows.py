@@ -52,7 +52,10 @@ def cast_numbers(rule, X):
     Arrays in single or double precision, and arrays of objects, are returned as they
     are. `rule` is a `ReadRule`.
     """
-    if not rule.cast or X.dtype.kind == "O" or X.dtype in (np.float32, np.float64):
+    # Kind O: Python objects.
+    stays = X.dtype.kind == "O" or X.dtype in (np.float32, np.float64)
+    # Without `cast`, the library casts numbers to `dtype` at once.
+    if stays or not rule.cast:
         return X
     return X.astype(rule.cast)
 
@@ -83,7 +86,8 @@ def rows_of(forest, X):
             return read_only(_without_negative_codes(forest, rows))
     # Other rows, and numbers that are not finite, are checked by scikit-learn, which
     # raises the errors.
-    return read_only(_without_negative_codes(forest, _checked(forest, X)))
+    rows = _checked(forest, X)
+    return read_only(_without_negative_codes(forest, rows))
 
 
 def _converted(rule, X):
@@ -134,8 +138,8 @@ def _without_negative_codes(forest, X):
     """Return rows whose negative numbers the kernels read as the library does.
 
     Kernels read a number between -1 and 0 as category 0, as most libraries do. XGBoost
-    reads no negative number as a category: in columns of categories, they become
-    `_NO_CATEGORY`.
+    reads no negative number as a category. For XGBoost, negative numbers in columns of
+    categories become `_NO_CATEGORY`.
     """
     # Trees that are not special have no categories.
     if forest.read_rule.columns.reads_negative_codes or not forest.trees.special:

@@ -85,8 +85,8 @@ class AnswerRule:
         - "exp", "sigmoid" (logistic) and "softmax" are functions of the boosting
           libraries, with the exponential of the C library.
         - "position" is the softmax of a model that predicts positions of the classes.
-        - "sk_exp", "expit" (logistic) and "sk_softmax" are those of numpy, scipy and
-          scikit-learn, which round differently.
+        - "sk_exp", "expit" (logistic) and "sk_softmax" are functions of numpy, scipy
+          and scikit-learn, which round differently.
         - "vote" is the softmax of weighted votes (AdaBoost).
 
     slope : float, default=1.0
@@ -144,7 +144,7 @@ class PartialRule:
 
     shift : float, default=0.0
         Number that is added before the link. The logistic link adds it to the distance
-        of the score from `beta`, and the link "mean" to the mean of the members'
+        of the score from `beta`. The link "mean" adds it to the mean of the members'
         distances from the decision.
 
     beta : float, default=0.0

@@ -274,7 +274,7 @@ def _builder_of(members, features=None):
     ForestBuilder
     """
     builder = ForestBuilder()
-    for t, trees in enumerate(members):
+    for member_number, trees in enumerate(members):
         for member_tree in trees:
             tree = member_tree.tree
             # Leaves have a negative feature. It becomes 0, since it would be a position
@@ -282,7 +282,8 @@ def _builder_of(members, features=None):
             feature = np.maximum(tree.feature, 0)
             if features is not None:
                 # Columns of the member become columns of the ensemble.
-                feature = np.asarray(features[t])[feature]
+                columns_of_member = np.asarray(features[member_number])
+                feature = columns_of_member[feature]
             # Without a flag, missing values go left.
             builder.add_tree(
                 left=tree.children_left,

@@ -121,7 +121,9 @@ class Trees(NamedTuple):
         """
         start = self.member_start
         order = np.asarray(order)
-        trees_of_members = [np.arange(start[t], start[t + 1]) for t in order]
+        trees_of_members = [
+            np.arange(start[member], start[member + 1]) for member in order
+        ]
         # Numbers of the trees of these members, in the new order.
         picked = np.concatenate(trees_of_members)
         sizes = self.tree_sizes[picked]
@@ -427,61 +429,63 @@ def laid_out(table):
     return Trees(**arrays).read_only()
 
 
-def joined(forests):
+def joined(trees_by_forest):
     """Return the trees of several forests, one forest after the other.
 
     Parameters
     ----------
-    forests : sequence of Trees
+    trees_by_forest : sequence of Trees
         With values of one width.
 
     Returns
     -------
     Trees
     """
-    n_nodes = [len(trees.nodes) for trees in forests]
-    n_trees = [len(trees.roots) for trees in forests]
-    n_words = [len(trees.cat_words) for trees in forests]
-    n_sets = [len(trees.cat_start) - 1 for trees in forests]
-    # Number of the first node, tree, word and set of each forest among those of all.
+    n_nodes = [len(trees.nodes) for trees in trees_by_forest]
+    n_trees = [len(trees.roots) for trees in trees_by_forest]
+    n_words = [len(trees.cat_words) for trees in trees_by_forest]
+    n_sets = [len(trees.cat_start) - 1 for trees in trees_by_forest]
+    # Number of the first node, tree, word and set of each forest in the result.
     first_node = _starts_of(n_nodes)
     first_tree = _starts_of(n_trees)
     first_word = _starts_of(n_words)
     first_set = _starts_of(n_sets)
-    nodes = _joined_field(forests, "nodes")
+    nodes = _joined_field(trees_by_forest, "nodes")
     nodes["child"] += np.repeat(first_node, n_nodes).astype(np.int32)
     is_categorical = (nodes["feature"] & CATEGORICAL) != 0
     # The threshold of a categorical node is the number of its set.
     first_set_of_node = np.repeat(first_set, n_nodes)
     nodes["threshold"][is_categorical] += first_set_of_node[is_categorical]
-    roots = _joined_field(forests, "roots") + np.repeat(first_node, n_trees)
+    roots = _joined_field(trees_by_forest, "roots") + np.repeat(first_node, n_trees)
     joined_trees = Trees(
         nodes=nodes,
-        values=_joined_field(forests, "values"),
+        values=_joined_field(trees_by_forest, "values"),
         roots=roots.astype(np.int32),
-        depths=_joined_field(forests, "depths"),
-        outputs=_joined_field(forests, "outputs"),
+        depths=_joined_field(trees_by_forest, "depths"),
+        outputs=_joined_field(trees_by_forest, "outputs"),
         member_start=_joined_bounds(
-            [trees.member_start for trees in forests], first_tree
+            [trees.member_start for trees in trees_by_forest], first_tree
         ),
-        cat_words=_joined_field(forests, "cat_words"),
-        cat_start=_joined_bounds([trees.cat_start for trees in forests], first_word),
+        cat_words=_joined_field(trees_by_forest, "cat_words"),
+        cat_start=_joined_bounds(
+            [trees.cat_start for trees in trees_by_forest], first_word
+        ),
     )
     return joined_trees.read_only()
 
 
-def _joined_field(forests, name):
+def _joined_field(trees_by_forest, name):
     """Return the arrays of one field of several :class:`Trees`, joined to one array."""
-    return np.concatenate([getattr(trees, name) for trees in forests])
+    return np.concatenate([getattr(trees, name) for trees in trees_by_forest])
 
 
 def _starts_of(sizes):
-    """Return the start of each of several joined arrays, by their sizes."""
+    """Return the start of each array in the joined array. `sizes` are their lengths."""
     return np.cumsum(sizes) - sizes
 
 
 def _bounds_of(sizes):
-    """Return the starts of several joined arrays, and the end of the last one."""
+    """Return the bounds of arrays in the joined array: one more than `sizes`."""
     return np.append(0, np.cumsum(sizes))
 
 
@@ -491,10 +495,11 @@ def _joined_bounds(bounds, starts):
     Parameters
     ----------
     bounds : list of ndarray of int
-        For each array where its pieces start, from 0 on, and where the last one ends.
+        The bounds of the pieces of each array. Piece `p` of an array is
+        ``bounds[p]:bounds[p + 1]``. The first bound of each array is 0.
 
     starts : ndarray of int
-        Where each array starts in the joined one.
+        Start of each array in the joined array.
 
     Returns
     -------
@@ -547,7 +552,8 @@ def breadth_first(left, right, roots):
     is_leaf = left[source] < 0
     return BreadthFirst(
         source=source,
-        # The entries of `left` at leaves are not used.
+        # At leaves `left` is negative. The entry of `new_position` that it takes there
+        # is not used.
         child=np.where(is_leaf, position, new_position[left[source]]),
         is_leaf=is_leaf,
         roots=np.searchsorted(tree_of_node, np.arange(len(roots))),

@@ -51,11 +51,15 @@ class Cut(NamedTuple):
         """
         # A `positive` of None stands for the second class.
         is_second = self.positive is None or classes[1] == self.positive
+        # The response of the positive class, (n_samples,).
         if self.response == "predict_proba":
-            response = response[:, 1 if is_second else 0]
-        elif not is_second:
-            response = -response
-        is_positive = response >= self.threshold
+            column = 1 if is_second else 0
+            positive_response = response[:, column]
+        elif is_second:
+            positive_response = response
+        else:
+            positive_response = -response
+        is_positive = positive_response >= self.threshold
         # Position 1 is the second class. If this is the positive class, rows at or
         # above the threshold get 1. Otherwise, the rows below get 1.
         return (is_positive == is_second).astype(np.intp)
@@ -164,10 +168,11 @@ def take_apart(model):
         if isinstance(model, FrozenEstimator):
             model = model.estimator
         elif isinstance(model, Pipeline):
-            # A step is a pair of a name and an estimator. Without the last step, a
-            # pipeline is a transformer. It is left out if no step changes the rows.
+            # A step is a pair of a name and an estimator.
             steps = [step for _, step in model.steps[:-1]]
+            # Steps that leave the rows as they are need no transformer.
             if any(step not in (None, "passthrough") for step in steps):
+                # Without its last step, a pipeline is a transformer.
                 transformers += (model[:-1],)
             _, model = model.steps[-1]
         elif isinstance(model, (FixedThresholdClassifier, TunedThresholdClassifierCV)):

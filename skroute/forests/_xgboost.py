@@ -25,8 +25,9 @@ _KINDS = {
     "rank:ndcg": "identity",
     "rank:pairwise": "identity",
 }
-# Objective with which the library predicts positions of the classes, and their type.
+# Objective with which the library predicts positions of the classes.
 _OBJECTIVE_OF_POSITIONS = "multi:softmax"
+# Type of these positions. A classifier with this objective returns labels of this type.
 _TYPE_OF_POSITIONS = "int32"
 # Value of `split_type` of a categorical node in the file of a model.
 _CATEGORICAL_SPLIT = 1
@@ -68,8 +69,10 @@ class XGBoostReader(ForestReader):
         # `num_class` is 0 for two classes, and for a regressor: there is one score.
         n_outputs = max(1, int(parameters["num_class"]))
         n_features = int(parameters["num_feature"])
+        # This removes the trees from `content`. They are read above.
+        offset = _score_without_trees(content, n_features)[:n_outputs]
         return builder.build(
-            _score_without_trees(content, n_features)[:n_outputs],
+            offset,
             n_features,
             classes=classes,
             read_rule=ReadRule(
@@ -261,6 +264,8 @@ def _add_tree(builder, tree, output):
     ----------
     builder : ForestBuilder
     tree : dict
+        A tree of the model's file.
+
     output : int
         Output that its leaves add to.
     """
@@ -279,8 +284,8 @@ def _add_tree(builder, tree, output):
         codes = np.array(tree["categories"][start : start + size])
         # In place of a threshold, a categorical node has the number of its set.
         threshold[node] = builder.add_set(_words_of(codes))
-    # XGBoost sends the categories in a set to the right, and kernels to the left. The
-    # children of categorical nodes are thus exchanged.
+    # XGBoost sends the categories in a set to the right, and kernels send them to the
+    # left. The children of categorical nodes are thus exchanged.
     goes_left_if_missing = (np.array(tree["default_left"]) != 0) ^ is_categorical
     flags = np.where(goes_left_if_missing, 0, MISSING_RIGHT)
     flags |= np.where(is_categorical, CATEGORICAL, 0)

@@ -51,7 +51,7 @@ class CallCache:
         ----------
         key : hashable
         compute : callable
-            Without arguments. Called if the key is new.
+            ``compute()`` returns the value. It is called if the key is new.
         keep_alive : object, default=None
             Object whose ``id`` is part of the key. The cache holds a reference to it,
             so that no other object gets this id. None: the key has no id.
@@ -87,7 +87,8 @@ class CallCache:
         if key in self._row_values:
             values, is_computed = self._row_values[key]
         else:
-            values = None  # the dtype is not known before the first values
+            # None: the dtype is not known before the first values.
+            values = None
             is_computed = np.zeros(n_rows, dtype=bool)
         new_rows = rows[~is_computed[rows]]
         if len(new_rows):
@@ -142,6 +143,11 @@ def with_cache(estimator, row_counts=None):
         inner estimator there.
     row_counts : dict, default=None
         The calls of the copy are added to these counts, see :class:`CallCache`.
+
+    Returns
+    -------
+    CostAwareMixin
+        It shares the fitted models with `estimator`, which is not changed.
     """
     cached = copy(estimator)
     cache = CallCache(row_counts)

@@ -39,7 +39,7 @@ try:
 except ImportError:  # scikit-learn 1.7 and 1.8 have no callbacks.
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Stand-in for scikit-learn's mixin of callbacks, which takes none."""
+        """Stand-in for scikit-learn's mixin. An estimator with it has no callbacks."""
 
 
 # Private names that classes of skroute inherit from a base class of scikit-learn, or
@@ -89,7 +89,9 @@ class HistogramBoosting(NamedTuple):
 def histogram_boosting_of(model):
     """Return the fitted parts of a HistGradientBoosting model of scikit-learn."""
     return HistogramBoosting(
-        model._predictors, model._baseline_prediction, model._preprocessor
+        predictors=model._predictors,
+        baseline=model._baseline_prediction,
+        preprocessor=model._preprocessor,
     )
 
 
@@ -122,10 +124,10 @@ def is_scorer(value):
 def will_have(estimator, method):
     """Return True if an estimator has a method, or gets it from `fit`.
 
-    scikit-learn hides a method until `fit` if `fit` chooses the estimator that has it,
-    as the default final estimator of a StackingClassifier. Such an estimator has no
-    `predict` before `fit`. A Pipeline or a search has the methods of its inner
-    estimator.
+    A Pipeline or a search has the methods of its inner estimator. In some other
+    estimators, such as a StackingClassifier without a final estimator, `fit` chooses
+    the inner estimator. Until `fit`, scikit-learn hides their methods, `predict` among
+    them.
 
     Parameters
     ----------
@@ -140,14 +142,18 @@ def will_have(estimator, method):
         return True
     if not hasattr(type(estimator), method):
         return False
-    # The class has the method, but this object hides it. The last step of a pipeline (a
-    # pair of a name and an estimator), or the estimator inside of a search, decides.
+    # The class has the method, but this object hides it. Its inner estimator decides.
     steps = getattr(estimator, "steps", None)
-    inner = steps[-1][1] if steps else getattr(estimator, "estimator", None)
+    if steps:
+        # The last step of a pipeline, a pair of a name and an estimator.
+        _, inner = steps[-1]
+    else:
+        # The estimator inside of a search.
+        inner = getattr(estimator, "estimator", None)
     # None: the object has neither of them.
     if inner is not None:
         return will_have(inner, method)
-    # If the object has `predict`, it has its inner estimator already, which lacks the
+    # If the object has `predict`, its inner estimator is chosen already, and lacks the
     # method.
     return not hasattr(estimator, "predict")
 
@@ -163,8 +169,8 @@ class HasMethods(_HasMethodsNow):
 class FitTask:
     """A step of a fit, as a context manager that reports to the callbacks.
 
-    The callbacks of the estimator are called at the begin of the step and, if it does
-    not fail, at its end.
+    The callbacks of the estimator are called when the step begins. They are called
+    again when it ends, if it does not fail.
 
     Parameters
     ----------
@@ -185,7 +191,7 @@ class FitTask:
         self.y = y
 
     def __enter__(self):
-        """Report the begin of the step to callbacks."""
+        """Report the start of the step to callbacks."""
         if self.context is not None:
             self.context.call_on_fit_task_begin(
                 estimator=self.estimator, X=self.X, y=self.y
@@ -193,7 +199,10 @@ class FitTask:
         return self
 
     def __exit__(self, kind, error, traceback):
-        """Report the end of the step to callbacks, unless it failed."""
+        """Report the end of the step to callbacks, unless it failed.
+
+        `kind` is the class of the error, and None if there is no error.
+        """
         if kind is None and self.context is not None:
             self.context.call_on_fit_task_end(
                 estimator=self.estimator, X=self.X, y=self.y
@@ -238,7 +247,8 @@ def fit_task(estimator, name, X, y):
     -------
     FitTask
     """
-    context = None  # scikit-learn 1.7 and 1.8 have no callbacks
+    # None: scikit-learn 1.7 and 1.8 have no callbacks.
+    context = None
     if hasattr(estimator, "_init_callback_context"):
         context = estimator._init_callback_context(task_name=name, max_subtasks=None)
     return FitTask(estimator, context, X, y)
@@ -247,8 +257,9 @@ def fit_task(estimator, name, X, y):
 def print_nested(estimator_repr, stand_in):
     """Let scikit-learn print nested estimators that have this `__repr__`.
 
-    Without this, its printer treats them as plain objects: it nests only estimators
-    whose ``__repr__`` is that of `BaseEstimator`.
+    Its printer has a table from a ``__repr__`` to a function that prints. Estimators
+    whose ``__repr__`` is not in the table are printed as plain objects. This function
+    adds a ``__repr__`` to the table.
 
     Parameters
     ----------
@@ -259,6 +270,7 @@ def print_nested(estimator_repr, stand_in):
     """
 
     def print_stand_in(printer, estimator, stream, indent, *further):
+        """Print the stand-in of an estimator. The arguments are the printer's own."""
         shown = stand_in(estimator, indent)
         printer._pprint_estimator(shown, stream, indent, *further)
 

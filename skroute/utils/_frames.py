@@ -51,7 +51,7 @@ def is_frame(X):
 
 
 def is_mapping(X):
-    """Return True for a mapping. Sparse "dok" matrices are mappings, but not here."""
+    """Return True for a mapping that is not a sparse matrix (of format "dok")."""
     return isinstance(X, Mapping) and not issparse(X)
 
 
@@ -85,12 +85,10 @@ def as_rows(X):
         return X
     if hasattr(X, "to_numpy"):
         return _array_of_series(X)
-    # Other containers that can be indexed stay as they are.
-    if (
-        hasattr(X, "shape")
-        and hasattr(X, "__getitem__")
-        and not isinstance(X, memoryview)
-    ):
+    # Other containers that can be indexed by a list of rows stay as they are. A
+    # memoryview cannot be.
+    has_shape_and_items = hasattr(X, "shape") and hasattr(X, "__getitem__")
+    if has_shape_and_items and not isinstance(X, memoryview):
         return X
     # Lists, and objects that NumPy can only convert as a whole.
     return array_of(X)
@@ -181,7 +179,8 @@ def _cell(cell):
     if is_missing(cell):
         return None
     if isinstance(cell, (np.datetime64, np.timedelta64)):
-        # In microseconds, because `item` turns a finer one into a whole number.
+        # In microseconds: `item` turns finer units, such as nanoseconds, into a whole
+        # number.
         cell = cell.astype(f"{cell.dtype.kind}8[us]")
     return cell.item() if isinstance(cell, np.generic) else cell
 
@@ -221,7 +220,7 @@ def _text(cell):
         return cell
     if isinstance(cell, bytes):
         return cell.decode(errors="backslashreplace")
-    # Truth values, and floats that are whole.
+    # Truth values, and floats that are whole numbers.
     if isinstance(cell, (bool, float)) and float(cell).is_integer():
         return str(int(cell))
     return str(cell)
@@ -243,6 +242,7 @@ def numbers_of(column, lenient=False):
     -------
     ndarray of shape (n_rows,), dtype=float64, or None
     """
+    # As an array without a mask, masked cells would be numbers.
     if not np.ma.isMaskedArray(column):
         array = np.asarray(column)
         # Kinds of dtypes: booleans, whole numbers with and without sign, floats.
@@ -261,7 +261,7 @@ def _number(cell):
     """Return a cell as a float, NaN if it is missing, None if it is not a number."""
     if cell is None:
         return np.nan
-    # Python's `float` also reads texts: "1_1" would be 11, and "nan" missing.
+    # Python's `float` also reads texts: "1_1" would be 11, and "nan" would be missing.
     if is_text(cell):
         return None
     try:
@@ -313,7 +313,8 @@ def dates_of(column):
     if not all(cell is None or isinstance(cell, date) for cell in cells):
         return None
     dates = np.array([_universal(cell) for cell in cells], dtype="datetime64[us]")
-    return np.where(np.isnat(dates), np.nan, dates.astype(np.int64) / 1e6)
+    seconds = dates.astype(np.int64) / 1e6  # from microseconds
+    return np.where(np.isnat(dates), np.nan, seconds)
 
 
 def _universal(moment):
@@ -357,11 +358,26 @@ class ColumnReader(NamedTuple):
 
         Texts are categories, also those that consist of digits. A pandas, polars or
         Arrow category is a category, also if its cells are numbers.
+
+        Parameters
+        ----------
+        column : series, array or sequence of n_rows cells
+        name : object
+            Name of the column, for messages.
+
+        Returns
+        -------
+        ColumnReader
+
+        Raises
+        ------
+        TypeError
+            If cells are of another kind, or if numbers stand next to dates.
         """
         kind = kind_of_type(type_of(column))
         if kind is None:
             cells = [cell for cell in cells_of(column) if cell is not None]
-            # A column that has missing cells only is read as a column of numbers.
+            # If all cells are missing, the column is read as a column of numbers.
             if numbers_of(column) is not None:
                 return cls(name, NUMBER, all_missing=not cells)
             if all(isinstance(cell, date) for cell in cells):
@@ -439,6 +455,7 @@ def names_and_columns(X):
         if issparse(X):
             X = X.toarray()
         return None, list(X.T) if X.ndim == 2 else [X]
+    # Names are compared as texts: 1 and "1" are the same name.
     if len({str(name) for name in names}) < len(names):
         raise ValueError(
             f"X must not have two columns of the same name, got {names!r}."
@@ -471,12 +488,12 @@ def needs_encoding(X):
     if hasattr(X, "tocsr"):
         return False  # sparse matrices have numbers only
     if is_frame(X):
-        return not all(map(_plain_numbers, _columns_of_frame(X)))
+        return not all(map(_has_plain_numbers, _columns_of_frame(X)))
     rows = _cells_of_rows(X)
     if rows is None:
         return False  # not made of single cells
     _, columns = names_and_columns(rows)
-    return not all(map(_plain_numbers, columns))
+    return not all(map(_has_plain_numbers, columns))
 
 
 def _cells_of_rows(X):
@@ -503,13 +520,13 @@ def _cells_of_rows(X):
     if array.dtype.kind != "O":
         # Booleans, whole numbers, floats, texts, bytes, texts of any width, dates.
         return array if array.dtype.kind in "biufUSTM" else None
-    cells = (Number, str, bytes, date, np.generic)
-    if all(isinstance(cell, cells) or is_missing(cell) for cell in array.flat):
+    cell_types = (Number, str, bytes, date, np.generic)
+    if all(isinstance(cell, cell_types) or is_missing(cell) for cell in array.flat):
         return X
     return None
 
 
-def _plain_numbers(column):
+def _has_plain_numbers(column):
     """Return True if a column has numbers only and is not a category."""
     return kind_of_type(type_of(column)) is None and numbers_of(column) is not None
 
@@ -527,12 +544,13 @@ def holds_missing(X):
     if array.dtype.kind != "O" or array.ndim != 2:
         return False
     _, columns = names_and_columns(rows)
-    # None for a column with cells that are not numbers. Such a column is not searched:
-    # the encoder of columns reads it.
-    numbers = [numbers_of(column) for column in columns]
-    return any(
-        column is not None and bool(np.isnan(column).any()) for column in numbers
-    )
+    for column in columns:
+        numbers = numbers_of(column)
+        # None: the column has cells that are not numbers. It is not searched, because
+        # the encoder of columns reads it.
+        if numbers is not None and np.isnan(numbers).any():
+            return True
+    return False
 
 
 def table_of_numbers(X):
@@ -547,8 +565,8 @@ def table_of_numbers(X):
     ndarray of shape (n_rows, n_columns), dtype=float64
     """
     _, columns = names_and_columns(X)
-    numbers = [numbers_of(column) for column in columns]
+    columns_as_numbers = [numbers_of(column) for column in columns]
     # None: some cell of the column is not a number.
-    if any(column is None for column in numbers):
+    if any(numbers is None for numbers in columns_as_numbers):
         raise ValueError("X must be numbers, got other cells. Convert them first.")
-    return np.column_stack(numbers)
+    return np.column_stack(columns_as_numbers)

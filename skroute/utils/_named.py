@@ -10,8 +10,8 @@ from skroute.utils._frames import column_keys, is_arrow
 def by_label(values):
     """Return a series whose labels are names as a dict.
 
-    Anything else is returned as it is: other containers, a series whose labels are not
-    all texts, and a series that has some label twice.
+    Other containers are returned as they are. So is a series whose labels are not all
+    texts, or that has some label twice.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def in_order(table, names, name=None):
     """
     columns = column_keys(table)
     if columns is None:
-        return table  # columns have no names
+        return table  # the columns have no names
     names = list(names)
     if columns == names:
         return table
@@ -92,13 +92,14 @@ def align_by_class(scores, own_classes, classes):
     Returns
     -------
     ndarray of shape (n_rows, n_classes)
-        The column of a class that the model does not know is 0. It is `scores` itself
-        if the classes are the same.
+        The column of a class that the model does not know is 0. The result is `scores`
+        itself if the classes are the same.
     """
     if np.array_equal(own_classes, classes):
         return scores
     aligned = np.zeros((len(scores), len(classes)), dtype=scores.dtype)
-    aligned[:, np.searchsorted(classes, own_classes)] = scores
+    positions = np.searchsorted(classes, own_classes)
+    aligned[:, positions] = scores
     return aligned
 
 
@@ -148,14 +149,15 @@ def _with_labels(tables):
     table : series or data frame of pandas
     """
     for name, table in tables.items():
-        inner = {}
+        candidates = {name: table}
         if isinstance(table, Mapping):
-            inner = {f"{name} of {key!r}": values for key, values in table.items()}
-        for inner_name, values in {name: table, **inner}.items():
+            for key, inner_table in table.items():
+                candidates[f"{name} of {key!r}"] = inner_table
+        for candidate_name, candidate in candidates.items():
             # Tables of Dask are left out: their index is not known before it is
             # computed, and has no `equals`.
-            if hasattr(values, "iloc") and hasattr(values.index, "equals"):
-                yield inner_name, values
+            if hasattr(candidate, "iloc") and hasattr(candidate.index, "equals"):
+                yield candidate_name, candidate
 
 
 def _is_reordered(index, other):

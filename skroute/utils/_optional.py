@@ -2,7 +2,7 @@
 
 import importlib
 
-# Extras whose name is not that of their package.
+# The extra of skroute that installs a package, if their names differ.
 _EXTRAS = {"skorch": "torch", "matplotlib": "plot", "vl_convert": "report"}
 
 
@@ -24,6 +24,7 @@ def import_optional(module, caller):
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         package = module.split(".")[0]
+        # Name of the module that is missing, None if the error does not say it.
         if error.name is None or error.name.split(".")[0] != package:
             # The package is installed, but lacks a module that it imports itself.
             raise

@@ -22,7 +22,8 @@ class VersionedPickleMixin:
     def __setstate__(self, state):
         """Set the state of a pickle, and compare its version with this one."""
         state = dict(state)
-        written_by = state.pop(_VERSION, None)  # None: written before 0.1.0
+        # Version that wrote the pickle. None: before 0.1.0.
+        written_by = state.pop(_VERSION, None)
         name = type(self).__name__
         if written_by is None:
             raise ValueError(

@@ -5,8 +5,9 @@ import textwrap
 
 from skroute.utils._optional import import_optional
 
-# Colours of choices, in their order. Twelve that differ on a light and on a dark
-# background: those of P. Tol's "bright" and "vibrant" schemes, and four in between.
+# Colours of choices, in their order. The twelve colours differ on a light and on a dark
+# background. Eight are from P. Tol's "bright" and "vibrant" schemes, and four are in
+# between.
 COLOURS = (
     "#4477aa",  # blue
     "#ee7733",  # orange
@@ -26,9 +27,9 @@ COLOURS = (
 LATER_COLOURS = COLOURS[::-1]
 # Colour of references, such as the random mix, on a light and on a dark background.
 REFERENCE_COLOUR = "0.5"
-# Largest number of entries of a legend inside the axes, in a wide and in a narrow
-# figure. A longer one hides the data.
+# Largest number of entries of a legend inside the axes. A longer one hides the data.
 _MAX_INSIDE = 4
+# The same for a figure that is narrower than `_NARROW`.
 _MAX_INSIDE_NARROW = 2
 # Width of a figure in inches below which a long legend is below the axes. To the right
 # of them it would take half of the figure.
@@ -38,7 +39,8 @@ _NARROW = 5.0
 _MAX_SHARE = 0.5
 # Distance in inches between the axes and a legend to the right of them.
 _GAP_RIGHT = 0.1
-# Distance in inches between the axes and a legend below: tick labels and axis label.
+# Distance in inches between the axes and a legend below. The labels of the ticks and of
+# the axis are in it.
 _GAP_BELOW = 0.45
 # Least height in inches of axes with their labels and their title, above a legend.
 _AXES_HEIGHT = 2.7
@@ -46,8 +48,9 @@ _AXES_HEIGHT = 2.7
 _LINE_HEIGHT = 0.18
 # Maximal number of columns of a legend below the axes.
 _MAX_COLUMNS = 2
-# Widths in inches of a small letter of a legend, and of a handle with its margins.
+# Width in inches of a small letter of a legend.
 _LETTER_WIDTH = 0.07
+# Width in inches of a handle of a legend, with its margins.
 _HANDLE_WIDTH = 0.5
 # Width of a letter of an axis label or a title, as a share of its font size. Measured
 # on the labels of displays.
@@ -159,10 +162,11 @@ def takes_half(figure, names):
 def _make_higher(ax, height):
     """Make the figure of axes at least as high as `height` in inches.
 
-    Only a figure with a layout and single axes, as displays make it, is changed. A
-    colour bar belongs to its axes.
+    Other figures than those of displays are not changed: figures without a layout, and
+    figures with several axes.
     """
     figure = _whole_figure(ax)
+    # A colour bar has axes of its own in matplotlib. They are not counted.
     n_axes = sum(axes.get_label() != "<colorbar>" for axes in figure.axes)
     if figure.get_layout_engine() is None or n_axes != 1:
         return
@@ -172,7 +176,7 @@ def _make_higher(ax, height):
 
 def _whole_figure(ax):
     """Return the figure of axes, which may be in a subfigure of it."""
-    # The attribute of a subfigure is the whole figure, and that of a figure is itself.
+    # `figure` of a subfigure is the whole figure. `figure` of a figure is itself.
     return ax.figure.figure
 
 
@@ -209,10 +213,11 @@ def _draw_legend_below(ax, handles, *, height):
     n_columns = min(max(int(width // list_width(names)), 1), _MAX_COLUMNS)
     n_letters = max(int((width - _HANDLE_WIDTH) / _LETTER_WIDTH), 1)
     labels = [textwrap.fill(name, n_letters) for name in names]
-    n_lines = sum(label.count("\n") + 1 for label in labels)
-    more_lines = ax.get_xlabel().count("\n")
-    gap = _GAP_BELOW + more_lines * _LINE_HEIGHT
-    n_lines = math.ceil(n_lines / n_columns) + more_lines
+    n_label_lines = sum(label.count("\n") + 1 for label in labels)
+    # Lines of the label of the horizontal axis, without the first one.
+    n_more_lines = ax.get_xlabel().count("\n")
+    gap = _GAP_BELOW + n_more_lines * _LINE_HEIGHT
+    n_lines = math.ceil(n_label_lines / n_columns) + n_more_lines
     _make_higher(ax, max(height, _AXES_HEIGHT) + n_lines * _LINE_HEIGHT)
     _draw_legend_outside(
         ax,
@@ -261,14 +266,16 @@ def _break_labels(ax):
     if layout is not None:
         # The axes get the size that labels of ticks and the legend leave to them.
         layout.execute(figure)
-    # In inches.
+    # The size of the axes in inches.
     width, height = ax.bbox.size / figure.dpi
-    for text, length in (
+    texts_and_lengths = (
         (ax.xaxis.label, width),
         (ax.yaxis.label, height),
         (ax.title, width),
-    ):
+    )
+    for text, length in texts_and_lengths:
         letter_width = _LETTER_SHARE * text.get_fontsize() / _POINTS_PER_INCH
+        # Number of letters of the longest line.
         n_letters = max(int(length / letter_width), 1)
         lines = []
         for line in text.get_text().split("\n"):

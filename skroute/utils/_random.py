@@ -9,7 +9,7 @@ N_SEEDS = 2**32
 
 
 def seed_of(random_state):
-    """Return the seed of a fit: an integer as it is, or one that is drawn.
+    """Return the seed of a fit: `random_state` if it is an integer, or a drawn one.
 
     Parameters
     ----------

@@ -62,19 +62,21 @@ def row_uniforms(X, n_columns, random_state=0, request_id=None):
     ndarray of shape (n_rows, n_columns)
     """
     keys = row_keys(_hashed_source(X, request_id))
+    # Equal keys become different ones.
     keys = _mixed(keys + _n_equal_before(keys) * _COLUMN_STEP)
     # Each pair of a column and a `random_state` has its own number. State 0 has the
     # numbers 1 to `n_columns`, and state 1 has the next `n_columns` numbers.
-    columns = np.arange(n_columns, dtype=np.uint64) + np.uint64(
-        1 + random_state * n_columns
-    )
-    return _uniform(_mixed(keys[:, np.newaxis] * _STEP + columns * _COLUMN_STEP))
+    first_column = np.uint64(1 + random_state * n_columns)
+    columns = np.arange(n_columns, dtype=np.uint64) + first_column
+    # A key for each cell of the result.
+    cell_keys = keys[:, np.newaxis] * _STEP + columns * _COLUMN_STEP
+    return _uniform(_mixed(cell_keys))
 
 
 def tie_draws(X, request_id=None):
     """Return a function that draws a uniform number for each of some rows of `X`.
 
-    The numbers divide ties. Those of equal rows of one call are spread evenly.
+    The numbers divide ties. The numbers of equal rows of one call are spread evenly.
 
     Parameters
     ----------
@@ -97,11 +99,15 @@ def _tie_draws_at(source, rows):
     Parameters
     ----------
     source : indexable of n_rows rows
-    rows : ndarray of int
+    rows : ndarray of shape (n_selected_rows,), dtype=int
         Positions of the rows.
+
+    Returns
+    -------
+    ndarray of shape (n_selected_rows,), dtype=float64
     """
     keys = row_keys(_safe_indexing(source, rows))
-    # Equal keys get the same number first.
+    # Equal keys get the same number here. Then the numbers are spread.
     first = _uniform(_mixed(keys * _STEP + _COLUMN_STEP))
     return _spread_evenly(first, keys)
 
@@ -121,13 +127,19 @@ def even_draws(keys):
 
 
 def _spread_evenly(first, keys):
-    """Add a golden-ratio step to each number for each equal key before it, modulo 1.
+    """Return numbers in [0, 1) that are spread evenly for equal keys.
+
+    A step (`GOLDEN`) is added to a number for each equal key before it, modulo 1.
 
     Parameters
     ----------
     first : ndarray of shape (n_rows,)
         Number in [0, 1) of each row, equal for equal keys.
     keys : ndarray of shape (n_rows,), dtype=uint64
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), dtype=float64
     """
     return (first + GOLDEN * _n_equal_before(keys)) % 1.0
 
@@ -140,6 +152,10 @@ def _hashed_source(X, request_id):
     X : indexable of n_rows rows
     request_id : array-like of shape (n_rows,), or None
         None: the rows themselves are hashed.
+
+    Returns
+    -------
+    indexable of n_rows rows
     """
     if request_id is None:
         return X
@@ -199,9 +215,10 @@ def feature_keys(values):
     -------
     ndarray of shape (n_rows,), dtype=uint64
     """
-    # The bits of each column are mixed into the keys with shifts and factors of the
-    # finaliser of splitmix64. All keys start at the same number.
+    # All keys start at the same number.
     keys = np.full(len(values), _STEP, dtype=np.uint64)
+    # The bits of each column are mixed into the keys, with shifts and factors of the
+    # finaliser of splitmix64.
     for bits in np.ascontiguousarray(_float_bits(values)).T:
         keys = (keys ^ bits) * _FIRST_FACTOR
         keys = (keys ^ (keys >> np.uint64(27))) * _SECOND_FACTOR
@@ -258,10 +275,9 @@ def _keys_of_unread(dataset):
 
 def _keys_of_sparse(matrix):
     """Return a hash key of each row of a CSR matrix."""
-    terms = (
-        _terms(_float_bits(matrix.data))
-        * _column_weights(matrix.shape[1])[matrix.indices]
-    )
+    # The weight of the column of each stored cell.
+    weights = _column_weights(matrix.shape[1])[matrix.indices]
+    terms = _terms(_float_bits(matrix.data)) * weights
     # The sum of a row is the difference of two running sums: before the next row and
     # before this one. Running sums overflow, modulo 2**64, and their differences are
     # still right. A row without cells has the sum 0.
@@ -283,11 +299,13 @@ def _keys_of_numbers(values):
     """
     n_rows, n_columns = values.shape
     weights = _column_weights(n_columns)
-    step = max(1, _BLOCK // max(1, n_columns))
+    # Number of rows that are hashed at a time.
+    n_rows_of_block = max(1, _BLOCK // max(1, n_columns))
     keys = np.empty(n_rows, dtype=np.uint64)
-    for start in range(0, n_rows, step):
-        block = on_host(values[start : start + step])
-        keys[start : start + step] = _terms(_float_bits(block)) @ weights
+    for start in range(0, n_rows, n_rows_of_block):
+        stop = start + n_rows_of_block
+        block = on_host(values[start:stop])
+        keys[start:stop] = _terms(_float_bits(block)) @ weights
     return keys
 
 
@@ -300,7 +318,18 @@ def _keys_of_objects(values):
 
 
 def _as_array(X):
-    """Return rows as an array for hashing: of numbers, or else of objects."""
+    """Return rows as an array for hashing.
+
+    Parameters
+    ----------
+    X : array-like, dataframe or Arrow table
+
+    Returns
+    -------
+    ndarray of shape (n_rows, ...)
+        Numbers or other values. If NumPy makes no table of the rows, each row is one
+        object.
+    """
     if is_arrow(X) and is_frame(X):
         return np.column_stack([cells_of(column) for column in X.columns])
     if hasattr(X, "to_numpy"):
@@ -308,8 +337,8 @@ def _as_array(X):
     try:
         values = np.asarray(as_rows(X))
     except ValueError:
-        # Rows of different lengths. The empty array stands for "no table": it has not
-        # as many rows as X.
+        # Rows of different lengths. The empty array stands for "no table": its length
+        # is not the number of rows.
         values = np.empty(0)
     if hasattr(X, "__array__") or len(values) == num_samples(X):
         return values
@@ -331,9 +360,10 @@ def _uniform(keys):
 
 
 def _mixed(x):
-    """Return the finaliser of splitmix64: keys whose bits look unrelated to those of x.
+    """Return keys with mixed bits, by the finaliser of splitmix64.
 
-    The shifts are those of the published generator.
+    The bits of the result look unrelated to the bits of `x`. The shifts are those of
+    the published generator.
 
     Parameters
     ----------
@@ -353,7 +383,9 @@ def _column_weights(n_columns):
 
     Multiplication by an odd number loses no bit, modulo 2**64.
     """
-    return _mixed(np.arange(1, n_columns + 1, dtype=np.uint64) * _STEP) | np.uint64(1)
+    column_numbers = np.arange(1, n_columns + 1, dtype=np.uint64)
+    # With bit 0 set, a number is odd.
+    return _mixed(column_numbers * _STEP) | np.uint64(1)
 
 
 def _terms(bits):
@@ -368,14 +400,15 @@ def _terms(bits):
 
 
 def _float_bits(values):
-    """Return the bits of numbers as float64. Those of -0 are those of 0.
+    """Return the bits of numbers in double precision, as ndarray of uint64.
 
-    All missing values have the same bits.
+    0 and -0 have the same bits, and all missing values have the same bits.
     """
     values = np.array(values, dtype=np.float64)
     # -0 + 0 is 0.
     values += 0.0
-    bits = values.view(np.uint64)  # of the copy above
+    # A view of the copy above.
+    bits = values.view(np.uint64)
     bits[np.isnan(values)] = _NAN
     return bits
 
@@ -387,7 +420,8 @@ def _object_bits(column):
     ----------
     column : list of n_rows values of any type
     """
-    if all(kind in (int, float, bool) for kind in set(map(type, column))):
+    types = set(map(type, column))
+    if types <= {int, float, bool}:
         return _float_bits(column)
     return np.array([_bits_of(value) for value in column], dtype=np.uint64)
 
@@ -398,8 +432,10 @@ def _bits_of(value):
         return _float_bits([float(value)])[0]
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return _NAN
-    # Texts with a lone half of a surrogate pair are hashed as well.
-    text = (
-        value if isinstance(value, bytes) else str(value).encode(errors="surrogatepass")
-    )
-    return np.frombuffer(blake2b(text, digest_size=8).digest(), dtype=np.uint64)[0]
+    if isinstance(value, bytes):
+        content = value
+    else:
+        # Texts with a lone half of a surrogate pair are hashed as well.
+        content = str(value).encode(errors="surrogatepass")
+    digest = blake2b(content, digest_size=8).digest()
+    return np.frombuffer(digest, dtype=np.uint64)[0]

@@ -29,9 +29,9 @@ def standard_error(values, weight=None, fold=None):
         values = values[rows]
         fold = None if fold is None else fold[rows]
     elif weight is not None:
-        # The weighted mean is the plain mean of new values: the mean, and the distance
-        # of each row from it, times the relative weight of the row. Their error is that
-        # of the weighted mean, in the first order.
+        # The mean of the new values is the weighted mean. A new value is this mean plus
+        # the distance of the row from it, times the relative weight of the row. To
+        # first order, the new values have the error of the weighted mean.
         mean = np.average(values, weights=weight)
         values = mean + (values - mean) * weight / weight.mean()
     if len(values) < 2:
@@ -39,8 +39,9 @@ def standard_error(values, weight=None, fold=None):
     # The error if rows are independent.
     error = values.std(ddof=1) / np.sqrt(len(values))
     folds = () if fold is None else np.unique(fold)
-    # One fold has no error of its mean.
+    # A single fold has no standard error.
     if len(folds) > 1:
-        means = np.array([values[fold == number].mean() for number in folds])
-        error = max(error, means.std(ddof=1) / np.sqrt(len(folds)))
+        fold_means = np.array([values[fold == number].mean() for number in folds])
+        error_of_folds = fold_means.std(ddof=1) / np.sqrt(len(folds))
+        error = max(error, error_of_folds)
     return float(error)

@@ -19,7 +19,8 @@ from skroute.utils._optional import import_optional
 _WIDTH = 88
 # Spaces before each line below the title.
 _INDENT = "  "
-# Number of choices that have a column in a text. The others share one column.
+# Number of choices that have a column in a text. The others share one column, see
+# `choice_columns`.
 _MAX_CHOICES = 5
 # Number of rows of the longest text. Of a longer table it has the first and last rows.
 _MAX_ROWS = 20
@@ -136,8 +137,8 @@ class RecordList(list):
     records : sequence of NamedTuple
     title : str
         First line of the text.
-    labels : dict from str to str, default={}
-        Names of fields in the text. Others have the names of the fields.
+    labels : dict from str to str, default=None
+        Labels of fields in the text. A field that is not in it has its own name.
     hidden : sequence of str, default=()
         Fields that are in the frame, but not in the text.
     """
@@ -149,6 +150,7 @@ class RecordList(list):
         self.hidden = hidden
 
     def _table(self):
+        """Return the records, at least one, as a `Table`: one column for each field."""
         columns = []
         for field in self[0]._fields:
             values = [getattr(record, field) for record in self]
@@ -276,14 +278,14 @@ def share_column(name, shares, *, label=None, whole="rows", missing="unknown"):
 
 
 def choice_columns(choices, route_share):
-    """Return a column with the share of each choice that was made on a row.
+    """Return columns with the share of the rows on which each choice was made.
 
     Parameters
     ----------
     choices : sequence of str
         Names of the choices.
     route_share : ndarray of shape (n_budgets, n_choices)
-        Share of the rows that make each choice, at each budget.
+        Share of the rows on which each choice is made, at each budget.
 
     Returns
     -------
@@ -294,10 +296,13 @@ def choice_columns(choices, route_share):
     shares = np.asarray(route_share)
     total_shares = shares.sum(axis=0)  # over the budgets
     n_used = int((total_shares > 0).sum())
-    # One choice too many has a column, too: a column of one other would be as wide.
+    # If only one choice exceeds the maximum, it has a column, too. A column of "1
+    # others" would be as wide.
     n_shown = n_used if n_used <= _MAX_CHOICES + 1 else _MAX_CHOICES
+    # Positions of the choices, the most frequent one first.
+    by_share = np.argsort(-total_shares, kind="stable")
     is_shown = np.zeros(len(total_shares), dtype=bool)
-    is_shown[np.argsort(-total_shares, kind="stable")[:n_shown]] = True
+    is_shown[by_share[:n_shown]] = True
     columns = []
     for position, name in enumerate(choices):
         column = share_column(f"share_{name}", shares[:, position], label=str(name))
@@ -345,7 +350,8 @@ def _lines_of_single_row(columns):
         entry = column.entries()[0]
         if column.unit and _has_number(entry):
             entry = f"{entry} {column.unit}"
-        heading = f"{_INDENT}{_label(column):<{label_width}}{_GAP}"
+        label = _label(column).ljust(label_width)
+        heading = f"{_INDENT}{label}{_GAP}"
         lines.extend(_wrapped(entry, indent=" " * len(heading), heading=heading))
     return lines
 
@@ -372,7 +378,7 @@ def _wrapped(text, *, indent, heading=None):
 
 
 def _has_number(entry):
-    """Return True if a unit may follow an entry: it is a number, and not a word."""
+    """Return True if an entry has a digit: a unit may follow it, but not a word."""
     return any(character.isdigit() for character in entry)
 
 
@@ -393,8 +399,10 @@ def _lines_of_rows(columns):
     has_units = any(column.unit for column in columns)
     cells = []  # one list of str for each column, all of the same length
     for column in columns:
-        heading = [_label(column), column.unit] if has_units else [_label(column)]
-        cells.append([*heading, *_shortened(column.entries())])
+        heading_cells = [_label(column)]
+        if has_units:
+            heading_cells.append(column.unit)
+        cells.append([*heading_cells, *_shortened(column.entries())])
     lines = []
     first_column, *further = cells
     if not further:
@@ -410,14 +418,18 @@ def _lines_of_rows(columns):
 
 
 def _number_that_fits(first_column, further):
-    """Return how many columns fit next to the first one, at least one.
+    """Return the number of further columns that fit next to the first, at least 1.
 
     Parameters
     ----------
     first_column : list of str
         The cells of the column.
     further : list of list of str
-        The cells of the other columns.
+        The cells of each further column.
+
+    Returns
+    -------
+    int
     """
     width = len(_INDENT) + _width_of(first_column)
     for n_fitting, cells in enumerate(further):
@@ -433,11 +445,11 @@ def _width_of(cells):
     return max(len(cell) for cell in cells)
 
 
-def _lines_of_block(cells):
+def _lines_of_block(columns):
     """Return the lines of some columns, each a list of str of the same length."""
-    widths = [_width_of(cells_of_column) for cells_of_column in cells]
+    widths = [_width_of(cells) for cells in columns]
     lines = []
-    for row in zip(*cells):
+    for row in zip(*columns):
         # The first column names the row, and is aligned to the left. The other cells
         # are aligned to the right.
         parts = [f"{row[0]:<{widths[0]}}"]
@@ -458,13 +470,13 @@ def _shortened(entries):
     """Return the entries that a text shows, with an ellipsis for those left out."""
     if len(entries) <= _MAX_ROWS:
         return entries
-    # Half of the rows are from the start, and half from the end.
+    # As many rows from the start as from the end.
     n_half = _MAX_ROWS // 2
     return [*entries[:n_half], _ELLIPSIS, *entries[-n_half:]]
 
 
 def printed_estimator(estimator, indent=0):
-    """Return a stand-in with the repr of an estimator, whose costs are short.
+    """Return an object whose repr is the estimator's repr with short costs.
 
     The costs are in the order of the choices. scikit-learn sorts the names of a dict,
     and prints all digits.
@@ -474,27 +486,29 @@ def printed_estimator(estimator, indent=0):
     estimator : estimator
         `costs` may be one of its constructor parameters.
     indent : int, default=0
-        Number of columns before its name, where it is printed.
+        Number of characters that stand before its name in the line.
 
     Returns
     -------
     BaseEstimator
-        An object with the name and the parameters of the estimator.
+        It has the name and the parameters of the estimator.
     """
     estimator_class = type(estimator)
+    # scikit-learn finds the names of the parameters in the signature of `__init__`.
     constructor = {"__init__": estimator_class.__init__}
     plain_class = type(estimator_class.__name__, (BaseEstimator,), constructor)
+    # Without a call of `__init__`: the parameters are copied.
     shown = plain_class.__new__(plain_class)
     vars(shown).update(estimator.get_params(deep=False))
     costs = getattr(shown, "costs", None)
     if isinstance(costs, dict):
-        # The choices are known after `fit`. Before `fit`, and if a cost has no choice,
-        # the order is that of the dict.
+        # The order of the choices, `choices_`, is there after `fit` only.
         names = [name for name in getattr(estimator, "choices_", ()) if name in costs]
         if len(names) < len(costs):
+            # Before `fit`, or if a cost has no choice: the order of the dict.
             names = list(costs)
         ordered_costs = {name: costs[name] for name in names}
-        # The columns before the first name: "Router(costs={".
+        # The characters before the first name: "Router(costs={".
         indent += len(f"{estimator_class.__name__}(costs={{")
         shown.costs = _CostText(ordered_costs, indent=indent)
     elif isinstance(costs, (list, tuple)):
@@ -507,11 +521,13 @@ class _CostText:
 
     Parameters
     ----------
-    costs : dict
-    has_names : bool
-        False if the keys are positions.
-    indent : int
-        Spaces before each further line, if the text has several.
+    costs : dict from str or int to object
+        Costs by the names of the choices, or by their positions.
+    has_names : bool, default=True
+        False if the keys are positions, which are not printed.
+    indent : int, default=0
+        Number of characters before the text in its first line. Further lines begin with
+        as many spaces.
     """
 
     def __init__(self, costs, *, has_names=True, indent=0):

@@ -21,7 +21,10 @@ def holds_numbers(X):
     if torch_of(X) is not None:
         return True
     dtype = getattr(X, "dtype", None)
-    return getattr(dtype, "kind", "O") in "biuf"
+    # Objects (O) stand for values without a dtype.
+    kind = getattr(dtype, "kind", "O")
+    # Kinds of dtypes: booleans, whole numbers with and without sign, floats.
+    return kind in "biuf"
 
 
 def on_host(array):
@@ -35,6 +38,7 @@ def on_host(array):
     try:
         return array.numpy()
     except TypeError:
+        # NumPy does not have the dtype.
         return array.float().numpy()
 
 
@@ -49,16 +53,18 @@ def _is_a(X, module, name):
     name : str
         Name of the class.
     """
-    # If the module is not loaded, an empty tuple stands for the class: nothing is an
-    # instance of it.
-    return isinstance(X, getattr(sys.modules.get(module), name, ()))
+    # None if the module is not loaded.
+    loaded_module = sys.modules.get(module)
+    # The empty tuple stands for a class that is not loaded: it has no instance.
+    cls = getattr(loaded_module, name, ())
+    return isinstance(X, cls)
 
 
 def is_dataset(X):
     """Return True for a torch data set, or skorch's view of one."""
-    return _is_a(X, "torch.utils.data", "Dataset") or _is_a(
-        X, "skorch.helper", "SliceDataset"
-    )
+    if _is_a(X, "torch.utils.data", "Dataset"):
+        return True
+    return _is_a(X, "skorch.helper", "SliceDataset")
 
 
 def indexable_dataset(X):

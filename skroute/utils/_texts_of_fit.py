@@ -12,8 +12,9 @@ from contextlib import contextmanager
 import numpy as np
 from scipy import sparse
 
-# Stored counts, of 8 bytes each: half a gigabyte. A prompt of 500 characters has about
-# 1,300. Texts beyond it are counted again whenever they are encoded.
+# Largest number of stored counts. With 8 bytes for each, they take half a gigabyte. A
+# prompt of 500 characters has about 1,300 counts. If there are more counts, further
+# texts are counted whenever they are encoded.
 _MOST_STORED = 2**26
 
 
@@ -30,7 +31,7 @@ class _Texts:
     position_of_text : dict of str to int
         Row of each text in `counts`.
     counts : csr matrix of shape (n_texts, n_columns), or None
-        None before the first text.
+        Counts of the words of each text. None before the first text.
     results : dict
         Results of functions of some texts, by name, parameters and texts.
     """
@@ -47,7 +48,7 @@ class _Texts:
         self.results = {}
 
     def positions(self, texts, count):
-        """Return the rows of texts in `counts`, or None if these texts are too many.
+        """Return the rows of texts in `counts`. New texts are added to it.
 
         Parameters
         ----------
@@ -59,23 +60,25 @@ class _Texts:
         Returns
         -------
         ndarray of shape (n_texts,), dtype=intp, or None
+            None if there would be more than `_MOST_STORED` counts. Nothing is added.
         """
         new_texts = []
         for text in dict.fromkeys(texts):
             if text not in self.position_of_text:
                 new_texts.append(text)
         if new_texts:
-            counts = count(np.array(new_texts, dtype=object))
+            all_counts = count(np.array(new_texts, dtype=object))
             if self.counts is not None:
-                counts = sparse.vstack([self.counts, counts], format="csr")
-            if counts.nnz > _MOST_STORED:
+                all_counts = sparse.vstack([self.counts, all_counts], format="csr")
+            if all_counts.nnz > _MOST_STORED:
                 return None
-            self.counts = counts
+            self.counts = all_counts
             for text in new_texts:
                 self.position_of_text[text] = len(self.position_of_text)
         return np.array([self.position_of_text[text] for text in texts], dtype=np.intp)
 
 
+# The texts of all fits of this process.
 _TEXTS = _Texts()
 
 
@@ -119,7 +122,7 @@ def counts_of(texts, count):
 
 
 def learned_once(name, texts, parameters, *, count, learn):
-    """Return what is learned from texts, from an earlier call on the same texts.
+    """Return what is learned from texts. The result of an earlier call is reused.
 
     Parameters
     ----------
@@ -132,8 +135,8 @@ def learned_once(name, texts, parameters, *, count, learn):
     count : callable
         As in `counts_of`.
     learn : callable
-        ``learn(counts)`` returns the result. It is called outside of a fit, and for
-        texts and parameters that are new in a fit.
+        ``learn(counts)`` returns the result. Within a fit, it is not called if the
+        result is stored already.
 
     Returns
     -------

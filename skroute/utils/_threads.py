@@ -36,6 +36,7 @@ def workers_for(models, n_jobs):
         return n_jobs
     n_threads = max(threads_of(model) for model in models)
     most_workers = max(1, cpu_count() // n_threads)
+    # With models of one thread, the number of workers is the user's decision.
     if n_workers <= most_workers or n_threads == 1:
         return n_jobs
     return most_workers
@@ -56,6 +57,7 @@ def threads_of(model):
     """
     parameters = model.get_params(deep=True)
     n_threads = 1
+    # A class of models among the parameters is no model.
     for part_of_model in [model, *parameters.values()]:
         if not isinstance(part_of_model, type) and hasattr(part_of_model, "get_params"):
             n_threads = max(n_threads, _threads_of_one(part_of_model))
@@ -67,7 +69,8 @@ def _threads_of_one(model):
     parameters = model.get_params(deep=False)
     for name in _PARAMETERS_OF_THREADS:
         n_threads = parameters.get(name)
-        # If no number is set, estimators have None, and CatBoost has no entry.
+        # If no number is set, estimators have None, and CatBoost has no entry. 0 leaves
+        # the number to the library.
         if isinstance(n_threads, int) and n_threads != 0:
             return effective_n_jobs(n_threads)
     library = type(model).__module__.partition(".")[0]

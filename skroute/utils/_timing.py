@@ -28,7 +28,9 @@ def synchronize_device():
     if torch is None:
         return
     for backend in (torch.cuda, torch.xpu):
-        for device in range(backend.device_count() if backend.is_initialized() else 0):
+        if not backend.is_initialized():
+            continue
+        for device in range(backend.device_count()):
             # Waiting for an unused device would initialise it. A used one has memory.
             if backend.memory_reserved(device):
                 backend.synchronize(device)
@@ -48,9 +50,9 @@ def timed(call, *arguments):
 def seconds_per_sample(call, X):
     """Return the median seconds that a call takes per row of `X`.
 
-    The call gets the first 1,000 rows at most. It is made once without a clock, and
-    then five times with one. Many rows in one call measure the throughput of batch
-    prediction.
+    The call gets at most the first 1,000 rows. It is made once without a clock, and
+    then five times with a clock. All rows are in one call, so that the throughput of
+    batch prediction is measured.
     """
     n_rows = min(num_samples(X), _MAX_ROWS)
     rows = _safe_indexing(X, np.arange(n_rows))

@@ -4,9 +4,9 @@ Each is relative to a quantity of the problem, or a number of rows. The same pro
 another unit of cost or quality therefore has the same decisions.
 """
 
-# Relative to a total: sums of a million costs are exact to this. A plan may exceed its
-# budget by this share of the budget. Two values that differ by this share of what is
-# gained are equal.
+# Relative to a total: sums of a million costs have smaller rounding errors. A plan may
+# exceed its budget by this share of the budget. Two values are equal if they differ by
+# less than this share of the total gain.
 ROUNDING = 1e-12
 
 # Relative to a dual price: efficiencies (value per cost) that differ by less are tied.
@@ -21,9 +21,10 @@ SCORE_TIE = 1e-9
 # this share. They were added, multiplied or divided in another order than the limit.
 LIMIT_ROOM = 1e-9
 
-# Rows: a share times a number of rows is a whole number if it misses one by less.
+# In rows: a share times a number of rows is read as a whole number if it differs from
+# one by less than this.
 COUNT_ROUNDING = 1e-9
 
-# Divisor in place of a zero. Smaller than any value, cost or sum of them in a usual
-# unit.
+# Divisor in place of 0. In a usual unit, it is smaller than each value, cost and sum of
+# them that is not 0.
 TINY = 1e-300

@@ -12,8 +12,8 @@ from skroute.utils._frames import is_missing, is_text
 from skroute.utils._named import check_rows_match
 from skroute.utils._tensors import on_host
 
-# Room for the rounding of probabilities, half precision included. Logits are far
-# outside.
+# Largest difference of probabilities and their sums from the allowed numbers. Rounding
+# stays below it, also in half precision. Logits are far outside.
 _PROBABILITY_ROOM = 0.01
 # Largest weight that is read as a count of rows. A bootstrap sample hardly ever repeats
 # a row more often: the chance is 1e-15.
@@ -23,12 +23,12 @@ _WEIGHT_ROOM = 1e-9
 # Significant bits that are kept of a weight that is not a count: those of single
 # precision. Rounding errors in another unit are far below the last of these bits.
 _WEIGHT_BITS = 24
-# Bytes of a number in double precision. With shorter numbers, rounding may change the
-# sum of a row by much.
+# Bytes of a number in double precision. In shorter numbers, rounding may change the sum
+# of a row by more than `_PROBABILITY_ROOM`.
 _DOUBLE_BYTES = 8
-# Least share of rows that sum to 1. With fewer, the others do not count as rounded.
-# GaussianNB on dates in single precision rounds up to 45 % of the rows. Scores of
-# another kind hardly ever sum to 1.
+# Least share of the rows that must sum to 1, so that the other rows count as rounded.
+# GaussianNB on dates in single precision changes the sums of up to 45 % of the rows.
+# Scores of another kind hardly ever sum to 1.
 _LEAST_SUMMING = 0.25
 # A row is not divided by its sum if the sum is nearer to 1 than this: sums in single
 # precision are not more exact.
@@ -61,10 +61,10 @@ def is_amount(value):
     # True and False are of class Real, but not meant as amounts.
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
         return False
-    # The value is compared with the largest float as a whole number of Python. In a
-    # shorter type of numpy, the largest float would overflow. A whole number may exceed
-    # all floats.
-    return bool(0 <= value < np.inf) and int(value) <= sys.float_info.max
+    is_finite = bool(0 <= value < np.inf)
+    # A whole number of Python may exceed all floats. The value is compared as such a
+    # number: in a shorter type of numpy, the largest float would overflow.
+    return is_finite and int(value) <= sys.float_info.max
 
 
 def check_numbers(
@@ -101,6 +101,7 @@ def check_numbers(
         lengths = ["any" if length is None else length for length in shape]
         wanted = str(tuple(lengths)).replace("'", "")
         raise ValueError(f"{name} must have shape {wanted}, got shape {array.shape}.")
+    # A mask of the entries, in the shape of `array`.
     is_right = np.isfinite(array)
     # Without a range, the comparisons are left out to save time.
     if low > -np.inf or high < np.inf:
@@ -210,10 +211,10 @@ def _any_text(cells):
 
 
 def check_weights(params, n_samples):
-    """Raise an error if `sample_weight` among metadata has not one entry per row.
+    """Raise a ValueError unless `sample_weight` among metadata has one entry per row.
 
-    It is called before rows are left out. Later, weights of other rows could have the
-    right length by chance.
+    This check comes before rows are left out. Later, weights of other rows could have
+    the right length by chance.
 
     Parameters
     ----------
@@ -279,16 +280,18 @@ def relative_weights(weight):
     # In units of the largest weight: sums of large weights would overflow, and
     # quotients of subnormal numbers would be rounded.
     shares = weight / weight.max()
-    positive = shares[shares > 0]
+    positive_shares = shares[shares > 0]
     # In units of the smallest positive weight.
-    multiples = shares / positive.min()
+    multiples = shares / positive_shares.min()
     counts = np.rint(multiples)
     rounding = np.abs(multiples - counts)
     if counts.max() <= _LARGEST_COUNT and (rounding <= _WEIGHT_ROOM * counts).all():
         return counts
-    # Not counts: the mean becomes 1, and each weight keeps `_WEIGHT_BITS` bits. A
-    # weight is a mantissa below 1 times a power of two. The mantissa is rounded.
-    mantissa, exponent = np.frexp(shares / positive.mean())
+    # Not counts: the mean of the positive weights becomes 1.
+    relative = shares / positive_shares.mean()
+    # A weight is a mantissa below 1 times a power of two. The mantissa is rounded to
+    # `_WEIGHT_BITS` bits.
+    mantissa, exponent = np.frexp(relative)
     rounded = np.rint(np.ldexp(mantissa, _WEIGHT_BITS))
     return np.ldexp(rounded, exponent - _WEIGHT_BITS)
 
@@ -404,6 +407,7 @@ def whole_rows(X, reader, reset=False, dtype=np.float64, **others):
             # If the sum is finite, all entries are. A sum is faster than a check of
             # each entry.
             is_finite = np.isfinite(X.sum())
+        # If there are names, scikit-learn warns about rows without them.
         if is_finite and not hasattr(reader, "feature_names_in_"):
             return X
     X = on_host(refuse_source(X, reader))
@@ -555,24 +559,25 @@ def check_probabilities(
     low = -_PROBABILITY_ROOM
     high = 1 + _PROBABILITY_ROOM
     # Masks of rows. A comparison with NaN is False, so that NaN is wrong.
-    is_outside = ~((proba >= low) & (proba <= high)).all(axis=1)
-    is_wrong = is_outside
+    is_inside = ((proba >= low) & (proba <= high)).all(axis=1)
+    is_wrong = ~is_inside
     if total is not None:
         sums = proba.sum(axis=1, dtype=np.float64)
-        is_wrong = is_outside | ~(np.abs(sums - total) <= _PROBABILITY_ROOM)
+        has_right_sum = np.abs(sums - total) <= _PROBABILITY_ROOM
+        is_wrong = ~(is_inside & has_right_sum)
     if not is_wrong.any():
         return proba
     # The first five numbers of the first wrong row, for messages.
-    first = [float(f"{value:.3g}") for value in proba[is_wrong][0][:5]]
-    # In single or half precision.
+    first_wrong = [float(f"{value:.3g}") for value in proba[is_wrong][0][:5]]
+    # True in single or half precision.
     is_short = proba.dtype.kind == "f" and proba.dtype.itemsize < _DOUBLE_BYTES
     may_be_rounded = proven or np.mean(~is_wrong) >= _LEAST_SUMMING
-    if is_short and may_be_rounded and not is_outside.any():
+    if is_short and may_be_rounded and is_inside.all():
         warn(
             f"{method} of {name!r} gave {is_wrong.sum()} of {len(proba)} rows that do "
-            f"not sum to 1, such as {first!r}, in {proba.dtype}. They are divided by "
-            "their sums. Rounding is the likely cause: give the member float64, or "
-            "scale columns of large numbers such as dates."
+            f"not sum to 1, such as {first_wrong!r}, in {proba.dtype}. They are "
+            "divided by their sums. Rounding is the likely cause: give the member "
+            "float64, or scale columns of large numbers such as dates."
         )
         rounded = proba.copy()
         rounded[is_wrong] = with_sum_one(proba[is_wrong])
@@ -580,8 +585,9 @@ def check_probabilities(
     end = "" if total is None else " with the sum 1 in each row"
     raise NotProbabilitiesError(
         f"{method} of {name!r} must give probabilities between 0 and 1{end}, but it "
-        f"gave {first!r} for a row. Logits need a softmax first: for a skorch net set "
-        'predict_nonlinearity (the default "auto" knows the losses of torch only). '
+        f"gave {first_wrong!r} for a row. Logits need a softmax first: for a skorch "
+        'net set predict_nonlinearity (the default "auto" knows the losses of torch '
+        "only). "
         "Scores of another kind need sklearn.calibration.CalibratedClassifierCV."
     )
 
@@ -609,11 +615,11 @@ def with_sum_one(proba):
         return proba
     divided = proba.astype(np.float64)
     wrong_rows = np.clip(divided[is_wrong], 0.0, None)
-    sums = wrong_rows.sum(axis=1, keepdims=True)
+    sums_of_wrong = wrong_rows.sum(axis=1, keepdims=True)
     # Equal probabilities. They stay in the rows whose sum is 0, and are overwritten in
-    # the others.
+    # the other rows.
     new_rows = np.full_like(wrong_rows, 1 / proba.shape[1])
-    np.divide(wrong_rows, sums, out=new_rows, where=sums > 0)
+    np.divide(wrong_rows, sums_of_wrong, out=new_rows, where=sums_of_wrong > 0)
     divided[is_wrong] = new_rows
     return divided
 
@@ -644,25 +650,24 @@ def check_known_labels(y, classes, name="y"):
     ------
     ValueError
     """
-    # A dict for its fast look-up. Its values are not used.
-    known = dict.fromkeys(np.asarray(classes).tolist())
-    unknown = [
-        label for label in np.unique(np.asarray(y)).tolist() if label not in known
-    ]
+    # A dict for its order and its fast look-up. Its values are not used.
+    class_set = dict.fromkeys(np.asarray(classes).tolist())
+    labels = np.unique(np.asarray(y)).tolist()
+    unknown = [label for label in labels if label not in class_set]
     if unknown:
-        known = list(known)
+        seen = list(class_set)
         raise ValueError(
             f"{name} has labels that fit has not seen: {unknown[:5]!r} of type "
-            f"{type(unknown[0]).__name__}; known are {known[:5]!r} of type "
-            f"{type(known[0]).__name__}."
+            f"{type(unknown[0]).__name__}; known are {seen[:5]!r} of type "
+            f"{type(seen[0]).__name__}."
         )
 
 
 def check_some_known(y, classes):
     """Refuse true labels if none of them is among `classes`.
 
-    All answers would be wrong. The type of the labels is then probably another, such as
-    numbers for texts.
+    All answers would be wrong. The labels then probably have another type than the
+    classes, such as numbers in place of texts.
 
     Parameters
     ----------
@@ -686,7 +691,7 @@ def check_some_known(y, classes):
 
 
 def holds_texts(labels):
-    """Return True if labels are texts, by the first label that is not missing.
+    """Return True if labels are texts. The first label that is not missing decides.
 
     Parameters
     ----------
@@ -716,7 +721,7 @@ def warn(message, category=UserWarning):
     category : class of warnings, default=UserWarning
     """
     frame = sys._getframe(1)  # the caller of this function
-    level = 2  # `stacklevel` of this caller
+    level = 2  # the `stacklevel` of this caller in `warnings.warn`
     while frame.f_back is not None:
         package = frame.f_globals["__name__"].partition(".")[0]
         if package not in _INNER:

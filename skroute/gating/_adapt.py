@@ -405,7 +405,9 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         """
         with task.step("fit full"):
             rows, is_held_out = self._learn_from_full_model(X, y, sample_weight, params)
-        pair = self._fit_pair(rows, is_held_out, lambda: task.step("alternate"))
+        pair = self._fit_pair(
+            rows, is_held_out, progress=lambda: task.step("alternate")
+        )
         self._set_gate(pair, rows, is_held_out)
         self._set_costs()
         budget = check_budget(self.budget)

@@ -240,7 +240,7 @@ class BoostedFit(NamedTuple):
         Objective (OPT) of the paper, on the training rows at each q-step.
 
     round_counts : list of int
-        Number of rounds that were grown before each q-step. The last is that of all
+        Number of rounds that were grown before each q-step. The last number counts all
         rounds.
     """
 

@@ -724,7 +724,7 @@ def adapt_linear(X, rows, problem, *, max_iter, tol, start=None, progress=nullco
     rows : Rows
 
     problem : Problem
-        Its groups are those of the columns of `X`.
+        `group_of` has the group of each column of `X`.
 
     max_iter : int
         Largest number of alternations.
@@ -891,7 +891,7 @@ def _most_promising_groups(X, rows, problem):
     rows : Rows
 
     problem : Problem
-        Its groups are those of the columns of `X`.
+        `group_of` has the group of each column of `X`.
 
     Returns
     -------
@@ -912,7 +912,7 @@ def _most_promising_groups(X, rows, problem):
     norms = group_norms(gradient_of_W, problem.group_of, n_groups)
     thresholds = problem.gamma * np.sqrt(problem.group_costs)
     excess = norms - thresholds
-    # The last group has the intercepts, which are no features.
+    # The last group has only the intercepts.
     excess_of_features = excess[:-1]
     by_excess = np.argsort(-excess_of_features, kind="stable")
     return by_excess[:_N_SINGLE_GROUPS]

@@ -191,8 +191,8 @@ class Choice(NamedTuple):
         The deciding policies at two prices: the price, then the lower price. None if
         `goes_on` is False.
     spending : Spending or None
-        Positions of the two prices among all prices of the policies. None if nothing is
-        bought after the first set.
+        Positions of the two prices among all prices of the policies, and the share of
+        the rows at the lower price. None if nothing is bought after the first set.
     within : tuple of (int or None, float)
         Largest number of purchases and largest cost of a row, for which the policies
         were learned.
@@ -274,8 +274,8 @@ class HeldOutRows(NamedTuple):
 KNOWN = CallParameter(
     "known",
     "array-like or dataframe of bool, shape (n_samples, n_groups), default=None",
-    """Groups that need not be paid for, by row. A data frame has columns for some
-    groups. None: no group is known before.""",
+    """Groups that each row need not pay for. A data frame may have columns for some
+    groups only. None: no group is known before.""",
 )
 MAX_ROUNDS = CallParameter(
     "max_rounds",
@@ -335,9 +335,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
         Cost that no row exceeds, in the unit of `feature_costs`. None is unlimited.
 
     budget : float, default=None
-        Mean cost per row, in the unit of `feature_costs`. None is unlimited: what
-        `max_rounds` and `max_cost` allow is bought where it raised the quality of
-        held-out rows.
+        Mean cost per row, in the unit of `feature_costs`. None is unlimited: within
+        `max_rounds` and `max_cost`, a row buys all that raised the quality of held-out
+        rows.
 
     policy : {"online", "batch"}, default="online"
         ``"online"`` decides each row alone, at the price at which held-out rows spent
@@ -1272,8 +1272,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         rounds = (first & ~known).astype(np.int64)
         # The set of each row: the first set, or a larger one whose other groups are
         # known.
-        position = np.full(n_rows, choice.start)
-        position = self._with_known(position, known)
+        set_of_row = np.full(n_rows, choice.start)
+        set_of_row = self._with_known(set_of_row, known)
         spent = ((rounds > 0) @ self.group_costs_).sum()
         # Rest of the budget of all rows together. `ROOM` is for rounding.
         room = budget * n_rows * ROOM - spent
@@ -1291,7 +1291,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
                 X,
                 ledger,
                 going=going,
-                position=position,
+                set_of_row=set_of_row,
                 choice=choice,
                 n_left=n_left,
                 drawn_rows=drawn_rows,
@@ -1306,7 +1306,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             # Position, among the rising prices, of the highest at which each row buys.
             reach = step.reach[buys]
             # Groups that each row buys in this round. (n_going, n_groups)
-            extra = self._sets[target] & ~self._sets[position[going]] & ~known[going]
+            extra = self._sets[target] & ~self._sets[set_of_row[going]] & ~known[going]
             extra_cost = extra @ self.group_costs_
             if is_capped:
                 # Where the budget ends, the rows that would pay most are served first.
@@ -1324,14 +1324,14 @@ class SequentialFeatureClassifier(FeatureBuyer):
             last_round += 1
             # Before, the entries of the groups in `extra` were 0.
             rounds[going] += last_round * extra
-            position[going] = target
-            position = self._with_known(position, known)
+            set_of_row[going] = target
+            set_of_row = self._with_known(set_of_row, known)
             if n_left is not None:
                 n_left -= 1
-        return Walk(position, rounds)
+        return Walk(set_of_row, rounds)
 
     def _next_sets(
-        self, X, ledger, *, going, position, choice, n_left, drawn_rows, with_reach
+        self, X, ledger, *, going, set_of_row, choice, n_left, drawn_rows, with_reach
     ):
         """Return the next purchases of rows (`Step`).
 
@@ -1341,7 +1341,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             The rows, and their ledger.
         going : ndarray of int
             Positions of the rows that may buy.
-        position : ndarray of shape (n_rows,), dtype=int64
+        set_of_row : ndarray of shape (n_rows,), dtype=int64
             The set of each row.
         choice : Choice
             It has the policies, and the two prices at which rows buy.
@@ -1366,11 +1366,11 @@ class SequentialFeatureClassifier(FeatureBuyer):
         reach = np.full(len(going), -1, dtype=np.int64)
         expectations = {}
         # Rows of one set are decided together.
-        for set_position in np.unique(position[going]):
+        for set_position in np.unique(set_of_row[going]):
             # Positions in `going` of the rows of this set.
-            inside = np.flatnonzero(position[going] == set_position)
+            inside = np.flatnonzero(set_of_row[going] == set_position)
             rows = going[inside]
-            shown = self._shown(X, ledger, int(set_position), rows, len(position))
+            shown = self._shown(X, ledger, int(set_position), rows, len(set_of_row))
             expectation = policies.expect(int(set_position), shown, n_left)
             expectations[int(set_position)] = expectation
             # The set that each row buys at each price, or STOP. (n_inside, n_prices)
@@ -1473,22 +1473,22 @@ class SequentialFeatureClassifier(FeatureBuyer):
             # `classes_` are sorted.
             return np.searchsorted(self.classes_, model.predict(model_rows))
 
-    def _with_known(self, position, known):
+    def _with_known(self, set_of_row, known):
         """Return the largest set of which each row has every group, (n_rows,).
 
         This set contains the set that the row has bought. Its other groups are known.
 
         Parameters
         ----------
-        position : ndarray of shape (n_rows,), dtype=int64
+        set_of_row : ndarray of shape (n_rows,), dtype=int64
             The set of each row.
         known : ndarray of bool of shape (n_rows, n_groups)
             Groups that the rows need not pay for.
         """
         if not known.any():
-            return position
-        bought = self._sets[position]  # (n_rows, n_groups)
-        largest = position.copy()
+            return set_of_row
+        bought = self._sets[set_of_row]  # (n_rows, n_groups)
+        largest = set_of_row.copy()
         for candidate, groups in enumerate(self._sets):
             contains = (bought <= groups).all(axis=1)
             # Groups of the candidate that the row would pay for. (n_rows, n_groups)
@@ -1659,7 +1659,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         first_position = 0
         if n_rounds == 0:
             first_position = last_position
-        # Sets of the row: the first one, that of each comparison, and the last one.
+        # Sets of the row: its first set, its set at each comparison, and its last set.
         positions = [first_position]
         for step in steps:
             # The only key: a step of one row has the expectation of one set.
@@ -1670,11 +1670,11 @@ class SequentialFeatureClassifier(FeatureBuyer):
         # comparison comes before round 1. `positions` then has the free set twice.
         position_after_round = positions[-(n_rounds + 1) :]
         rounds = []
-        for number in range(n_rounds + 1):
-            is_bought = paid_in_round == number
-            if number == 0:
+        for round_number in range(n_rounds + 1):
+            is_bought = paid_in_round == round_number
+            if round_number == 0:
                 is_bought = is_free
-            position = position_after_round[number]
+            position = position_after_round[round_number]
             proba = self._proba(self._models, position, X, ledger, np.array([row]))
             rounds.append(
                 Round(
@@ -1682,7 +1682,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
                     cost=float(self.group_costs_[is_bought].sum()),
                     proba=proba[row],
                     following=self._next_purchase(
-                        choice, steps, position, has_bought=number > 0
+                        choice, steps, position, has_bought=round_number > 0
                     ),
                 )
             )

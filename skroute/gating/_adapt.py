@@ -447,7 +447,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         # gets `checked.weight`, as the user gave it.
         weight = relative_weights(checked.weight)
         y = self.classes_[checked.encoded]
-        # Quality of an answer. If classes have weights, they are those of these rows.
+        # Quality of an answer. Class weights, if it has any, come from these rows.
         objective = objective_of_labels(self.quality, self.classes_).bound(
             checked.encoded, weight
         )
@@ -648,8 +648,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         self.pair_ = pair
         # The gate scores of the pair above which rows are sent.
         self._level = 0.0
-        # Ranks of a score among those of the held-out rows. The level is subtracted
-        # from all scores. None: no row is ever sent, and the gate is not evaluated.
+        # Ranks among the gate scores of the held-out rows, less the level. None: no row
+        # is ever sent, and the gate is not evaluated.
         self._ranks = None
         # Figures of the held-out rows. None without a gate: no rows are held out.
         self._held_out = None
@@ -794,7 +794,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
                 f"{type(self).__name__} holds no rows out where p_full=0, and has no "
                 "validation figures. Use cross_val_score."
             )
-        # A row is sent if the share of rows that the budget sends exceeds its rank.
+        # A row is sent if its rank is below the share of rows that the budget sends.
         share = self._affordable_share(check_budget(self.budget))
         is_sent = held_out.ranks < share
         costs = self.cost_table_

@@ -550,8 +550,8 @@ class FeatureLedger:
             Positions of the rows, and of the groups that they need.
         """
         is_missing = ~self._is_bought[np.ix_(rows, groups)]
-        # Features of rows that miss the same groups are bought in one request. A
-        # pattern is such a row of `is_missing`: booleans of shape (len(groups),).
+        # Features of rows that miss the same groups are bought in one request. Such
+        # rows have the same pattern, which is their row of `is_missing`.
         patterns, pattern_of_row = np.unique(is_missing, axis=0, return_inverse=True)
         for index, pattern in enumerate(patterns):
             if not pattern.any():

@@ -17,11 +17,11 @@ from skroute.utils._tables import Column, Table, format_value
 # Largest number of classes whose probabilities are shown. If there are more classes,
 # the most probable ones are shown.
 _SHOWN_CLASSES = 3
-# Largest number of letters in a line of a label. Longer ones take half of a figure.
+# Largest number of letters in a line of a label. A longer line takes half of a figure.
 _LABEL_LENGTH = 24
-# Heights in inches of a line of a label with its distance to the next one, and of all
-# around the lines: title, axis label and margins.
+# Height in inches of a line of a label, with the distance to the next line.
 _LINE_HEIGHT = 0.18
+# Height in inches of all that is around the lines: title, axis label and margins.
 _FRAME_HEIGHT = 1.2
 
 

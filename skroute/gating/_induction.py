@@ -20,7 +20,7 @@ from skroute.utils._tolerances import ROUNDING, SCORE_TIE
 LEAF = -1
 # In place of a leaf, if the tree was grown on the row.
 _NO_LEAF = -1
-# A price, in units of the mean gain per mean cost, at which no purchase is worth it.
+# A price, in the unit of `price_grid`, at which no purchase is worth it.
 _NO_PURCHASE = 1e12
 # Largest number of bins of a state by answers.
 _MOST_BINS = 24
@@ -41,7 +41,7 @@ _ROWS_OF_A_LEAF = 15
 
 
 class PriceRange(NamedTuple):
-    """The prices of an induction, in units of the mean gain per mean cost.
+    """The prices of an induction, in the unit of `price_grid`.
 
     Attributes
     ----------
@@ -611,6 +611,9 @@ class Policies(NamedTuple):
 
 def price_grid(value, costs, price_range):
     """Return rising prices, from 0 to a price at which nothing is bought.
+
+    Their unit is the gain in mean value from the worst set to the best one, divided by
+    the mean cost of the sets that are not free.
 
     Parameters
     ----------

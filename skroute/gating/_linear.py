@@ -513,8 +513,8 @@ def accelerated_proximal_gradient(
 
     The method is FISTA with a fixed step. Momentum is restarted when it points uphill
     (O'Donoghue and Candes' gradient scheme). The duality gap is computed every tenth
-    step. The steps end when it is at most `tol`. The objective at the result is never
-    above the objective at the start.
+    step. The steps end when the gap is at most `tol`. The objective at the result is
+    never above the objective at the start.
 
     Parameters
     ----------

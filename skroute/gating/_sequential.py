@@ -89,7 +89,7 @@ _MOST_SETS = 44
 _ROUGH_TREES = 2
 # Largest number of leaves of such a tree.
 _ROUGH_LEAVES = 32
-# A set gets no model if at no price more than this share of the rows comes to it.
+# A set gets a model only if more than this share of the rows comes to it at some price.
 _LEAST_SHARE = 0.005
 # Number of first sets, the best at each price, from which rows are followed.
 _FIRST_SETS = 3
@@ -342,8 +342,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
     policy : {"online", "batch"}, default="online"
         ``"online"`` decides each row alone, at the price at which held-out rows spent
         the budget. The budget then holds on average. ``"batch"`` never exceeds the
-        budget on the rows of a call. If the rest of it does not pay for all purchases,
-        the rows that would buy at the highest price are served first.
+        budget on the rows of a call. If the budget does not pay for all purchases, the
+        rows that would buy at the highest price are served first.
 
     random_state : int, RandomState instance or None, default=None
         Determines the held-out rows, a third of them and at most five thousand. Pass an
@@ -1416,7 +1416,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     def _columns(self, position):
         """Return the positions of the columns of the set at `position`."""
-        return np.flatnonzero(self._sets[position][self.group_of_])
+        groups = self._sets[position]
+        return np.flatnonzero(groups[self.group_of_])
 
     def _proba(self, models, position, X, ledger, rows):
         """Return class probabilities of rows by the model of a set.

@@ -202,14 +202,15 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
 
     budget : float, default=None
         Mean cost per sample, in the unit of `feature_costs`. The rows with the highest
-        gate are sent until it is spent, and never a row with ``g <= 0``. Tied rows at
-        its end are drawn by the values that the gate reads, and equal rows of a call
-        are spread evenly. None: unlimited.
+        gate scores are sent until the budget is spent. A row with ``g <= 0`` is never
+        sent. If rows have the same score where the budget ends, a share of them is
+        sent. With ``policy="online"`` a hash of the values that the gate reads draws
+        this share, and equal rows of a call are spread evenly. None: unlimited.
 
     policy : {"online", "batch"}, default="online"
-        ``"online"`` compares the gate with a threshold learned on held-out rows, so
-        that the budget holds on average; ``"batch"`` sorts the gate and never exceeds
-        it.
+        ``"online"`` compares the gate score of a row with a threshold learned on
+        held-out rows, so that the budget holds on average. ``"batch"`` sorts the rows
+        of a call by their gate scores, and never exceeds the budget.
 
     n_jobs : int, default=None
         Jobs for the cross-validation of the full model, and threads of LightGBM (one in
@@ -231,8 +232,9 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         model read.
 
     cost_table_ : dict of float
-        Cost of a row up to the ``"gate"``'s decision, if answered by the ``"cheap"``
-        model, and by the ``"full"`` one. Features are paid once.
+        Costs of a row: ``"gate"`` up to the gate's decision, ``"cheap"`` if the cheap
+        model answers the row, and ``"full"`` if the full model does. Features are paid
+        once.
 
     objective_ : ndarray
         The objective on the training rows of f1 and g at each alternation. Never rises
@@ -240,7 +242,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
 
     held_out_objective_ : ndarray
         For a :class:`BoostedGate`, the objective on held-out rows, without feature
-        costs; ``n_iter_`` is at its minimum. Empty otherwise, and without a gate.
+        costs. ``n_iter_`` is the number of rounds at its minimum. Empty for a
+        :class:`LinearGate`, and with ``p_full=0``.
 
     n_iter_ : int
         Boosting rounds in the pair, or alternations.
@@ -254,8 +257,9 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         other half.
 
     validation_quality_se_, validation_cost_se_ : float
-        Standard errors of the two, as estimates for new rows. With ``p_full=0`` no rows
-        are held out, and the four raise an error.
+        Standard errors of ``validation_quality_`` and of ``validation_cost_``, as
+        estimates for new rows. With ``p_full=0`` no rows are held out, and these four
+        attributes raise an error.
 
     group_names_, group_of_, group_costs_ : list, ndarray, ndarray
         The groups, the group of each column and the cost of each group.
@@ -276,16 +280,17 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
     -----
     The rows of a call may also be :class:`~skroute.features.LazyFeatures` or a mapping.
 
-    Every share and budget is read off gate scores of held-out rows: boosted trees look
-    better on their training rows than they are, and the scores of each pair have
-    another scale.
+    The level of the gate and the threshold of each budget are set on gate scores of
+    held-out rows, because boosted trees look better on their training rows than they
+    are. The bound `p_full` also holds on all rows of `fit`.
 
     The gate of a :class:`BoostedGate` is ``a * doubt(f1(x)) + b + trees(x)``. The doubt
-    are the log-odds that f1 gives against its own answer. The level of ``g > 0`` is set
-    so that the held-out rows that are sent, at most a share `p_full`, gain the most
-    quality. The probabilities of a full model need not be calibrated for that. The
-    paper leaves the level where the logistic fit puts it, and so does a
-    :class:`LinearGate`, except that `p_full` always binds.
+    is the log-odds of f1 against its own answer. A level is subtracted from the gate,
+    so that rows with ``g > 0`` are sent. The level is set so that the held-out rows
+    above it, at most a share `p_full`, gain the most quality if they are sent. The
+    probabilities of a full model need not be calibrated for that. The paper leaves the
+    level where the logistic fit puts it. A :class:`LinearGate` does the same, unless
+    more than the share `p_full` of the rows would be sent.
 
     References
     ----------
@@ -400,7 +405,9 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         """
         with task.step("fit full"):
             rows, is_held_out = self._learn_from_full_model(X, y, sample_weight, params)
-        pair = self._fit_pair(rows, is_held_out, lambda: task.step("alternate"))
+        pair = self._fit_pair(
+            rows, is_held_out, progress=lambda: task.step("alternate")
+        )
         self._set_gate(pair, rows, is_held_out)
         self._set_costs()
         budget = check_budget(self.budget)
@@ -414,7 +421,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
     def _learn_from_full_model(self, X, y, sample_weight, params):
         """Check the input, fit the full model, and measure its quality on each row.
 
-        Sets `model_costs_`, `estimator_` and the attributes of `_checked`.
+        Sets `model_costs_`, `estimator_`, `_full_features` and the attributes of
+        `_checked`.
 
         Parameters
         ----------
@@ -439,6 +447,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         # gets `checked.weight`, as the user gave it.
         weight = relative_weights(checked.weight)
         y = self.classes_[checked.encoded]
+        # Quality of an answer. Class weights, if it has any, come from these rows.
         objective = objective_of_labels(self.quality, self.classes_).bound(
             checked.encoded, weight
         )
@@ -639,8 +648,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         self.pair_ = pair
         # The gate scores of the pair above which rows are sent.
         self._level = 0.0
-        # Ranks among the gate scores above the level. None: no row is ever sent, and
-        # the gate is not evaluated.
+        # Ranks among the gate scores of the held-out rows, less the level. None: no row
+        # is ever sent, and the gate is not evaluated.
         self._ranks = None
         # Figures of the held-out rows. None without a gate: no rows are held out.
         self._held_out = None
@@ -676,7 +685,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
                     ranks=held_out_scores.ranks_by_other_half()
                 )
                 return
-            # Its cheap model is the same, so that `cheap_quality` still holds.
+            # The simpler pair has the same cheap model, and so the same
+            # `cheap_quality`.
             pair = pair.simpler
 
     def _held_out_scores(self, pair, rows, is_held_out, cheap_quality):
@@ -743,28 +753,29 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         if pair.reads_cheap:
             decision_cost = gate_cost + cheap_cost
         # Cost of all features that are bought for each choice.
-        features_of_gate = cost_of_columns(self, gate_features)
-        features_of_cheap = cost_of_columns(self, gate_features, pair.cheap_features)
-        features_of_full = cost_of_columns(self, gate_features, self._full_features)
+        gate_columns_cost = cost_of_columns(self, gate_features)
+        cheap_columns_cost = cost_of_columns(self, gate_features, pair.cheap_features)
+        full_columns_cost = cost_of_columns(self, gate_features, self._full_features)
         self.cost_table_ = {
-            "gate": float(features_of_gate + decision_cost),
+            "gate": float(gate_columns_cost + decision_cost),
             # The cheap model is evaluated once, before or after the decision.
-            "cheap": float(features_of_cheap + gate_cost + cheap_cost),
-            "full": float(features_of_full + decision_cost + full_cost),
+            "cheap": float(cheap_columns_cost + gate_cost + cheap_cost),
+            "full": float(full_columns_cost + decision_cost + full_cost),
         }
 
     def _warn_of_unspent_budget(self, budget):
         """Warn that the gate sends no row, so that a budget is left over."""
         held_out = self._held_out
-        # Mean quality of the two models.
-        cheap = np.average(held_out.cheap_quality, weights=held_out.weight)
-        full = np.average(held_out.full_quality, weights=held_out.weight)
+        weight = held_out.weight
+        mean_cheap_quality = np.average(held_out.cheap_quality, weights=weight)
+        mean_full_quality = np.average(held_out.full_quality, weights=weight)
         warn(
             f"budget={budget!r} is left over: the cheap model answers every row, at a "
             f"cost of {self.cost_table_['cheap']:.6g}. On the held-out rows its "
-            f"quality is {cheap:.3g} and that of the full model {full:.3g}, and no "
-            "part of them that the gate could send would gain. A larger gamma makes "
-            "the cheap model cheaper; a better estimator would be asked."
+            f"quality is {mean_cheap_quality:.3g} and that of the full model "
+            f"{mean_full_quality:.3g}, and no part of them that the gate could send "
+            "would gain. A larger gamma makes the cheap model cheaper; a better "
+            "estimator would be asked."
         )
 
     # Quality and cost of the held-out rows --------------------------------------------
@@ -783,7 +794,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
                 f"{type(self).__name__} holds no rows out where p_full=0, and has no "
                 "validation figures. Use cross_val_score."
             )
-        # A row is sent if the share of rows that the budget sends exceeds its rank.
+        # A row is sent if its rank is below the share of rows that the budget sends.
         share = self._affordable_share(check_budget(self.budget))
         is_sent = held_out.ranks < share
         costs = self.cost_table_
@@ -819,8 +830,11 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
     # Decisions and answers for new rows -----------------------------------------------
 
     def _smallest_budget(self):
-        # The cheap model may have to answer every row, because `p_full` limits the rows
-        # of the full model, also if the full model costs less.
+        """Return the smallest feasible budget: the cost of the cheap model on a row.
+
+        A cheaper full model does not lower it. Because `p_full` limits the rows of the
+        full model, the cheap model may have to answer every row.
+        """
         return self.cost_table_["cheap"]
 
     def _check_feasible(self, budget):
@@ -898,7 +912,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         Returns
         -------
         float
-            Infinite if the budget pays for all rows: above the rank of every row.
+            Infinite if the budget pays for all rows. It is then above all finite ranks.
         """
         cheap_cost = self.cost_table_["cheap"]
         full_cost = self.cost_table_["full"]
@@ -935,10 +949,10 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             return is_sent
         if self.policy == "batch":
             n_affordable = int(share * len(gate) * (1 + ROUNDING))
-            # The budget pays for the rows with the highest gate scores. The others are
-            # not sent.
-            falling = np.argsort(-gate, kind="stable")
-            is_sent[falling[n_affordable:]] = False
+            # Positions of the rows, the highest gate score first. The budget pays for
+            # the first `n_affordable`. The others are not sent.
+            by_score = np.argsort(-gate, kind="stable")
+            is_sent[by_score[n_affordable:]] = False
             return is_sent
         # Online, each row is decided alone. Its rank is the smallest share of sent rows
         # at which it is sent.
@@ -946,6 +960,10 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return is_sent & (ranks < share * (1 + ROUNDING))
 
     def _answer(self, plan, response):
+        """Return the answers to all rows of a plan, each by the model it is sent to.
+
+        `response` is the name of the called method.
+        """
         return dispatch(plan.route, partial(self._answer_rows, plan, response))
 
     def _answer_rows(self, plan, response, choice, rows):
@@ -1032,6 +1050,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             answers = getattr(self.estimator_, response)(X)
             if response == "predict":
                 return answers  # labels
+            # Proven: in `fit` the model had probabilities, so any row may be rounded.
             proba = check_probabilities(np.asarray(answers), "estimator", proven=True)
             return with_sum_one(proba)
 
@@ -1047,8 +1066,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         Returns
         -------
         ndarray of shape (n_samples,)
-            ``-inf`` everywhere if no row is ever sent: with ``p_full=0``, and where no
-            share of the held-out rows would have gained.
+            ``-inf`` everywhere if no row is ever sent. This is so with ``p_full=0``,
+            and if no level of the gate raised the quality of the held-out rows.
         """
         check_is_fitted(self)
         X = self._check_rows(X)

@@ -2,14 +2,14 @@
 
 The booster has an output for each output of f1 and one more for the gate. LightGBM's
 coupled feature penalty (``cegb_penalty_feature_coupled``) is charged the first time
-that any tree splits on a feature, in any output and round. It is ``u_alpha`` of
-equations (1) and (2), shared by f1 and g. Penalties have the factor ``2 * sum of
+that any tree splits on a feature, in any output and round. The penalty is ``u_alpha``
+of equations (1) and (2), which f1 and g share. Penalties have the factor ``2 * sum of
 weights``: LightGBM's split gain is a sum over rows of twice the decrease of the loss,
 while the objective is a mean.
 
 LightGBM has no groups of features. When a feature of a group has been bought, the
 penalties of the others in the group are set to zero before the next round. Within a
-round, features of one group that different trees buy are charged each.
+round, several trees may buy features of one group. Each of them is then charged.
 """
 
 import math
@@ -104,9 +104,9 @@ def threads_for(n_rows, n_jobs):
 def cloned(estimator, n_rows):
     """Return a clone of an estimator, which gets one thread if LightGBM needs that.
 
-    An estimator of LightGBM gets one thread for few rows (`n_rows`) and in a forked
-    process. LightGBM's own default (`n_jobs` is None) is all cores. An `n_jobs` that
-    the user has set stays as it is.
+    A LightGBM estimator whose `n_jobs` is None uses all cores. Its clone gets one
+    thread if `n_rows`, the number of training rows, is small, and in a forked process.
+    An `n_jobs` that the user has set stays as it is.
     """
     model = clone(estimator)
     is_lightgbm = type(model).__module__.startswith("lightgbm.")
@@ -240,7 +240,7 @@ class BoostedFit(NamedTuple):
         Objective (OPT) of the paper, on the training rows at each q-step.
 
     round_counts : list of int
-        Number of rounds that were grown before each q-step. The last is that of all
+        Number of rounds that were grown before each q-step. The last number counts all
         rounds.
     """
 
@@ -443,7 +443,8 @@ class _Boosting:
             # Each feature is bought alone. LightGBM itself charges a feature once.
             return
         bought = self._bought_groups()
-        if not self.is_bought[bought].all():
+        has_new_group = not self.is_bought[bought].all()
+        if has_new_group:
             self.is_bought[bought] = True
             self.booster.reset_parameter(self._penalty_params())
 
@@ -483,9 +484,9 @@ class _Boosting:
             p_sent = expit(_gate_of(doubt(cheap_scores), self.doubt_coef, trees))
             gradient[:, gate_output] = p_sent - self.q
             hessian[:, gate_output] = p_sent * (1 - p_sent)
-        # Rounded to whole multiples of a unit for each row. Leaves divide by the
-        # Hessian, so that it is at least one unit.
-        unit = (_RESOLUTION * self.rows.weight)[:, None]
+        # Both are rounded to whole multiples of a unit, and get the weights of the
+        # rows. A Hessian is at least one unit, since leaves divide by its sum.
+        unit = (_RESOLUTION * self.rows.weight)[:, None]  # (n_rows, 1)
         gradient = np.rint(gradient / _RESOLUTION) * unit
         hessian = np.maximum(np.rint(hessian / _RESOLUTION), 1.0) * unit
         # LightGBM reads one output after the other.
@@ -717,7 +718,7 @@ def best_round(pair, round_counts, rows, p_full):
     -------
     RoundChoice
     """
-    # The scores of the constant model. 0 is that of the gate's trees.
+    # The scores of the constant model. The 0 is the score of the gate's trees.
     constant_scores = np.append(pair.base, 0.0)
     scores = np.tile(constant_scores, (len(rows.y), 1))
     gate_fits = []
@@ -746,8 +747,8 @@ class BoostedGate(Gate):
     Parameters
     ----------
     n_estimators : int, default=100
-        Boosting rounds of f1. Raising it costs time; the rounds that are best on
-        held-out rows are kept.
+        Largest number of boosting rounds of f1. The number that is best on held-out
+        rows is used. Raising it costs time.
 
     learning_rate : float, default=0.2
         Shrinkage of the trees.
@@ -835,7 +836,7 @@ class BoostedGate(Gate):
     def fit_pair(self, rows, held_out, prepared, problem, n_jobs, progress):
         """Return the pair of the rounds that are best on held-out rows.
 
-        Without a gate all rounds are kept. The parameters are those of
+        Without a gate it is the pair of all rounds. The parameters are those of
         :meth:`Gate.fit_pair`.
         """
         fit = boost(

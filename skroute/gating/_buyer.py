@@ -83,7 +83,7 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
     }
 
     def _offers_proba(self):
-        # All estimators that buy features have `predict_proba`.
+        """Return True: all estimators that buy features have `predict_proba`."""
         return True
 
     def _ensure_all_finite(self):
@@ -113,7 +113,10 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         """
         X = on_host(X)
         y = on_host(y)
-        if is_frame(X) or (X.ndim == 2 and needs_encoding(X)):
+        needs_readers = is_frame(X)
+        if not needs_readers and X.ndim == 2:
+            needs_readers = needs_encoding(X)
+        if needs_readers:
             values = self._fit_readers(X)
         else:
             values = validate_data(
@@ -171,7 +174,10 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
     # Rows of a call, and what they buy ------------------------------------------------
 
     def _check_rows(self, X):
-        # Features of lazy rows are checked when they are bought.
+        """Return the rows of a call, checked. A mapping becomes `LazyFeatures`.
+
+        Features of lazy rows are checked later, when they are bought.
+        """
         if isinstance(X, LazyFeatures):
             return X
         if is_mapping(X):
@@ -217,13 +223,13 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
                 allow_nan=self._ensure_all_finite() == "allow-nan",
             )
             return FeatureLedger(
-                num_samples(X),
-                self.n_features_in_,
-                self.group_of_,
-                n_groups,
+                n_samples=num_samples(X),
+                n_features=self.n_features_in_,
+                group_of=self.group_of_,
+                n_groups=n_groups,
                 reader=reader,
             )
-        # Feature names were checked on X itself.
+        # The names of the columns were checked in `_check_rows`, the cells were not.
         if self._readers is None:
             # `fit` read an array of numbers.
             refuse_texts(X=X)
@@ -237,7 +243,14 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
             ensure_all_finite=self._ensure_all_finite(),
             input_name="X",
         )
-        return FeatureLedger(*values.shape, self.group_of_, n_groups, values=values)
+        n_samples, n_features = values.shape
+        return FeatureLedger(
+            n_samples=n_samples,
+            n_features=n_features,
+            group_of=self.group_of_,
+            n_groups=n_groups,
+            values=values,
+        )
 
 
 def model_input(buyer, ledger, rows, columns, X):
@@ -248,7 +261,8 @@ def model_input(buyer, ledger, rows, columns, X):
     buyer : FeatureBuyer
         Fitted.
     ledger : FeatureLedger
-        Buys the columns of lazy rows that are not bought yet.
+        Ledger of all rows of the call. It buys columns of lazy rows that are not bought
+        yet.
     rows : ndarray of int
         Rising positions of rows.
     columns : ndarray of int
@@ -448,7 +462,7 @@ class FeatureLedger:
         Buys features. None if `values` has all of them.
 
     values : ndarray of shape (n_samples, n_features), default=None
-        All features, if they need not be bought.
+        All features, if they need not be bought. None: all features are bought.
 
     Attributes
     ----------
@@ -536,14 +550,16 @@ class FeatureLedger:
             Positions of the rows, and of the groups that they need.
         """
         is_missing = ~self._is_bought[np.ix_(rows, groups)]
-        # Features of rows that miss the same groups are bought in one request. A
-        # pattern tells which of `groups` are missing.
+        # Features of rows that miss the same groups are bought in one request. Such
+        # rows have the same pattern, which is their row of `is_missing`.
         patterns, pattern_of_row = np.unique(is_missing, axis=0, return_inverse=True)
         for index, pattern in enumerate(patterns):
             if not pattern.any():
                 # These rows have bought all of the groups.
                 continue
-            pattern_rows = rows[pattern_of_row.ravel() == index]
+            # Some versions of NumPy return `pattern_of_row` with a second axis.
+            has_pattern = pattern_of_row.ravel() == index
+            pattern_rows = rows[has_pattern]
             columns = np.flatnonzero(np.isin(self.group_of, groups[pattern]))
             bought = self._reader.read(columns, pattern_rows)
             self._values[np.ix_(pattern_rows, columns)] = bought.values

@@ -43,7 +43,7 @@ class HeldOut(NamedTuple):
     def mean(self, values, rows=slice(None)):
         """Return the weighted mean over rows, which are the last axis of `values`.
 
-        `values` has all rows, or only those that `rows` selects.
+        `values` has only the rows that `rows` selects. By default these are all rows.
         """
         return np.average(values, axis=-1, weights=self.weight[rows])
 
@@ -59,9 +59,11 @@ class Candidate(NamedTuple):
     start : int
         Position of the first set.
     n_left : int or None
-        Largest number of purchases after the first set. None is any number.
+        Largest number of purchases after the first set. None is any number. 0 for a
+        fixed set.
     spending : Spending or None
-        The two prices at which rows buy. None if `policy` is None.
+        The two prices at which rows buy, and the share of the rows at the lower one.
+        None if `policy` is None.
     quality, cost : ndarray of shape (n_rows,)
         Expected quality and cost of each held-out row.
     proba : ndarray of shape (n_rows, n_classes) or None
@@ -133,20 +135,24 @@ def candidates_within(held_out, policies, costs, *, budget, starts, n_left_of):
             # Two prices, the second one lower. A share of the rows buys at the lower
             # price, so that the mean cost is the budget.
             spending = spend(mean_costs, budget)
-            high = ends[spending.price]
-            low = ends[spending.lower]
             share = spending.share
-            quality = held_out.quality
+            # The set that each row ends at, at one of the two prices: (n_rows,)
+            ends_at_price = ends[spending.price]
+            ends_at_lower = ends[spending.lower]
+            # The quality and cost of each row at one of the two prices: (n_rows,)
+            quality_at_price = held_out.quality[ends_at_price, rows]
+            quality_at_lower = held_out.quality[ends_at_lower, rows]
+            cost_at_price = costs[ends_at_price]
+            cost_at_lower = costs[ends_at_lower]
             by_policy.append(
                 Candidate(
                     policy=position,
                     start=start,
                     n_left=n_left,
                     spending=spending,
-                    quality=(1 - share) * quality[high, rows]
-                    + share * quality[low, rows],
-                    cost=(1 - share) * costs[high] + share * costs[low],
-                    proba=_mixed_answers(held_out, high, low, share),
+                    quality=(1 - share) * quality_at_price + share * quality_at_lower,
+                    cost=(1 - share) * cost_at_price + share * cost_at_lower,
+                    proba=_mixed_answers(held_out, ends_at_price, ends_at_lower, share),
                 )
             )
     return fixed, by_policy
@@ -171,13 +177,13 @@ def _fixed_candidate(held_out, start, costs):
     )
 
 
-def _mixed_answers(held_out, high, low, share):
+def _mixed_answers(held_out, ends_at_price, ends_at_lower, share):
     """Return the class probabilities of rows, of which a share has the lower price.
 
     Parameters
     ----------
     held_out : HeldOut
-    high, low : ndarray of shape (n_rows,)
+    ends_at_price, ends_at_lower : ndarray of shape (n_rows,)
         The set that each row ends at, at the price and at the lower price.
     share : float
         Share of the rows at the lower price.
@@ -189,10 +195,11 @@ def _mixed_answers(held_out, high, low, share):
     """
     if held_out.score is None:
         return None
-    rows = np.arange(len(high))
+    rows = np.arange(len(ends_at_price))
     # Multiples of the golden ratio are spread evenly over [0, 1), without a generator.
-    is_low = (GOLDEN * rows) % 1 < share
-    return held_out.proba[np.where(is_low, low, high), rows]
+    has_lower_price = (GOLDEN * rows) % 1 < share
+    ends = np.where(has_lower_price, ends_at_lower, ends_at_price)
+    return held_out.proba[ends, rows]
 
 
 def first_half(n_rows):
@@ -258,15 +265,18 @@ def _best(held_out, fixed, by_policy, rows):
     Returns
     -------
     Candidate
-        If several policies have the same quality, the cheapest.
+        If several candidates with a policy have the same quality, the cheapest.
     """
-    best_fixed = fixed[int(np.argmax(_values(held_out, fixed, rows)))]
+    fixed_values = _values(held_out, fixed, rows)
+    best_fixed = fixed[int(np.argmax(fixed_values))]
     if not by_policy:
         return best_fixed
     values = _values(held_out, by_policy, rows)
+    # Positions in `by_policy` of the candidates of best quality.
     equal = np.flatnonzero(values >= values.max() - _EQUAL)
     costs = [held_out.mean(by_policy[position].cost) for position in equal]
-    best = by_policy[equal[int(np.argmin(costs))]]
+    cheapest = equal[int(np.argmin(costs))]
+    best = by_policy[cheapest]
     if held_out.score is not None:
         # A scorer has no value for a single row, so that a lead has no standard error.
         return best
@@ -294,7 +304,7 @@ def _values(held_out, candidates, rows):
 def buys_on(candidate, policies):
     """Return True if rows may buy something after the first set of a candidate.
 
-    `policies` are those of `candidates_within`.
+    `policies` is the list from which `candidates_within` made the candidate.
     """
     if candidate.policy is None or candidate.n_left == 0:
         return False

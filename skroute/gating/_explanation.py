@@ -17,11 +17,11 @@ from skroute.utils._tables import Column, Table, format_value
 # Largest number of classes whose probabilities are shown. If there are more classes,
 # the most probable ones are shown.
 _SHOWN_CLASSES = 3
-# Largest number of letters in a line of a label. Longer ones take half of a figure.
+# Largest number of letters in a line of a label. A longer line takes half of a figure.
 _LABEL_LENGTH = 24
-# Heights in inches of a line of a label with its distance to the next one, and of all
-# around the lines: title, axis label and margins.
+# Height in inches of a line of a label, with the distance to the next line.
 _LINE_HEIGHT = 0.18
+# Height in inches of all that is around the lines: title, axis label and margins.
 _FRAME_HEIGHT = 1.2
 
 
@@ -67,8 +67,9 @@ class Round(NamedTuple):
         Class probabilities after the purchase.
 
     following : NextPurchase or None
-        The best next purchase. None if nothing was compared: before the first purchase,
-        which is the same for every row, and where nothing more could be bought.
+        The best next purchase. None if no purchases were compared. This is so before
+        the first purchase, which is the same for every row, and after a round if
+        nothing more could be bought.
     """
 
     groups: list
@@ -120,8 +121,8 @@ class Explanation:
         pandas.DataFrame
             One row for each round, with the columns ``round``, ``bought``, ``cost``, a
             column ``P(...)`` for each class, and ``next``, ``next_cost``,
-            ``expected_gain`` and ``needed_gain`` of the best next purchase, NaN where
-            nothing was compared.
+            ``expected_gain`` and ``needed_gain`` of the best next purchase. If no
+            purchases were compared, ``next`` is empty, and the three numbers are NaN.
         """
         return self._table().to_frame()
 
@@ -151,14 +152,19 @@ class Explanation:
         # The best next purchase after each round.
         following = []
         for purchase in self.rounds:
-            following.append(purchase.following or _NOT_COMPARED)
+            if purchase.following is None:
+                following.append(_NOT_COMPARED)
+            else:
+                following.append(purchase.following)
+        next_groups = [", ".join(best_next.groups) for best_next in following]
+        next_costs = [best_next.cost for best_next in following]
+        expected_gains = [best_next.gain for best_next in following]
+        needed_gains = [best_next.needed for best_next in following]
         columns += [
-            Column("next", [", ".join(purchase.groups) for purchase in following]),
-            Column(
-                "next_cost", [purchase.cost for purchase in following], in_text=False
-            ),
-            _gain_column("expected_gain", [purchase.gain for purchase in following]),
-            _gain_column("needed_gain", [purchase.needed for purchase in following]),
+            Column("next", next_groups),
+            Column("next_cost", next_costs, in_text=False),
+            _gain_column("expected_gain", expected_gains),
+            _gain_column("needed_gain", needed_gains),
         ]
         title = f"Explanation of one row: total cost {format_value(self.cost)}"
         return Table(title, columns, notes=[self.reason])
@@ -167,10 +173,13 @@ class Explanation:
         """Return the positions of the classes whose probabilities are shown."""
         n_classes = len(self.classes)
         if n_classes == 2:
-            # The second class is enough: both probabilities have the sum 1.
+            # The second class is enough, because the two probabilities sum to 1.
             return [1]
-        if n_classes <= _SHOWN_CLASSES or not self.rounds:
-            return list(range(min(n_classes, _SHOWN_CLASSES)))
+        if n_classes <= _SHOWN_CLASSES:
+            return list(range(n_classes))
+        if not self.rounds:
+            # No probabilities show which classes are the most probable.
+            return list(range(_SHOWN_CLASSES))
         # The most probable classes after the last round.
         likeliest = np.argsort(-self.rounds[-1].proba, kind="stable")
         return sorted(likeliest[:_SHOWN_CLASSES].tolist())
@@ -211,8 +220,10 @@ class Explanation:
         ax.grid(axis="y", color=REFERENCE_COLOUR, alpha=0.4)
         ax.invert_yaxis()
         ax.set(xlim=(-0.02, 1.02))
-        # The rounds have equal distances, so the longest label decides.
-        n_lines = len(labels) * max(label.count("\n") + 1 for label in labels)
+        # The rounds have equal distances, so each needs the height of the label with
+        # the most lines.
+        most_lines = max(label.count("\n") + 1 for label in labels)
+        n_lines = len(labels) * most_lines
         finish_axes(
             ax,
             xlabel="Probability of a class",

@@ -1,9 +1,9 @@
 """When to stop buying and what to buy next: backward induction over sets of features.
 
 The *lead* of a larger set over stopping is the gain in quality that it brings, less the
-price of the additional cost. The gain is that of answering with the larger set, or of
-going on from there, if that is better. The expected lead of a row is a mean over rows
-that have shown similar values at the same set. A `State` groups these rows.
+price of the additional cost. It counts the best course from the larger set on: to
+answer there, or to buy still more. The expected lead of a row is a mean over rows that
+have shown similar values at the same set. A `State` groups these rows.
 """
 
 from abc import ABC, abstractmethod
@@ -20,7 +20,7 @@ from skroute.utils._tolerances import ROUNDING, SCORE_TIE
 LEAF = -1
 # In place of a leaf, if the tree was grown on the row.
 _NO_LEAF = -1
-# A price, in units of the mean gain per mean cost, at which no purchase is worth it.
+# A price, in the unit of `price_grid`, at which no purchase is worth it.
 _NO_PURCHASE = 1e12
 # Largest number of bins of a state by answers.
 _MOST_BINS = 24
@@ -41,7 +41,7 @@ _ROWS_OF_A_LEAF = 15
 
 
 class PriceRange(NamedTuple):
-    """The prices of an induction, in units of the mean gain per mean cost.
+    """The prices of an induction, in the unit of `price_grid`.
 
     Attributes
     ----------
@@ -148,9 +148,11 @@ class AnswerState(State):
 
     @property
     def _n_bins(self):
+        """Number of bins: one more than there are borders."""
         return len(self.borders) + 1
 
     def cells(self, shown):
+        """Return the bins of the rows of a `Shown` as cells, as `State.cells`."""
         bins = np.searchsorted(self.borders, shown.key, side="right")
         return _one_cell_each(bins, self._n_bins)
 
@@ -168,12 +170,14 @@ class AnswerState(State):
         total_lead = np.asarray(members.T @ weighted_lead)  # (n_bins, n_leads)
         bin_means = total_lead / np.maximum(total_weight, _LEAST_WEIGHT)
         smooth_means = _smooth(bin_means)
-        # The mean of a row's bin without the row itself. 0: the row is alone there.
+        # The mean of the other rows in a row's bin. (n_rows, n_leads)
+        # 0: the row is alone in its bin.
         other_weight = total_weight[bins] - weight
         other_lead = total_lead[bins] - weighted_lead
         other_means = other_lead / np.maximum(other_weight, _LEAST_WEIGHT)
         other_means = np.where(other_weight > _LEAST_WEIGHT, other_means, 0.0)
-        # This mean takes the place of the bin's mean in the smoothed mean.
+        # In the smoothed mean, the mean of the other rows replaces the mean of the
+        # row's bin.
         own_share = _own_share_in_smoothing(self._n_bins)[bins, np.newaxis]
         expected = smooth_means[bins] + own_share * (other_means - bin_means[bins])
         return smooth_means, expected
@@ -190,7 +194,8 @@ class LeafState(State):
     shown : Shown
         The bought values and the answers.
     gains : ndarray of shape (n_rows, n_larger_sets)
-        Value of answering with each larger set, less that of answering with this set.
+        Value of answering with each larger set, less the value of answering with this
+        set.
     weight : ndarray of shape (n_rows,)
         Weights of the rows.
     n_trees : int
@@ -234,13 +239,14 @@ class LeafState(State):
             self._is_grown_on[rows, tree] = True
 
     def cells(self, shown):
+        """Return the leaves of the rows of a `Shown` as cells, as `State.cells`."""
         return self._cells_of(self._leaves(shown))
 
     def honest_cells(self):
         """Return cells of the rows that the state was made of, as `cells`.
 
-        A row is in leaves of those trees only that were not grown on it, because the
-        splits of the others follow its noise.
+        A row is only in leaves of trees that were not grown on it. The splits of the
+        other trees follow the noise of the row.
         """
         leaves = np.where(self._is_grown_on, _NO_LEAF, self._leaves_of_rows)
         return self._cells_of(leaves)
@@ -270,7 +276,8 @@ class LeafState(State):
         """
         is_leaf = leaves != _NO_LEAF
         n_leaves_of_row = is_leaf.sum(axis=1)
-        # A row without a leaf has no entry, so that the divisor 1 is not used.
+        # The divisor 1 avoids a division by 0. It has no effect: a row without a leaf
+        # has no entry in the matrix.
         share_of_row = (1 / np.maximum(n_leaves_of_row, 1)).astype(np.float32)
         shares = np.repeat(share_of_row, n_leaves_of_row)
         columns = leaves[is_leaf].astype(np.int64)  # row by row
@@ -283,8 +290,8 @@ class LeafState(State):
         """Return mean leads of leaves, and expected leads of rows, as `State.means`.
 
         `lead` has shape (n_rows, n_leads), `weight` has shape (n_rows,). The means of a
-        leaf are over all of its rows. A row expects something of trees only that were
-        not grown on it.
+        leaf are over all of its rows. The expected lead of a row comes only from trees
+        that were not grown on it.
         """
         weight = weight.astype(np.float32)
         # 1 where a row is in a leaf.
@@ -296,17 +303,18 @@ class LeafState(State):
         total_lead = np.asarray(members.T @ weighted_lead)  # (n_cells, n_leads)
         divisor = np.maximum(total_weight, _LEAST_WEIGHT)
         cell_means = total_lead / divisor[:, np.newaxis]
-        # In one leaf, the mean of the other rows is (total_lead - weighted_lead) /
-        # other_weight. A row that is alone in a leaf has the mean 0 there.
-        # An entry for each pair of a row and a leaf from which it expects something.
+        # Pairs of a row and its leaf in a tree that was not grown on it: the row, the
+        # leaf and the share of the row in the leaf.
         pairs = self.honest_cells().tocoo()
+        # In the leaf, the mean of the other rows is (total_lead - weighted_lead) /
+        # other_weight. It counts as 0 if the row is alone there.
         other_weight = total_weight[pairs.col] - weight[pairs.row]
-        inverse = 1 / np.maximum(other_weight, _LEAST_WEIGHT)
-        inverse = np.where(other_weight > _LEAST_WEIGHT, inverse, 0.0)
+        inverse_weight = 1 / np.maximum(other_weight, _LEAST_WEIGHT)
+        inverse_weight = np.where(other_weight > _LEAST_WEIGHT, inverse_weight, 0.0)
         # Share of a row in each leaf, divided by `other_weight`. (n_rows, n_cells)
+        factor_of_pair = (pairs.data * inverse_weight).astype(np.float32)
         factors = sparse.csr_matrix(
-            ((pairs.data * inverse).astype(np.float32), (pairs.row, pairs.col)),
-            shape=members.shape,
+            (factor_of_pair, (pairs.row, pairs.col)), shape=members.shape
         )
         # The expected lead of a row is the sum over its leaves of factor * (total_lead
         # - weighted_lead).
@@ -335,11 +343,11 @@ def joined_trees(trees):
     from skroute.gating._leaf_kernels import LeafTrees
 
     n_nodes = np.array([tree.node_count for tree in trees])
-    # Number of the first node of each tree, in one numbering of all nodes.
+    # Number of the first node of each tree, if all nodes are numbered in one series.
     first_node = np.cumsum(n_nodes) - n_nodes
     left = []
     right = []
-    # Nodes are numbered from 0 on in each tree, so that `start` is added.
+    # scikit-learn numbers the nodes of each tree from 0 on, so that `start` is added.
     for start, tree in zip(first_node, trees):
         is_leaf = tree.children_left == LEAF
         left.append(np.where(is_leaf, LEAF, tree.children_left + start))
@@ -354,7 +362,7 @@ def joined_trees(trees):
         missing_left=np.concatenate([tree.missing_go_to_left for tree in trees]).astype(
             bool
         ),
-        # Leaves are numbered from 0 on.
+        # Leaves are numbered from 0 on. The numbers of other nodes have no meaning.
         leaf=np.cumsum(left == LEAF) - 1,
     )
 
@@ -384,15 +392,16 @@ def borders_of(key):
     """
     n_bins = int(np.clip(len(key) // _ROWS_OF_A_BIN, 1, _MOST_BINS))
     rising = np.sort(key)
-    # Wanted position of the first row of each bin but the first.
+    # Wanted position in `rising` of the first row of each bin but the first bin.
     first_rows = np.linspace(0, len(key), n_bins, endpoint=False).astype(int)[1:]
     # Positions after which numbers rise by more than rounding.
     largest = max(1.0, float(np.abs(rising).max()))
     rises = np.flatnonzero(np.diff(rising) > SCORE_TIE * largest)
     if not len(rises) or not len(first_rows):
-        # One bin for all rows.
+        # All numbers are equal, or only one bin is wanted: there is no border.
         return np.empty(0)
-    # The next rise from the wanted border on, or the last rise.
+    # For each wanted border, the position in `rises` of the next rise. The last rise if
+    # there is no next one.
     next_rise = np.searchsorted(rises, first_rows - 1)
     next_rise = np.minimum(next_rise, len(rises) - 1)
     last_rows = np.unique(rises[next_rise])  # the last row before each border
@@ -521,10 +530,11 @@ class Policies(NamedTuple):
         """
         all_moves = []
         for moves_of_sets in self.moves:
-            at_prices = {}
-            for start, moves in moves_of_sets.items():
-                at_prices[start] = moves._replace(leads=moves.leads[:, :, positions])
-            all_moves.append(at_prices)
+            selected = {}
+            for set_position, moves in moves_of_sets.items():
+                leads = moves.leads[:, :, positions]
+                selected[set_position] = moves._replace(leads=leads)
+            all_moves.append(selected)
         prices = self.prices[positions]
         return Policies(prices, self.states, all_moves, ends=[], nexts=[])
 
@@ -555,20 +565,21 @@ class Policies(NamedTuple):
         share = np.zeros(n_sets)
         # At the last price nothing is bought.
         for index, price in enumerate(self.prices[:-1]):
-            # Value less price, from each first set. (n_sets, n_rows)
+            # Value of the set that a row ends at, less its price, from each first set.
+            # (n_sets, n_rows)
             worth = value[ends[index], rows] - price * costs[ends[index]]
             mean_worth = np.average(worth, axis=1, weights=weight)
             for start in np.argsort(-mean_worth, kind="stable")[:n_first]:
-                # The set of each row, round by round.
-                position = np.full(n_rows, start)
+                # The set that each row has, round by round.
+                set_of_row = np.full(n_rows, start)
                 is_going = np.ones(n_rows, dtype=bool)
                 while is_going.any():
                     # Rows that have stopped count at the set that they have.
-                    weight_of_set = np.bincount(position, weight, minlength=n_sets)
+                    weight_of_set = np.bincount(set_of_row, weight, minlength=n_sets)
                     share = np.maximum(share, weight_of_set / total_weight)
-                    target = nexts[index, position, rows]
-                    is_going = target != STOP
-                    position = np.where(is_going, target, position)
+                    next_set = nexts[index, set_of_row, rows]
+                    is_going = next_set != STOP
+                    set_of_row = np.where(is_going, next_set, set_of_row)
         return share
 
     def expect(self, position, shown, n_left):
@@ -592,13 +603,17 @@ class Policies(NamedTuple):
             return Expectation(no_sets, no_leads)
         n_cells, n_larger, n_prices = moves.leads.shape
         cells = self.states[position].cells(shown)
-        # A sparse matrix multiplies tables: a pair of a set and a price is a column.
+        # A sparse matrix multiplies tables only, so that each pair of a larger set and
+        # a price becomes a column.
         leads = cells @ moves.leads.reshape(n_cells, -1)
         return Expectation(moves.larger, leads.reshape(n_rows, n_larger, n_prices))
 
 
 def price_grid(value, costs, price_range):
     """Return rising prices, from 0 to a price at which nothing is bought.
+
+    Their unit is the gain in mean value from the worst set to the best one, divided by
+    the mean cost of the sets that are not free.
 
     Parameters
     ----------
@@ -698,14 +713,14 @@ class _SetOutcomes(NamedTuple):
 
 
 class _Purchases:
-    """Decisions of held-out rows after each set. Parameters as of `learn_policies`.
+    """Decisions of held-out rows after each set.
 
     Parameters
     ----------
-    value, states, costs
+    value, states, costs, prices, weight
+        As in `learn_policies`.
     following : dict from int to ndarray of int
         For each set the larger sets that may be bought.
-    prices, weight
     """
 
     def __init__(self, value, states, costs, following, prices, weight):
@@ -737,6 +752,7 @@ class _Purchases:
         if not next_outcomes:
             return self.stop(position)
         larger = self._following[position]
+        # Additional cost of each larger set. (n_larger,)
         extra = self._costs[larger] - self._costs[position]
         # Lead over stopping of each larger set. (n_prices, n_larger, n_rows)
         lead = np.stack([outcomes.worth for outcomes in next_outcomes], axis=1)
@@ -745,6 +761,9 @@ class _Purchases:
         lead -= price_of_move[:, :, np.newaxis]
         moves, best = _learn_moves(lead, larger, self._states[position], self._weight)
         is_going = best != STOP
+        # Entries of rows that stop have no meaning, here and in `extra[best]` and
+        # `larger[best]`. They are replaced below. The worth is stacked once more, since
+        # `lead` was changed in place.
         worth_after = take_moves(
             np.stack([outcomes.worth for outcomes in next_outcomes], axis=1), best
         )
@@ -788,7 +807,8 @@ def _learn_moves(lead, larger, state, weight):
     # One axis for the sets and one for the prices again. (n_cells, n_larger, n_prices)
     cell_leads = cell_means.reshape(-1, n_larger, n_prices).astype(np.float32)
     row_leads = expected.reshape(n_rows, n_larger, n_prices)
-    best = best_move(row_leads, value_of_stopping=0.0).position
+    # The lead of stopping over stopping is 0.
+    best = best_move(row_leads, value_of_stopping=0.0).position  # (n_rows, n_prices)
     return Moves(larger, cell_leads), best.T
 
 
@@ -802,9 +822,11 @@ def _add_outcomes(policies, outcomes):
         if outcomes_of_set.moves is not None:
             moves_of_sets[position] = outcomes_of_set.moves
     policies.moves.append(moves_of_sets)
-    in_order = [outcomes[position] for position in range(len(outcomes))]
-    policies.ends.append(np.stack([of_set.ends for of_set in in_order], axis=1))
-    policies.nexts.append(np.stack([of_set.nexts for of_set in in_order], axis=1))
+    # Sets are numbered from 0 on. `outcomes` may have another order.
+    ends = [outcomes[position].ends for position in range(len(outcomes))]
+    nexts = [outcomes[position].nexts for position in range(len(outcomes))]
+    policies.ends.append(np.stack(ends, axis=1))
+    policies.nexts.append(np.stack(nexts, axis=1))
 
 
 def _larger_sets(position, sets, costs, allowed):
@@ -823,8 +845,8 @@ class Spending(NamedTuple):
     Attributes
     ----------
     price, lower : int
-        Positions of the price and of the lower price. They are equal if the budget
-        pays for the purchases of all rows at every price.
+        Positions, among all prices, of the price and of the lower price. They are equal
+        if the budget pays for the purchases of all rows at every price.
     share : float
         Share of the rows that buy at the lower price. The others buy at the price.
     """

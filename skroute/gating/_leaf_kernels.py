@@ -54,12 +54,12 @@ def leaves_of_rows(trees, columns, leaves):
         Overwritten with numbers of leaves, as in ``trees.leaf``.
     """
     for row in range(columns.shape[0]):
-        for position in range(len(trees.roots)):
-            node = trees.roots[position]
+        for tree in range(len(trees.roots)):
+            node = trees.roots[tree]
             while trees.left[node] != LEAF:
                 value = columns[row, trees.feature[node]]
                 goes_left = value <= trees.threshold[node]
                 if np.isnan(value):
                     goes_left = trees.missing_left[node]
                 node = trees.left[node] if goes_left else trees.right[node]
-            leaves[row, position] = trees.leaf[node]
+            leaves[row, tree] = trees.leaf[node]

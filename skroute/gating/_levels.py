@@ -110,8 +110,8 @@ def find_cuts(gate, weight):
     """
     falling = _sort_scores(gate)
     scores = falling.scores
-    # The next lower score of each score. The lowest score has none, and any lower
-    # number is right.
+    # The next lower score of each score. The lowest score has no next one: any lower
+    # number serves, since the last level only has to be below all scores.
     next_scores = np.append(scores[1:], scores[-1] - 1.0)
     half_way = 0.5 * scores[falling.run_ends] + 0.5 * next_scores[falling.run_ends]
     # The level that sends no row. The highest score is the first one.
@@ -177,8 +177,9 @@ def best_level(gate, gain, weight, p_full, n_standard_errors=0.0):
     # The first cut at which each row is sent. The row is sent at all later cuts, too.
     first_cut = np.searchsorted(-cuts.levels, -gate, side="right")
     weighted_gain = weight * gain
-    # Sum over the rows that each cut sends, and an estimate of its variance.
+    # Summed gain of the rows that each cut sends. (n_cuts,)
     gain_of_cut = np.cumsum(np.bincount(first_cut, weighted_gain, n_cuts))
+    # Estimated variance of this sum. (n_cuts,)
     variance = np.cumsum(np.bincount(first_cut, weighted_gain**2, n_cuts))
     is_insignificant = gain_of_cut < n_standard_errors * np.sqrt(variance)
     # The first cut sends no row, gains 0, and is always possible.
@@ -187,7 +188,7 @@ def best_level(gate, gain, weight, p_full, n_standard_errors=0.0):
     gain_of_cut[is_insignificant] = -np.inf
     gain_of_cut[cuts.shares > p_full * (1 + ROUNDING)] = -np.inf
     is_best = gain_of_cut >= gain_of_cut.max() - _GAIN_ROUNDING * weight.max()
-    # The first True: the best cut that sends the smallest share.
+    # The first True is the best cut that sends the smallest share.
     best_cut = np.argmax(is_best)
     if best_cut == 0:
         # It is best to send no row.
@@ -235,6 +236,10 @@ class Ranks(NamedTuple):
 
         weight : ndarray of shape (n_rows,)
             Weights in units of one row.
+
+        Returns
+        -------
+        Ranks
         """
         falling = _sort_scores(gate)
         starts = falling.run_starts
@@ -265,7 +270,7 @@ class Ranks(NamedTuple):
             They differ by the share of the tied scores and of the new row.
         """
         n_runs = len(self.lower)
-        # Number of runs of held-out scores above each score.
+        # Number of runs of held-out scores above each score. (n_rows,)
         n_above = np.searchsorted(-self.lower, -gate, side="left")
         # The run with which a score may be tied. A score below all runs has none, and
         # gets the last run as a valid index.

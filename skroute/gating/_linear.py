@@ -114,7 +114,8 @@ class LinearColumns(NamedTuple):
                 codes, code_of_row = np.unique(column[is_present], return_inverse=True)
                 code_weights = np.bincount(code_of_row, weight[is_present])
                 # Rare categories have no column.
-                new_levels = list(codes[code_weights >= _MIN_CATEGORY_WEIGHT])
+                is_frequent = code_weights >= _MIN_CATEGORY_WEIGHT
+                new_levels = list(codes[is_frequent])
             else:
                 new_levels = [_NUMBERS]
                 # If all cells are missing, the mean stays 0.
@@ -150,11 +151,13 @@ class LinearColumns(NamedTuple):
         level = self.level[columns]
         raw = values[:, origin]
         is_missing = np.isnan(raw)
-        # A level of NaN is for an indicator of missing cells. An infinite level is for
-        # a column of numbers.
-        is_indicated = (raw == level) | (is_missing & np.isnan(level))
+        # The level of an indicator of missing cells is NaN.
+        indicates_missing = np.isnan(level)
+        is_indicated = (raw == level) | (is_missing & indicates_missing)
+        # The level of a column of numbers is infinite.
+        has_numbers = np.isinf(level)
         numbers = np.where(is_missing, self.mean[origin], raw)
-        return np.where(np.isinf(level), numbers, is_indicated)
+        return np.where(has_numbers, numbers, is_indicated)
 
 
 class LinearRows(NamedTuple):
@@ -336,7 +339,7 @@ class Smooth(NamedTuple):
     value : float
 
     gradient : ndarray of shape (n_rows, n_outputs)
-        Gradient with respect to the scores.
+        Gradient of the value with respect to the scores.
     """
 
     value: float
@@ -482,8 +485,11 @@ def duality_gap(W, gradient, group_of, thresholds):
 
     Parameters
     ----------
-    W, gradient : ndarray of shape (n_features, n_outputs)
-        Coefficients, and the gradient of the loss at them.
+    W : ndarray of shape (n_features, n_outputs)
+        Coefficients.
+
+    gradient : ndarray of shape (n_features, n_outputs)
+        Gradient of the loss with respect to `W`, at `W`.
 
     group_of : ndarray of int of shape (n_features,)
         Group of each row of `W`.
@@ -510,8 +516,8 @@ def accelerated_proximal_gradient(
 
     The method is FISTA with a fixed step. Momentum is restarted when it points uphill
     (O'Donoghue and Candes' gradient scheme). The duality gap is computed every tenth
-    step, and ends the steps. The objective at the result is never above that at the
-    start.
+    step. The steps end when the gap is at most `tol`. The objective at the result is
+    never above the objective at the start.
 
     Parameters
     ----------
@@ -531,7 +537,7 @@ def accelerated_proximal_gradient(
         Weight of the norm of each group.
 
     curvature : float
-        Bound of the largest eigenvalue of the Hessian of the loss in W.
+        Upper bound of the eigenvalues of the Hessian of the loss in W.
 
     tol : float
         Stop at a duality gap of at most this.
@@ -551,22 +557,23 @@ def accelerated_proximal_gradient(
     best_value = loss(X @ W).value + penalty(W, group_of, thresholds)
     # The point to which momentum extrapolates. The gradient is taken there.
     ahead = W
-    # Momentum adds the share (momentum - 1) / next_momentum of the last change. It is 0
-    # if momentum is 1.
-    momentum = 1.0
+    # The number t_k of FISTA, which rises from 1 with each step. Momentum adds the
+    # share (t - 1) / next_t of the last change: nothing if t is 1.
+    t = 1.0
     gap = np.inf  # not computed yet
     for iteration in range(1, max_iter + 1):
-        # The gradient of the smooth part of the objective: the loss and the ridge.
+        # The gradient of the smooth part of the objective, which is the loss plus the
+        # ridge.
         gradient = X.T @ loss(X @ ahead).gradient + RIDGE * ahead
         new_W = prox_group_norm(ahead - step * gradient, group_of, step * thresholds)
         change = new_W - W
         points_uphill = ((ahead - new_W) * change).sum() > 0
         if points_uphill:
-            momentum = 1.0
-        next_momentum = 0.5 * (1 + np.sqrt(1 + 4 * momentum**2))
-        ahead = new_W + (momentum - 1) / next_momentum * change
+            t = 1.0  # restart: no momentum in this step
+        next_t = 0.5 * (1 + np.sqrt(1 + 4 * t**2))
+        ahead = new_W + (t - 1) / next_t * change
         W = new_W
-        momentum = next_momentum
+        t = next_t
         if iteration % _STEPS_PER_GAP == 0 or iteration == max_iter:
             smooth = loss(X @ W)
             value = smooth.value + penalty(W, group_of, thresholds)
@@ -613,8 +620,8 @@ class _LinearProblem:
         self.group_of = problem.group_of
         # Weight of the norm of each group in the penalty.
         self.thresholds = problem.gamma * np.sqrt(problem.group_costs)
-        # Bound of the Hessian of the logistic loss in the scores of f1: a quarter for
-        # one score, a half for a softmax.
+        # Upper bound of the eigenvalues of the Hessian of the logistic loss in the
+        # scores: a quarter for one score, a half for a softmax. The gate has one score.
         score_curvature = 0.25 if problem.n_outputs == 1 else 0.5
         self.curvature = score_curvature * squared_norm(X, self.weight)
         self.gap_tol = _GAP_SHARE * tol
@@ -720,7 +727,7 @@ def adapt_linear(X, rows, problem, *, max_iter, tol, start=None, progress=nullco
     rows : Rows
 
     problem : Problem
-        Its groups are those of the columns of `X`.
+        `group_of` has the group of each column of `X`.
 
     max_iter : int
         Largest number of alternations.
@@ -819,31 +826,33 @@ def adapt_linear_multistart(X, rows, problem, *, max_iter, tol, progress=nullcon
     """Run :func:`adapt_linear` from two starts, and return the fit of lower objective.
 
     (OPT) is convex in q and in (g, f1) but not jointly, so that the result depends on
-    the start. The first start is the default of :func:`adapt_linear`. The other one is
-    the best fit with the features of a single group. Only the most promising groups are
-    tried, see `_most_promising_groups`.
+    the start. The first start is the default of :func:`adapt_linear`. The second start
+    is the best fit with the features of a single group. Only the most promising groups
+    are tried, see `_most_promising_groups`.
 
     The parameters and the result are those of :func:`adapt_linear`.
     """
     options = {"max_iter": max_iter, "tol": tol, "progress": progress}
     default_fit = adapt_linear(X, rows, problem, **options)
-    # Two groups: one of features, and that of the intercepts.
+    # Two groups: one of features, and the group of the intercepts.
     has_one_group = len(problem.group_costs) == 2
     if has_one_group or problem.p_full == 0:
         # The fit of a single group would be the default fit. With p_full=0 there is no
         # q, so that the problem is convex.
         return default_fit
-    # The last column of X is that of the intercepts.
+    # The last column of X is the column of ones, for the intercepts.
     intercept_column = len(problem.group_of) - 1
     single_fits = []
     for group in _most_promising_groups(X, rows, problem):
-        columns = np.flatnonzero(problem.group_of == group)
+        group_columns = np.flatnonzero(problem.group_of == group)
         # The group becomes group 0, and the intercepts group 1.
+        zeros = np.zeros(len(group_columns), dtype=np.intp)
+        intercept_group = -1  # the last one
         single_problem = problem._replace(
-            group_of=np.append(np.zeros(len(columns), dtype=np.intp), 1),
-            group_costs=problem.group_costs[[group, -1]],
+            group_of=np.append(zeros, 1),
+            group_costs=problem.group_costs[[group, intercept_group]],
         )
-        columns = np.append(columns, intercept_column)
+        columns = np.append(group_columns, intercept_column)
         fit = adapt_linear(X[:, columns], rows, single_problem, **options)
         single_fits.append(SingleGroupFit(columns, fit))
     # The last objective of a fit is its lowest.
@@ -861,7 +870,8 @@ class SingleGroupFit(NamedTuple):
     Attributes
     ----------
     columns : ndarray of int
-        Columns of X that it reads; the last is that of the intercepts.
+        Columns of X that the fit reads. The last is the column of ones, for the
+        intercepts.
 
     fit : LinearFit
     """
@@ -884,7 +894,7 @@ def _most_promising_groups(X, rows, problem):
     rows : Rows
 
     problem : Problem
-        Its groups are those of the columns of `X`.
+        `group_of` has the group of each column of `X`.
 
     Returns
     -------
@@ -899,11 +909,13 @@ def _most_promising_groups(X, rows, problem):
     # The scores at W = 0.
     no_scores = np.zeros((n_rows, problem.n_outputs + 1))
     gradient = loss_kl(no_scores, rows.y, q, weight).gradient
-    # The mean is subtracted, since the intercepts can explain it.
+    # The mean is subtracted, since the intercepts can explain it. (n_features,
+    # n_outputs + 1)
     gradient_of_W = X.T @ (gradient - gradient.mean(axis=0))
     norms = group_norms(gradient_of_W, problem.group_of, n_groups)
     thresholds = problem.gamma * np.sqrt(problem.group_costs)
     excess = norms - thresholds
-    # The last group is that of the intercepts.
-    falling = np.argsort(-excess[:-1], kind="stable")
-    return falling[:_N_SINGLE_GROUPS]
+    # The last group has only the intercepts.
+    excess_of_features = excess[:-1]
+    by_excess = np.argsort(-excess_of_features, kind="stable")
+    return by_excess[:_N_SINGLE_GROUPS]

@@ -179,8 +179,8 @@ def smallest_price(mean_q, p_full):
     beta = brentq(
         lambda price: mean_q(price) - p_full, low, high, xtol=_PRICE_TOLERANCE
     )
-    # By rounding, the mean of q at the root may exceed `p_full`. The price then moves
-    # up, in steps that double.
+    # By rounding, the mean of q at the root may exceed `p_full`. The price then rises
+    # by steps that double, and stops at `high`, where the mean is within `p_full`.
     step = _PRICE_TOLERANCE
     while mean_q(beta) > p_full and beta < high:
         beta = min(beta + step, high)
@@ -212,7 +212,7 @@ def kl_objective(q, cheap_loss, full_loss, gate, weight):
     -------
     float
     """
-    # log(1 + e^g). The other term, log(1 + e^-g), is `softplus` - g.
+    # log(1 + e^g), without overflow. The other term, log(1 + e^-g), is `softplus` - g.
     softplus = np.maximum(gate, 0.0) + np.log1p(np.exp(-np.abs(gate)))
     entropy = -xlogy(q, q) - xlogy(1 - q, 1 - q)
     # (1-q) A + q B - H(q), in which the factors of `softplus` have the sum 1.
@@ -262,7 +262,7 @@ def fit_doubt(u, q, offset, weight, start=(0.0, 0.0), max_iter=50, ridge=1e-6):
         Probability with which each row is sent to the full model.
 
     offset : ndarray of shape (n_rows,)
-        The part of the gate that stays as it is.
+        The part of the gate that is not fitted: the scores of the gate's trees.
 
     weight : ndarray of shape (n_rows,)
         Weights with sum 1.
@@ -333,7 +333,8 @@ class _DoubtProblem:
         gate = self.offset + slope * self.u + intercept
         # e^-|g| does not overflow.
         exp_minus_abs = np.exp(-np.abs(gate))
-        # q log(1 + e^-g) + (1 - q) log(1 + e^g) is log(1 + e^g) - q g.
+        # q log(1 + e^-g) + (1 - q) log(1 + e^g) is log(1 + e^g) - q g. The first term
+        # is max(g, 0) + log(1 + e^-|g|).
         losses = np.maximum(gate, 0.0) + np.log1p(exp_minus_abs) - self.q * gate
         p = np.where(gate >= 0, 1.0, exp_minus_abs) / (1.0 + exp_minus_abs)
         return self.weight @ losses + 0.5 * self.ridge * (coef @ coef), p
@@ -356,12 +357,15 @@ class _DoubtProblem:
         hessian : ndarray of shape (2, 2)
         """
         # First and second derivative of the loss of each row in its gate score.
-        slope = self.weight * (p - self.q)
-        curvature = self.weight * p * (1 - p)
+        # (n_rows,)
+        first = self.weight * (p - self.q)
+        second = self.weight * p * (1 - p)
         # The gate has the derivative u in a, and 1 in b.
-        gradient = np.array([slope @ self.u, slope.sum()]) + self.ridge * coef
-        mixed = curvature @ self.u
-        hessian = np.array(
-            [[(curvature * self.u) @ self.u, mixed], [mixed, curvature.sum()]]
-        )
-        return gradient, hessian + self.ridge * np.eye(2)
+        loss_gradient = np.array([first @ self.u, first.sum()])
+        # Second derivatives of the loss: in a twice, in a and b, and in b twice.
+        in_a_a = (second * self.u) @ self.u
+        in_a_b = second @ self.u
+        in_b_b = second.sum()
+        loss_hessian = np.array([[in_a_a, in_a_b], [in_a_b, in_b_b]])
+        gradient = loss_gradient + self.ridge * coef
+        return gradient, loss_hessian + self.ridge * np.eye(2)

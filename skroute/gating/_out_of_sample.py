@@ -23,7 +23,9 @@ def fit_full(estimator, X, y, params):
     estimator : classifier
         The full model. It is cloned.
 
-    X, y : indexable of n_rows rows, ndarray of shape (n_rows,)
+    X : indexable of n_rows rows
+
+    y : ndarray of shape (n_rows,)
 
     params : dict
         Parameters of the estimator's `fit`.
@@ -51,7 +53,9 @@ def out_of_sample_proba(estimator, fitted, X, y, *, splits, params, n_jobs):
     fitted : classifier
         The full model fitted on all rows.
 
-    X, y : indexable of n_rows rows, ndarray of shape (n_rows,)
+    X : indexable of n_rows rows
+
+    y : ndarray of shape (n_rows,)
 
     splits : list of (train, test)
         Positions of the training and the test rows of each fold.
@@ -86,11 +90,12 @@ def out_of_sample_proba(estimator, fitted, X, y, *, splits, params, n_jobs):
 def _out_of_bag_votes(fitted):
     """Return the out-of-bag votes of a fitted model, (n_rows, n_classes), or None.
 
-    None if the model has no such votes, or none for some row.
+    None if the model has no such votes, or if some row has no vote.
     """
     votes = getattr(fitted, "oob_decision_function_", None)
-    # Votes of a forest with several outputs have more than two dimensions.
     if votes is None or np.ndim(votes) != 2:
+        # There are no votes. Or the forest has several outputs, so that its votes have
+        # three dimensions.
         return None
     # A row that every tree has seen has no vote: its probabilities are 0, or NaN.
     if not (votes.sum(axis=1) > 0).all():
@@ -126,7 +131,9 @@ def _predict_fold(estimator, X, y, *, train, test, params):
     estimator : classifier
         The full model. It is cloned.
 
-    X, y : indexable of n_rows rows, ndarray of shape (n_rows,)
+    X : indexable of n_rows rows
+
+    y : ndarray of shape (n_rows,)
 
     train, test : ndarray of int
         Positions of the rows of the fold.
@@ -186,7 +193,9 @@ def find_splits(cv, X, y, params):
     cv : int, cross-validation generator, iterable or None
         None: 5-fold.
 
-    X, y : indexable of n_rows rows, ndarray of shape (n_rows,)
+    X : indexable of n_rows rows
+
+    y : ndarray of shape (n_rows,)
 
     params : dict
         Parameters of the splitter's `split`.
@@ -208,7 +217,7 @@ def find_splits(cv, X, y, params):
 
 
 def _check_groups_are_given(cv, splitter, params):
-    """Raise an error if the splitter needs groups and got none.
+    """Raise an error if the splitter needs groups of rows, and `params` has none.
 
     Parameters
     ----------
@@ -218,7 +227,7 @@ def _check_groups_are_given(cv, splitter, params):
     splitter : cross-validation generator
 
     params : dict
-        Parameters of its `split`.
+        Parameters of the splitter's `split`.
     """
     get_routing = getattr(splitter, "get_metadata_routing", None)
     if get_routing is None:
@@ -241,6 +250,7 @@ def hold_out(splits, y, weight):
     Parameters
     ----------
     splits : list of (train, test)
+        Positions of the training and the test rows of each fold.
 
     y : ndarray of shape (n_rows,)
         Class of each row.
@@ -258,8 +268,11 @@ def hold_out(splits, y, weight):
         if 10 * weight[is_held_out].sum() >= weight.sum():
             break
     classes = np.unique(y[weight > 0])
+    # Classes of the rows that are left to learn from.
     classes_to_learn = np.unique(y[~is_held_out & (weight > 0)])
-    if len(classes_to_learn) < len(classes) or not weight[is_held_out].any():
+    misses_class = len(classes_to_learn) < len(classes)
+    holds_out_no_weight = not weight[is_held_out].any()
+    if misses_class or holds_out_no_weight:
         raise ValueError(
             "cv must hold out rows of positive weight in its first test set, and leave "
             f"rows of every class to learn from: it holds out {int(is_held_out.sum())} "

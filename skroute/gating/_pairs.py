@@ -151,9 +151,9 @@ class Pair(ABC):
 
     @property
     def simpler(self):
-        """Pair with the same f1 and a simpler gate. None if there is none.
+        """Pair with the same f1 and a simpler gate. None if there is no simpler gate.
 
-        It is tried if this gate gains nothing.
+        The simpler pair is tried if the gate of this pair gains nothing.
         """
         return None
 

@@ -89,7 +89,7 @@ _MOST_SETS = 44
 _ROUGH_TREES = 2
 # Largest number of leaves of such a tree.
 _ROUGH_LEAVES = 32
-# A set gets no model if at no price more than this share of the rows comes to it.
+# A set gets a model only if more than this share of the rows comes to it at some price.
 _LEAST_SHARE = 0.005
 # Number of first sets, the best at each price, from which rows are followed.
 _FIRST_SETS = 3
@@ -191,13 +191,14 @@ class Choice(NamedTuple):
         The deciding policies at two prices: the price, then the lower price. None if
         `goes_on` is False.
     spending : Spending or None
-        Positions of the two prices among all prices of the policies. None if nothing is
-        bought after the first set.
+        Positions of the two prices among all prices of the policies, and the share of
+        the rows at the lower price. None if nothing is bought after the first set.
     within : tuple of (int or None, float)
         Largest number of purchases and largest cost of a row, for which the policies
         were learned.
     point : OperatingPoint
-        Cost and quality of these decisions on the held-out rows.
+        The decisions as the user sees them, with their cost and quality on the held-out
+        rows.
     """
 
     start: int
@@ -250,13 +251,14 @@ class HeldOutRows(NamedTuple):
     proba : list of ndarray of shape (n_rows, n_classes)
         Class probabilities by the model of each set.
     key : list of ndarray of shape (n_rows,)
-        These probabilities as one number for each row, see `Shown`.
+        The class probabilities of each set as one number for each row, see `Shown`.
     value_by_set : ndarray of shape (n_sets, n_rows)
-        Estimated quality of answering with each set. It is the quality that the
-        probabilities of the set expect. If probabilities are rated, it is the mean of
-        this and the real quality.
+        Estimated quality of answering with each set. It is the expected quality if the
+        true class has the probabilities of the set. If probabilities are rated, it is
+        the mean of the expected and the real quality.
     value_by_all_groups : ndarray of shape (n_sets, n_rows)
-        The same, with the quality that the probabilities of all groups expect.
+        As `value_by_set`, but the true class has the probabilities of the set of all
+        groups.
     outcomes : HeldOut
         Real quality of answering with each set.
     """
@@ -272,8 +274,8 @@ class HeldOutRows(NamedTuple):
 KNOWN = CallParameter(
     "known",
     "array-like or dataframe of bool, shape (n_samples, n_groups), default=None",
-    """Groups that need not be paid for, by row. A data frame has columns for some
-    groups. None: no group is known before.""",
+    """Groups that each row need not pay for. A data frame may have columns for some
+    groups only. None: no group is known before.""",
 )
 MAX_ROUNDS = CallParameter(
     "max_rounds",
@@ -305,8 +307,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
     estimator : classifier with predict_proba, default=None
         The model. Clones of it are fitted twice for each of some forty sets, each on
         the columns of its set. None takes two forests of LightGBM, of which one fits
-        closely and one has random thresholds; held-out rows give the weights. The sets
-        are looked for by LightGBM in either case.
+        closely and one has random thresholds. The factors of their scores are chosen on
+        held-out rows. The search for sets always uses LightGBM.
 
     feature_costs : array-like or mapping, default=None
         Cost of each feature, or of each group if `feature_groups` is given. A group of
@@ -333,15 +335,15 @@ class SequentialFeatureClassifier(FeatureBuyer):
         Cost that no row exceeds, in the unit of `feature_costs`. None is unlimited.
 
     budget : float, default=None
-        Mean cost per row, in the unit of `feature_costs`. None is unlimited: what
-        `max_rounds` and `max_cost` allow is bought where it raised the quality of
-        held-out rows.
+        Mean cost per row, in the unit of `feature_costs`. None is unlimited: within
+        `max_rounds` and `max_cost`, a row buys all that raised the quality of held-out
+        rows.
 
     policy : {"online", "batch"}, default="online"
         ``"online"`` decides each row alone, at the price at which held-out rows spent
-        the budget, which holds on average. ``"batch"`` never exceeds it on the rows of
-        a call: where it ends, the rows that would buy at the highest price are served
-        first.
+        the budget. The budget then holds on average. ``"batch"`` never exceeds the
+        budget on the rows of a call. If the budget does not pay for all purchases, the
+        rows that would buy at the highest price are served first.
 
     random_state : int, RandomState instance or None, default=None
         Determines the held-out rows, a third of them and at most five thousand. Pass an
@@ -392,9 +394,10 @@ class SequentialFeatureClassifier(FeatureBuyer):
     .. math:: E[V_T - v_S \mid \text{what was shown at } S] - p (c_T - c_S),
 
     with :math:`v_S` the quality of answering with S and :math:`V_T` that of the best
-    course from T on. The expectation is a mean over alike rows, in which no row counts
-    itself. Rows are alike by the leaves of a small forest on the values bought and the
-    answer, or by the answer alone. Both policies are candidates.
+    course from T on. The expectation is a mean over similar rows. A row does not count
+    in its own expectation. Rows are similar if they are in the same leaves of a small
+    forest on the bought values and the answer, or if they have similar answers. The
+    policies of both kinds are candidates.
 
     `fit`, `predict` and the other calls warn if a budget above 0 buys nothing.
 
@@ -522,7 +525,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         X = as_rows(X)
         checked = self._checked(X, y, sample_weight)
         weight = relative_weights(checked.weight)
-        # A row of weight 0 must have no effect.
+        # Positions in X. A row of weight 0 must have no effect.
         rows = np.flatnonzero(weight > 0)
         if len(rows) < _FEWEST:
             raise ValueError(
@@ -602,7 +605,11 @@ class SequentialFeatureClassifier(FeatureBuyer):
         encoded : ndarray of shape (n_rows,)
             True labels of the rows of positive weight, as positions of classes.
         weight : ndarray of shape (n_rows,)
-            Their weights.
+            Weights of these rows.
+
+        Returns
+        -------
+        Objective
         """
         self._scorer = scorer_of(self.quality)
         # A scorer has no value for a single row. Single rows are then judged by log
@@ -631,8 +638,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
                     "class in each half of the held-out rows. Give more rows, or "
                     "quality='log_loss'."
                 )
-        # A scorer that is not for these labels raises its own error here, before a
-        # model is fitted.
+        # A scorer that does not accept these labels raises its own error here, before
+        # any model is fitted.
         proba = np.tile(shares, (len(held_out.y), 1))
         answers = FixedAnswers(self.classes_, proba)
         self._scorer(answers, held_out.X, self.classes_[held_out.y])
@@ -652,6 +659,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         for limit in (self.budget, self.max_cost):
             if limit is not None and np.isfinite(limit):
                 limits.append(float(limit))
+        # Two searches, which run side by side.
         best, search_and_grown = self._parallel(
             [
                 delayed(best_sets)(task, seed, limits),
@@ -687,17 +695,23 @@ class SequentialFeatureClassifier(FeatureBuyer):
         n_rows = len(held_out.y)
         n_groups = len(held_out.costs)
         ledger = FeatureLedger(
-            *held_out.X.shape, self.group_of_, n_groups, values=held_out.X
+            n_samples=n_rows,
+            n_features=held_out.X.shape[1],
+            group_of=self.group_of_,
+            n_groups=n_groups,
+            values=held_out.X,
         )
         all_rows = np.arange(n_rows)
-        # The method whose answers are rated.
+        # True if labels are rated, and False if probabilities are.
         asks_labels = objective.asks == "predict"
-        # These lists have an entry for each set. `keys` are the probabilities as one
-        # number for each row. `quality` is the real quality of the answers, `expected`
-        # the quality that the probabilities expect.
+        # Each of these lists has an entry for each set.
+        # Class probabilities, (n_rows, n_classes).
         all_proba = []
+        # The probabilities as one number for each row, (n_rows,).
         keys = []
+        # Real quality of the answers, (n_rows,).
         quality = []
+        # Expected quality, if the true class has these probabilities, (n_rows,).
         expected = []
         for position in range(len(self._sets)):
             proba = self._proba(self._judged, position, X, ledger, all_rows)
@@ -711,10 +725,10 @@ class SequentialFeatureClassifier(FeatureBuyer):
             quality.append(objective.of(held_out.y, answers))
             expected.append(self._value(proba))
         quality = np.array(quality, dtype=np.float64)
-        # Values of answering with each set: as its own probabilities expect, and as
-        # those of all groups expect. (n_sets, n_rows)
+        # Expected quality of answering with each set, (n_sets, n_rows). In the first
+        # table the true class has the probabilities of the set itself. In the second it
+        # has the probabilities of the last set, which has all groups.
         value_by_set = np.array(expected)
-        # The last set has all groups.
         proba_of_all_groups = all_proba[-1]
         value_by_all_groups = np.array(
             [self._value(proba, beliefs=proba_of_all_groups) for proba in all_proba]
@@ -722,11 +736,12 @@ class SequentialFeatureClassifier(FeatureBuyer):
         if objective.asks == "predict_proba":
             # The expected quality is too high if a model is too sure. The real quality
             # is right on average, but noisy. The mean of both has half of each error.
-            # The real quality of a label, right or wrong, is too noisy for this mean.
+            # Labels are left out: their real quality, right or wrong, is too noisy.
             value_by_set = 0.5 * (value_by_set + quality)
             value_by_all_groups = 0.5 * (value_by_all_groups + quality)
         # Policies are judged by answers of models that were not tuned on the row.
         if honest_proba is None:
+            # No model was tuned: `quality` is honest, too.
             honest_proba = all_proba
         else:
             honest_quality = []
@@ -762,7 +777,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         value = held_out.value_by_all_groups
         weight = held_out.outcomes.weight
         by_answer = []
-        # The arguments (shown, gains) of `LeafState` for each set. None: it has none.
+        # The arguments (shown, gains) of `LeafState` for each set. None: the set has no
+        # state by leaves.
         leaf_inputs = []
         for position in range(len(self._sets)):
             key = held_out.key[position]
@@ -779,6 +795,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
                 continue
             gains = (value[larger] - value[position]).T  # (n_rows, n_larger)
             leaf_inputs.append((shown, gains))
+        # The states come in the order of the sets that have one.
         leaf_states = iter(
             self._parallel(
                 delayed(LeafState)(*shown_and_gains, weight)
@@ -786,7 +803,6 @@ class SequentialFeatureClassifier(FeatureBuyer):
                 if shown_and_gains is not None
             )
         )
-        # The states come in the order of the sets that have one.
         by_leaves = []
         for shown_and_gains in leaf_inputs:
             if shown_and_gains is None:
@@ -868,9 +884,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
                     fit_own(self.estimator, task, X, self.classes_, fit_params, groups)
                 )
             return models
-        pairs = zip(self._sets, self._judged)
+        sets_and_models = zip(self._sets, self._judged)
         return self._parallel(
-            delayed(fit_again)(task, groups, model) for groups, model in pairs
+            delayed(fit_again)(task, groups, model) for groups, model in sets_and_models
         )
 
     @property
@@ -887,8 +903,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         proba : ndarray of shape (n_rows, n_classes)
             Probabilities that answer.
         beliefs : ndarray of shape (n_rows, n_classes), default=None
-            Probabilities of the true classes, over which the mean is taken. None takes
-            `proba`.
+            Probabilities of each class to be the true one. The quality is averaged with
+            these weights. None takes `proba`.
         """
         beliefs = proba if beliefs is None else beliefs
         objective = self._objective
@@ -901,7 +917,10 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return expected
 
     def _key(self, proba):
-        """Return probabilities as one number for each row, see `Shown`."""
+        """Return class probabilities as one number for each row, see `Shown.key`.
+
+        `proba` has shape (n_rows, n_classes), the result (n_rows,).
+        """
         if proba.shape[1] == 2:
             return proba[:, 1]
         return self._value(proba)
@@ -914,18 +933,18 @@ class SequentialFeatureClassifier(FeatureBuyer):
         proba : ndarray of shape (n_scored, n_classes)
             Class probabilities that answer the scored rows.
         rows : ndarray
-            The scored rows, booleans or positions.
+            The scored rows, as booleans or positions among the held-out rows.
         all_y, all_weight : ndarray of shape (n_rows,)
-            Of all held-out rows.
+            Encoded classes and weights of all held-out rows.
         """
         y = self.classes_[all_y[rows]]
         weight = all_weight[rows]
         # Equal weights are left out, since not every scorer takes weights.
-        weights = {} if np.ptp(weight) == 0 else {"sample_weight": weight}
+        weight_param = {} if np.ptp(weight) == 0 else {"sample_weight": weight}
         answers = FixedAnswers(self.classes_, proba)
-        # The answers do not read the rows.
+        # The answers are fixed: they do not read the columns of the rows.
         no_columns = np.empty((len(y), 0))
-        return self._scorer(answers, no_columns, y, **weights)
+        return self._scorer(answers, no_columns, y, **weight_param)
 
     def get_metadata_routing(self):
         """Return the routing of metadata to the clones of `estimator`.
@@ -944,6 +963,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
     # Choose ---------------------------------------------------------------------------
 
     def _smallest_budget(self):
+        """Return the smallest feasible budget, 0: a row need not buy anything."""
         return 0.0
 
     def operating_point(self, budget=None, *, max_rounds=None, max_cost=None):
@@ -1014,20 +1034,21 @@ class SequentialFeatureClassifier(FeatureBuyer):
         Returns
         -------
         list of Policies
-            Those by answers, then those by leaves.
+            Two entries: the policies by answers, then the policies by leaves.
         """
         held_out = self._held_out
         weight = held_out.outcomes.weight
         # `ROOM` is for the rounding of summed costs.
         allowed = self.set_costs_ <= max_cost * ROOM
         answer_states, leaf_states = self._states
-        # For each of the two policies: value of each set, states and prices.
+        # For each of the two entries: the values of the sets, the states and the range
+        # of the prices.
         kinds = (
             (held_out.value_by_set, answer_states, ANSWER_PRICES),
             (held_out.value_by_all_groups, leaf_states, LEAF_PRICES),
         )
-        # `Policies` has at least one purchase. With a `max_rounds` of 0, no caller
-        # reads it.
+        # Policies are learned for at least one purchase. If `max_rounds` is 0, no
+        # caller reads them.
         n_rounds = None if max_rounds is None else max(max_rounds, 1)
         policies = []
         for value, states, price_range in kinds:
@@ -1073,9 +1094,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
         int or None
             None is any number.
         """
-        if start == 0 and not self._sets[0].any():
-            # No group is free. The rows have shown nothing by which some could buy more
-            # than others.
+        has_bought_nothing = start == 0 and not self._sets[0].any()
+        if has_bought_nothing:
+            # The rows have shown nothing by which some could buy more than others.
             return 0
         if max_rounds is None:
             return None
@@ -1120,8 +1141,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         # Sets that every row may buy first. `ROOM` is for the rounding of summed costs.
         starts = np.flatnonzero(costs <= min(budget, max_cost) * ROOM)
         if max_rounds == 0:
-            # Nothing is bought. Set 0 has the free groups only. Without policies, no
-            # row goes on from there.
+            # Nothing is bought: all rows start with set 0, which has the free groups
+            # only. Without policies, no row buys more.
             starts = np.array([0])
             policies = []
         fixed_sets, policy_candidates = candidates_within(
@@ -1140,7 +1161,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         price = np.inf
         share = 0.0
         if goes_on:
-            # Most rows buy at the price, and a share of them at the lower price.
+            # A share of the rows buys at the lower price, the others at the price.
             spending = candidate.spending
             pair = [spending.price, spending.lower]
             pair_policies = policies[candidate.policy].at_prices(pair)
@@ -1172,7 +1193,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         Does nothing if a limit of 0 forbids all purchases. `budget`, `max_rounds` and
         `max_cost` come from `_limits`.
         """
-        # The smaller of the two limits of cost, and its name.
+        # The smaller of the two limits of cost, and its name. The numbers are compared
+        # first.
         limit, name = min((budget, "budget"), (max_cost, "max_cost"))
         if limit == 0 or max_rounds == 0:
             return
@@ -1220,8 +1242,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         is_bought = walk.rounds > 0
         # `route` is the number of bought groups, which is a position in `choices_`.
         route = is_bought.sum(axis=1).astype(np.int64)
-        state = _PlanState(ledger, walk)
-        return Plan(route, is_bought @ self.group_costs_, state=state)
+        cost = is_bought @ self.group_costs_
+        return Plan(route, cost, state=_PlanState(ledger, walk))
 
     def _walk(self, X, ledger, known, choice, budget, record=None):
         """Buy the groups of each row, round by round (`Walk`).
@@ -1237,7 +1259,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         choice : Choice
             The first set, the number of purchases after it, and the two prices.
         budget : float
-            Mean cost that is never exceeded if ``policy="batch"``. Else it is not used.
+            Mean cost that is never exceeded if ``policy="batch"``. Infinity is
+            unlimited. With ``policy="online"`` it is not used.
         record : list, default=None
             Gets the `Step` of each round. None: steps are not recorded.
         """
@@ -1249,10 +1272,10 @@ class SequentialFeatureClassifier(FeatureBuyer):
         rounds = (first & ~known).astype(np.int64)
         # The set of each row: the first set, or a larger one whose other groups are
         # known.
-        position = np.full(n_rows, choice.start)
-        position = self._with_known(position, known)
+        set_of_row = np.full(n_rows, choice.start)
+        set_of_row = self._with_known(set_of_row, known)
         spent = ((rounds > 0) @ self.group_costs_).sum()
-        # Cost that all rows together may still have. `ROOM` is for rounding.
+        # Rest of the budget of all rows together. `ROOM` is for rounding.
         room = budget * n_rows * ROOM - spent
         # Number of the last round so far: 1 after a first set that costs something, 0
         # after one that is free.
@@ -1265,7 +1288,14 @@ class SequentialFeatureClassifier(FeatureBuyer):
         # `n_left` of None is any number of rounds.
         while len(going) and n_left != 0:
             step = self._next_sets(
-                X, ledger, going, position, choice, n_left, drawn_rows, is_capped
+                X,
+                ledger,
+                going=going,
+                set_of_row=set_of_row,
+                choice=choice,
+                n_left=n_left,
+                drawn_rows=drawn_rows,
+                with_reach=is_capped,
             )
             if record is not None:
                 record.append(step)
@@ -1273,14 +1303,15 @@ class SequentialFeatureClassifier(FeatureBuyer):
             buys = step.target != STOP
             going = going[buys]
             target = step.target[buys]
-            # Position of the highest price that each row would pay.
+            # Position, among the rising prices, of the highest at which each row buys.
             reach = step.reach[buys]
             # Groups that each row buys in this round. (n_going, n_groups)
-            extra = self._sets[target] & ~self._sets[position[going]] & ~known[going]
+            extra = self._sets[target] & ~self._sets[set_of_row[going]] & ~known[going]
             extra_cost = extra @ self.group_costs_
             if is_capped:
                 # Where the budget ends, the rows that would pay most are served first.
                 order = np.argsort(-reach, kind="stable")
+                # Cost of each row and of all rows before it in this order.
                 summed_cost = np.cumsum(extra_cost[order])
                 n_paid = int(np.searchsorted(summed_cost, room, "right"))
                 # Positions in `going` of the rows that the budget pays for. The others
@@ -1291,16 +1322,16 @@ class SequentialFeatureClassifier(FeatureBuyer):
                 extra = extra[paid]
                 room -= extra_cost[paid].sum()
             last_round += 1
-            # The entries of the groups in `extra` were 0.
+            # Before, the entries of the groups in `extra` were 0.
             rounds[going] += last_round * extra
-            position[going] = target
-            position = self._with_known(position, known)
+            set_of_row[going] = target
+            set_of_row = self._with_known(set_of_row, known)
             if n_left is not None:
                 n_left -= 1
-        return Walk(position, rounds)
+        return Walk(set_of_row, rounds)
 
     def _next_sets(
-        self, X, ledger, going, position, choice, n_left, drawn_rows, with_reach
+        self, X, ledger, *, going, set_of_row, choice, n_left, drawn_rows, with_reach
     ):
         """Return the next purchases of rows (`Step`).
 
@@ -1310,7 +1341,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             The rows, and their ledger.
         going : ndarray of int
             Positions of the rows that may buy.
-        position : ndarray of shape (n_rows,), dtype=int64
+        set_of_row : ndarray of shape (n_rows,), dtype=int64
             The set of each row.
         choice : Choice
             It has the policies, and the two prices at which rows buy.
@@ -1321,7 +1352,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         with_reach : bool
             True if the highest price at which each row buys is needed.
         """
-        # The policies at the price and at the lower price, in this order.
+        # These policies have two prices: the price, then the lower price.
         policies = choice.policies
         at_price = 0
         at_lower_price = 1
@@ -1335,20 +1366,23 @@ class SequentialFeatureClassifier(FeatureBuyer):
         reach = np.full(len(going), -1, dtype=np.int64)
         expectations = {}
         # Rows of one set are decided together.
-        for set_position in np.unique(position[going]):
+        for set_position in np.unique(set_of_row[going]):
             # Positions in `going` of the rows of this set.
-            inside = np.flatnonzero(position[going] == set_position)
+            inside = np.flatnonzero(set_of_row[going] == set_position)
             rows = going[inside]
-            shown = self._shown(X, ledger, int(set_position), rows, len(position))
+            shown = self._shown(X, ledger, int(set_position), rows, len(set_of_row))
             expectation = policies.expect(int(set_position), shown, n_left)
             expectations[int(set_position)] = expectation
             # The set that each row buys at each price, or STOP. (n_inside, n_prices)
-            go = expectation.go
-            high = go[:, at_price]
-            low = go[:, at_lower_price]
-            target[inside] = drawn_rows.take(rows, high, low, shown.values)
+            next_sets = expectation.go
+            target[inside] = drawn_rows.take(
+                rows,
+                target_at_price=next_sets[:, at_price],
+                target_at_lower=next_sets[:, at_lower_price],
+                values=shown.values,
+            )
             if with_reach:
-                buys = go != STOP
+                buys = next_sets != STOP
                 # Prices rise: the last price at which a row buys is the highest. It is
                 # the first one in reversed order.
                 n_prices = buys.shape[1]
@@ -1382,7 +1416,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     def _columns(self, position):
         """Return the positions of the columns of the set at `position`."""
-        return np.flatnonzero(self._sets[position][self.group_of_])
+        groups = self._sets[position]
+        return np.flatnonzero(groups[self.group_of_])
 
     def _proba(self, models, position, X, ledger, rows):
         """Return class probabilities of rows by the model of a set.
@@ -1397,15 +1432,20 @@ class SequentialFeatureClassifier(FeatureBuyer):
             All rows, and their ledger.
         rows : ndarray of int
             Positions of the rows to answer.
+
+        Returns
+        -------
+        ndarray of shape (n_answered_rows, n_classes)
+            Columns in the order of ``classes_``.
         """
         model = models[position]
         columns = self._columns(position)
         if isinstance(model, SetModel):
             return model.proba(ledger.take(rows, columns)[:, columns])
         # This is a model of the user.
-        read = model_input(self, ledger, rows, columns, X)
+        model_rows = model_input(self, ledger, rows, columns, X)
         with note_failure("estimator", len(rows), "predict_proba"):
-            proba = check_probabilities(model.predict_proba(read), "estimator")
+            proba = check_probabilities(model.predict_proba(model_rows), "estimator")
         return align_by_class(
             np.asarray(proba, dtype=np.float64), model.classes_, self.classes_
         )
@@ -1429,31 +1469,33 @@ class SequentialFeatureClassifier(FeatureBuyer):
         model = models[position]
         if isinstance(model, SetModel):
             return self._proba(models, position, X, ledger, rows).argmax(axis=1)
-        read = model_input(self, ledger, rows, self._columns(position), X)
+        model_rows = model_input(self, ledger, rows, self._columns(position), X)
         with note_failure("estimator", len(rows), "predict"):
-            return np.searchsorted(self.classes_, model.predict(read))
+            # `classes_` are sorted.
+            return np.searchsorted(self.classes_, model.predict(model_rows))
 
-    def _with_known(self, position, known):
-        """Return the largest set that each row has bought or knows, (n_rows,).
+    def _with_known(self, set_of_row, known):
+        """Return the largest set of which each row has every group, (n_rows,).
 
-        It contains the set of the row. Its other groups are known.
+        This set contains the set that the row has bought. Its other groups are known.
 
         Parameters
         ----------
-        position : ndarray of shape (n_rows,), dtype=int64
+        set_of_row : ndarray of shape (n_rows,), dtype=int64
             The set of each row.
         known : ndarray of bool of shape (n_rows, n_groups)
             Groups that the rows need not pay for.
         """
         if not known.any():
-            return position
-        bought = self._sets[position]  # (n_rows, n_groups)
-        largest = position.copy()
+            return set_of_row
+        bought = self._sets[set_of_row]  # (n_rows, n_groups)
+        largest = set_of_row.copy()
         for candidate, groups in enumerate(self._sets):
-            missing = groups & ~bought
             contains = (bought <= groups).all(axis=1)
-            is_free = contains & ~(missing & ~known).any(axis=1)
-            # Sets rise by cost: a later one costs at least as much.
+            # Groups of the candidate that the row would pay for. (n_rows, n_groups)
+            to_pay = groups & ~bought & ~known
+            is_free = contains & ~to_pay.any(axis=1)
+            # Sets are sorted by cost: a later one costs at least as much.
             largest[is_free & (candidate >= largest)] = candidate
         return largest
 
@@ -1466,7 +1508,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         if known is None:
             return np.zeros((n_rows, n_groups), dtype=bool)
         if is_frame(known):
-            columns = dict(zip(*names_and_columns(known)))
+            names, columns_of_names = names_and_columns(known)
+            columns = dict(zip(names, columns_of_names))
             unknown = [name for name in columns if name not in self.group_names_]
             if unknown:
                 raise ValueError(
@@ -1498,8 +1541,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
         def answer(position, rows):
             # All of these rows end at the set `position`.
-            ask = self._labels if response == "predict" else self._proba
-            ask = partial(ask, self._models, position, plan.X, ledger)
+            method = self._labels if response == "predict" else self._proba
+            ask = partial(method, self._models, position, plan.X, ledger)
             key = ("answer", position, response)
             answers = cache_of(self).get_or_compute_rows(key, rows, n_rows, ask)
             if response == "predict":
@@ -1585,8 +1628,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         known = self._known(call.option("known"), 1)
         ledger = self._ledger(X)
         steps = []
-        # Infinity: the mean cost of a single row is not capped. Its price is that of
-        # the budget.
+        # Infinity: the cost of a single row is not capped by the mean budget. The row
+        # buys at the price of the budget.
         walk = self._walk(X, ledger, known, choice, np.inf, record=steps)
         return self._explanation(X, ledger, choice, walk, steps)
 
@@ -1617,7 +1660,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         first_position = 0
         if n_rounds == 0:
             first_position = last_position
-        # Sets of the row: the first one, that of each comparison, and the last one.
+        # Sets of the row: its first set, its set at each comparison, and its last set.
         positions = [first_position]
         for step in steps:
             # The only key: a step of one row has the expectation of one set.
@@ -1628,11 +1671,11 @@ class SequentialFeatureClassifier(FeatureBuyer):
         # comparison comes before round 1. `positions` then has the free set twice.
         position_after_round = positions[-(n_rounds + 1) :]
         rounds = []
-        for number in range(n_rounds + 1):
-            is_bought = paid_in_round == number
-            if number == 0:
+        for round_number in range(n_rounds + 1):
+            is_bought = paid_in_round == round_number
+            if round_number == 0:
                 is_bought = is_free
-            position = position_after_round[number]
+            position = position_after_round[round_number]
             proba = self._proba(self._models, position, X, ledger, np.array([row]))
             rounds.append(
                 Round(
@@ -1640,7 +1683,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
                     cost=float(self.group_costs_[is_bought].sum()),
                     proba=proba[row],
                     following=self._next_purchase(
-                        choice, steps, position, has_bought=number > 0
+                        choice, steps, position, has_bought=round_number > 0
                     ),
                 )
             )
@@ -1679,13 +1722,13 @@ class SequentialFeatureClassifier(FeatureBuyer):
                 # Every row buys the first set: nothing was compared before it.
                 return None
             # Position of the row's price. 0: the price. 1: the lower price.
-            index = int(step.is_lower[row])
-            leads = expectation.leads[row, :, index]  # (n_larger,)
+            price_index = int(step.is_lower[row])
+            leads = expectation.leads[row, :, price_index]  # (n_larger,)
             best = int(np.argmax(leads))
             larger = int(expectation.larger[best])
             is_extra = self._sets[larger] & ~self._sets[position]
             cost = float(self.set_costs_[larger] - self.set_costs_[position])
-            needed = float(choice.policies.prices[index] * cost)
+            needed = float(choice.policies.prices[price_index] * cost)
             # A lead is the gain less the needed gain.
             return NextPurchase(
                 groups=self._names_of(is_extra),
@@ -1765,7 +1808,7 @@ class LowerPrice:
         """Return True for each of `rows` (positions) that buys at the lower price."""
         return self._drawn[rows] == _AT_LOWER_PRICE
 
-    def take(self, rows, high, low, values):
+    def take(self, rows, *, target_at_price, target_at_lower, values):
         """Return the set that each row buys at its own price, or STOP.
 
         Prices that are needed now are drawn, and stored for later calls.
@@ -1774,20 +1817,22 @@ class LowerPrice:
         ----------
         rows : ndarray of shape (n_taken,), dtype=int64
             Positions of the rows.
-        high, low : ndarray of shape (n_taken,), dtype=int64
+        target_at_price, target_at_lower : ndarray of shape (n_taken,), dtype=int64
             The sets that the rows buy at the price, and at the lower price, or STOP.
         values : ndarray of shape (n_taken, n_columns)
             Values that the rows have bought. Their hash draws the price.
         """
         if self._share == 0:
-            return high
-        is_new = (high != low) & (self._drawn[rows] == _NOT_DRAWN)
+            # No row buys at the lower price.
+            return target_at_price
+        differs = target_at_price != target_at_lower
+        is_new = differs & (self._drawn[rows] == _NOT_DRAWN)
         draws = even_draws(feature_keys(values[is_new]))
         # The share is that of the lower price.
         self._drawn[rows[is_new]] = np.where(
             draws < self._share, _AT_LOWER_PRICE, _AT_PRICE
         )
-        return np.where(self.is_lower(rows), low, high)
+        return np.where(self.is_lower(rows), target_at_lower, target_at_price)
 
 
 class FixedAnswers(ClassifierMixin, BaseEstimator):
@@ -1807,7 +1852,10 @@ class FixedAnswers(ClassifierMixin, BaseEstimator):
 
 
 def scorer_of(quality):
-    """Return the scorer that `quality` is or names, or None if it rates single rows."""
+    """Return the scorer of the parameter `quality`, or None.
+
+    `quality` may be a scorer or the name of one. None: `quality` rates single rows.
+    """
     if isinstance(quality, str):
         if quality in OF_LABELS:
             return None
@@ -1837,11 +1885,11 @@ def split_rows(y, seed):
     """
     n_held_out = max(min(int(len(y) * _HELD_OUT), _MOST_HELD_OUT), 1)
     # A stratified split needs a row of each class in both parts.
-    has_pairs = np.bincount(y).min() >= 2
+    smallest_class = np.bincount(y).min()  # its number of rows
     n_classes = y.max() + 1
-    is_enough = n_held_out >= n_classes
+    is_possible = smallest_class >= 2 and n_held_out >= n_classes
     # None: the split is not stratified.
-    classes = y if has_pairs and is_enough else None
+    classes = y if is_possible else None
     return train_test_split(
         np.arange(len(y)), test_size=n_held_out, random_state=seed, stratify=classes
     )
@@ -1904,6 +1952,7 @@ def select_sets(search, best, grown):
     """
     task = search.judging
     sets = sorted_sets(np.vstack([best, grown]), task.costs)
+    # True for the sets that are among `best`. (n_sets,)
     is_best = np.array([(groups == best).all(axis=1).any() for groups in sets])
     # Number of sets that may be added to the best ones.
     n_added = _MOST_SETS - int(is_best.sum())

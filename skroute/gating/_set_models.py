@@ -13,8 +13,8 @@ from skroute.gating._choosing import first_half
 from skroute.gating._objective import class_losses
 from skroute.utils._compat import _safe_indexing
 
-# A tree has one leaf for this number of rows of two equal classes. Rows of unequal
-# classes count as fewer rows.
+# A tree has one leaf for this number of rows, if two classes are equally frequent. Rows
+# of unequal classes count as fewer rows.
 _ROWS_OF_A_LEAF = 100
 # Least number of leaves of a tree of a model.
 _FEWEST_LEAVES = 4
@@ -97,7 +97,7 @@ class Task(NamedTuple):
     def params(self, most_leaves, **more):
         """Return LightGBM's parameters for these rows, a dict.
 
-        If there are few rows, or if all classes but one are rare, the trees are small.
+        The trees are small if there are few rows, or if nearly all rows have one class.
 
         Parameters
         ----------
@@ -108,9 +108,10 @@ class Task(NamedTuple):
         """
         n_rows = len(self.y)
         # Probability that two drawn rows have different classes. It is a half for two
-        # equal classes.
+        # equally frequent classes.
         diversity = 1 - (self.shares**2).sum()
-        # Number of rows of two equal classes that count as much as these rows.
+        # Number of rows of two equally frequent classes that count as much as these
+        # rows.
         n_equal_rows = 2 * n_rows * diversity
         n_leaves = np.clip(n_equal_rows / _ROWS_OF_A_LEAF, _FEWEST_LEAVES, most_leaves)
         n_rows_of_a_leaf = np.clip(
@@ -172,8 +173,8 @@ class SetModel(NamedTuple):
     rounds : list of int
         Number of boosting rounds of each forest.
     factors : ndarray of shape (n_forests,) or None
-        Factor of the scores of each forest, before they are summed. Factors are chosen
-        by the loss on held-out rows. None for a set without columns.
+        Factors of the scores of the forests. The products are summed. The factors have
+        the lowest loss on held-out rows. None for a set without columns.
     """
 
     shares: Any
@@ -217,9 +218,9 @@ def of_classes(scores):
 def _kinds(task, columns):
     """Return LightGBM's parameters of the two forests of a model, two dicts.
 
-    The first forest fits closely, which is best where the classes are clear. Random
-    thresholds smooth the second one. It is better where the classes are not clear:
-    there the first forest can only stop early.
+    The first forest fits closely, which is best if the classes are well separated.
+    Random thresholds smooth the second forest, which is better if the classes overlap.
+    The first forest could then only stop early.
 
     Parameters
     ----------
@@ -267,7 +268,7 @@ def fit_judged(task, groups, held_out):
     if not len(columns):
         # Without forests, the model answers every row with the class shares.
         model = SetModel(task.shares, forests=[], rounds=[], factors=None)
-        # The model reads no values. The labels only give the number of rows.
+        # The model reads no values. Labels are passed for the number of rows only.
         return JudgedSet(model, model.proba(held_out.y))
     is_first = first_half(len(held_out.y))
     first = held_out.of(is_first)
@@ -300,8 +301,9 @@ class LossCurve:
     def __init__(self):
         self.n_rounds = 0
         self.has_ended = False
-        # Number of losses so far, and the smallest of them. Infinity before the first.
+        # Number of losses so far.
         self._n_seen = 0
+        # The smallest of these losses. Infinity before the first.
         self._smallest = np.inf
 
     def add(self, loss):
@@ -312,7 +314,8 @@ class LossCurve:
         if loss < self._smallest:
             self._smallest = loss
             self.n_rounds = self._n_seen
-        self.has_ended = self._n_seen - self.n_rounds >= _PATIENCE
+        n_without_progress = self._n_seen - self.n_rounds
+        self.has_ended = n_without_progress >= _PATIENCE
 
 
 class Boosted(NamedTuple):
@@ -353,8 +356,8 @@ def _boost(task, columns, params, first, second):
     weights = [first.weight.sum(), second.weight.sum()]
 
     def add_losses(env):
-        # LightGBM calls this after each round, with its state `env`. Each result is
-        # (data set, metric, value, ...), in the order of `halves`.
+        # LightGBM calls this after each round, with its state `env`. There is a result
+        # (data set, metric, value, ...) for each of `halves`, in their order.
         losses = [result[2] for result in env.evaluation_result_list]
         first_loss, second_loss = losses
         curves["first"].add(first_loss)
@@ -368,7 +371,7 @@ def _boost(task, columns, params, first, second):
     booster = lightgbm.train(
         params, data, _MOST_ROUNDS, valid_sets=halves, callbacks=[add_losses]
     )
-    # At least one round, also if all losses are NaN.
+    # At least one round. `n_rounds` of a curve is 0 if all losses are NaN.
     n_rounds = {name: max(curve.n_rounds, 1) for name, curve in curves.items()}
     return Boosted(booster, n_rounds)
 
@@ -395,15 +398,16 @@ def _tuned(task, columns, boosted, tuned_on, rows):
     """
     forests = []
     rounds = []
-    for booster, best_rounds in boosted:
-        n_rounds = best_rounds[tuned_on]
+    for booster, n_rounds_by_rows in boosted:
+        n_rounds = n_rounds_by_rows[tuned_on]
         rounds.append(n_rounds)
         forests.append(read_lightgbm(booster, n_rounds))
     scores = _scores(forests, rows.X[:, columns])
 
     def loss(factors):
-        # The argument is the sum over forests of factor * scores.
-        return rows.log_loss(np.tensordot(factors, scores, axes=1))
+        # The sum over forests of factor * scores. (n_rows, n_classes)
+        summed_scores = np.tensordot(factors, scores, axes=1)
+        return rows.log_loss(summed_scores)
 
     # At first, the mean of the forests.
     start = np.full(len(forests), 1 / len(forests))
@@ -413,7 +417,7 @@ def _tuned(task, columns, boosted, tuned_on, rows):
 
 
 def fit_again(task, groups, model):
-    """Fit a model again on other rows, with the same rounds and factors.
+    """Fit the forests of a model again on other rows, with its rounds and factors.
 
     Parameters
     ----------
@@ -455,8 +459,8 @@ def fit_own(estimator, task, X, classes, fit_params, groups):
     classes : ndarray of shape (n_classes,)
         Class labels.
     fit_params : dict
-        Parameters of the `fit` of `estimator`. Those about rows have an entry for each
-        row of `task`.
+        Parameters of the `fit` of `estimator`. A parameter with one entry for each row
+        has the entries of the rows of `task`.
     groups : ndarray of bool of shape (n_groups,)
         The set.
 

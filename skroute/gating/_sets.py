@@ -33,12 +33,13 @@ _RATE_OF_A_PROMISE = 0.2
 _TRIED = 8
 # Largest number of sets to which groups are added.
 _MOST_SETS = 60
-# A set with fewer purchases is compared with larger sets on all parts. Other sets are
-# compared on two parts.
+# A set with fewer purchases than this is compared with larger sets on all parts. Other
+# sets are compared on two parts.
 _SURE_PURCHASES = 3
-# With fewer rows all parts count in every case.
+# With fewer rows than this, all sets are compared on all parts.
 _FEW_ROWS = 400
-# A set gets a model if it costs at least this factor of the set before.
+# A set gets a model if it costs at least this number times the cost of the last set
+# that gets one.
 _RATIO = 1.15
 # Number of promising groups that branches try as the next purchase.
 _BRANCHES = 4
@@ -94,10 +95,11 @@ class Trials:
             self.n_trees = max(_FEWEST_TREES, _TREES // task.n_classes)
             rate = _RATE_OF_MANY_CLASSES
         self.params = self.fitted[0].params(_LEAVES, learning_rate=rate)
-        # Losses that were computed, by bytes of the set and position of the part.
+        # Losses that were computed. The keys are pairs: bytes of the set, and position
+        # of the part.
         self._losses = {}
-        # Boosters from which `promise` goes on, by bytes of the set. They are fitted on
-        # all parts but the first. A set without columns has none.
+        # Boosters from which `promise` goes on. The keys are bytes of sets. They are
+        # fitted on all parts but the first. A set without columns has no booster.
         self._boosters = {}
         # All columns of all parts but the first, binned once for all calls of
         # `promise`.
@@ -155,14 +157,16 @@ class Trials:
         """
         # The rows of all parts but the first.
         task = self.fitted[0]
-        # The call writes the booster of these rows into `_boosters`.
+        # This call is made for the booster of these rows, which it writes into
+        # `_boosters`. The loss is not used.
         self._loss(groups, 0)
         booster = self._boosters.get(groups.tobytes())
         # None: boosting starts from nothing after a set without columns.
         start = None
         if booster is not None:
             raw = raw_scores(booster, task.X[:, task.columns(groups)])
-            # LightGBM takes the scores of all rows for one class, then for the next.
+            # LightGBM takes the scores of all rows for the first class, then those for
+            # the next.
             start = raw.ravel(order="F")
         self._all_columns.set_init_score(start)
         params = self.params | {"learning_rate": _RATE_OF_A_PROMISE}
@@ -248,7 +252,8 @@ def find_sets(trials, limits=()):
     chosen = [root]
     for groups in front:
         last_cost = trials.cost(chosen[-1])
-        # Sets of nearly the same cost are skipped, but not the set of all groups.
+        # A set that costs nearly the same as the last chosen one is skipped, unless it
+        # has all groups.
         costs_enough = last_cost == 0 or trials.cost(groups) >= _RATIO * last_cost
         if costs_enough or groups.all():
             chosen.append(groups)
@@ -256,8 +261,8 @@ def find_sets(trials, limits=()):
         chosen.append(best_within(trials, front, limit))
     branch_starts = [root]
     if not root.any():
-        # Without free groups, the best single group is bought first: the last one in
-        # `front`. Empty if there is none.
+        # Without free groups, the best single group is bought first. It is the last one
+        # in `front`, whose undominated sets have falling losses. Empty: no such set.
         single_groups = [groups for groups in front if groups.sum() == 1]
         branch_starts = single_groups[-1:]
     branches = _branches(trials, branch_starts)
@@ -315,8 +320,8 @@ def _search(trials, root):
                 losses.append(trials.loss(child, n_parts))
         # The parent is judged on the same parts as its children.
         losses[position] = trials.loss(sets[position], n_parts)
-    # The undominated sets. The groups that the last of them misses are then added, one
-    # at a time.
+    # The chain begins with the undominated sets. The groups that the last of them
+    # misses are then added, one at a time.
     chain = [sets[position] for position in front]
     last = chain[-1]
     # Groups of the set itself have a promise of -1, so that they come last.
@@ -337,9 +342,9 @@ def with_groups(groups, more):
 def _race(trials, groups, n_parts):
     """Return the best sets that have one group more than a set, the best first.
 
-    Promising groups are added to the set. The new sets are compared by their gain per
-    cost, on one part of the rows more at a time. After each part but the last, the
-    worse half of them is dropped.
+    Each promising group is added to a copy of the set. The new sets are compared by
+    their gain per cost, first on one part of the rows, then on two, and so on. After
+    each comparison but the last, the worse half of the sets is dropped.
 
     Parameters
     ----------
@@ -392,7 +397,7 @@ def best_within(trials, sets, limit):
     -------
     ndarray of bool of shape (n_groups,)
     """
-    # Never empty: the set of the free groups is within every limit.
+    # Not empty: the set of the free groups is within every limit.
     within = [groups for groups in sets if trials.cost(groups) <= limit]
     losses = [trials.loss(groups) for groups in within]
     best = within[int(np.argmin(losses))]
@@ -400,6 +405,7 @@ def best_within(trials, sets, limit):
     while True:
         # Cost that one more group may have.
         room = limit - trials.cost(best)
+        # True for missing groups that the limit allows. (n_groups,)
         fits = ~best & (trials.task.costs <= room)
         # -inf: groups that do not fit come last.
         promise = np.where(fits, trials.promise(best), -np.inf)

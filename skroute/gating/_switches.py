@@ -50,8 +50,8 @@ _MOST_STEPS = 7
 _SINGLES = 6
 # Number of groups that a step tries in pairs.
 _PAIRED = 4
-# The gap of a set is its mean loss less that of the set of all groups. A step must
-# close this share of the gap for each unit of cost.
+# The gap of a set is its mean loss less the mean loss of the set of all groups. A step
+# must close this share of the gap for each unit of cost.
 _LEAST_STEP = 0.01
 # A smaller gap counts as this number, in nats.
 _LEAST_GAP = 0.01
@@ -61,7 +61,7 @@ _CLOSES_ENOUGH = 0.1
 _LEAVES_OF_A_SWITCH = 4
 # Least number of rows of a leaf of this tree.
 _ROWS_OF_A_LEAF = 30
-# The number of rows of the tree divided by this is another least number of such rows.
+# A leaf also has at least the number of all rows of the tree divided by this.
 _LEAF_SHARE = 20
 # Number of switches that are followed from one set.
 _SWITCHES = 2
@@ -125,8 +125,9 @@ class Switch(NamedTuple):
     group : int
         Position of the group.
     worth : float
-        Variance of other groups' attributions that a tree on the values of this group
-        explains, per unit of this group's cost.
+        Variance explained per unit of the group's cost. It is the variance of the
+        attributions of the other groups that a tree on the values of this group
+        explains.
     parts : list of ndarray of int
         Positions of the judging rows in each leaf of the tree.
     """
@@ -155,8 +156,8 @@ class SwitchSearch:
     fitted : Task
         The rows that the boosters of trials are fitted on.
     matters : ndarray of shape (n_attributed, n_groups)
-        How much each group matters for the first judging rows: the sum of the absolute
-        attributions of its columns.
+        How much each group matters for each of the first `n_attributed` judging rows:
+        the sum of the absolute attributions of the group's columns, over all classes.
     """
 
     def __init__(self, task, rng):
@@ -172,7 +173,7 @@ class SwitchSearch:
         # are judged against these soft labels, which have less noise than the labels.
         self._soft_labels = softmax(scores, axis=1)
         self.matters = self._attributions(full_booster)
-        # Trials so far, by bytes of the set.
+        # Trials so far. The keys are bytes of sets.
         self._trials = {}
 
     @property
@@ -197,16 +198,16 @@ class SwitchSearch:
         )
 
     def _attributions(self, booster):
-        """Return how much each group matters to a booster for the first judging rows.
+        """Return how much each group matters to a booster, as the attribute `matters`.
 
-        This is the sum of the absolute attributions of the group's columns, over all
-        classes. The result has shape (n_attributed, n_groups).
+        The result has shape (n_attributed, n_groups).
         """
         task = self.judging
         values = np.ascontiguousarray(task.X[:_MOST_ATTRIBUTED])
         n_rows, n_columns = values.shape
         attributions = booster.predict(values, pred_contrib=True, num_threads=1)
         # Each class has a number for each column, and an intercept as the last number.
+        # (n_rows, n_class_outputs, n_columns + 1)
         attributions = np.asarray(attributions).reshape(n_rows, -1, n_columns + 1)
         without_intercept = attributions[:, :, :-1]
         # Summed over the classes. (n_rows, n_columns)
@@ -279,7 +280,7 @@ def grow_behind_switches(search):
     n_judging = len(search.judging.y)
     # The free groups are in every set.
     root = costs == 0
-    # Parts of the judging rows that are still to be followed. The first has all rows.
+    # Parts of the judging rows that are not followed yet. The first has all rows.
     queue = [Part(root, np.arange(n_judging), depth=0)]
     sets = [root]
     while queue and search.n_trials < _MOST_TRIALS:
@@ -290,8 +291,8 @@ def grow_behind_switches(search):
         sets += [followed.groups, *chain]
         if followed.depth >= _DEPTH:
             continue
-        # The first group that forward selection buys. Of a pair, the one with the lower
-        # position. Empty if nothing is bought.
+        # The first group that forward selection buys, or nothing. If it buys a pair
+        # first, the group with the lower position.
         first_groups = np.empty(0, dtype=np.int64)
         if chain:
             first_groups = np.flatnonzero(chain[0] & ~followed.groups)[:1]
@@ -365,7 +366,7 @@ def _best_step(search, groups, rows, *, loss, gap):
     costs = search.judging.costs
     attributed = search.attributed(rows)
     if not len(attributed):
-        # Nothing shows which groups matter for these rows.
+        # No attributions show which groups matter for these rows.
         return None
     missing = np.flatnonzero(~groups)
     mean_attribution = search.matters[attributed].mean(axis=0)  # (n_groups,)
@@ -397,7 +398,7 @@ def _best_step(search, groups, rows, *, loss, gap):
 
 
 def _find_switches(search, followed, first_groups):
-    """Return the best switches for a part of the rows, and those in `first_groups`.
+    """Return the best switches for a part, and the switch that is bought first.
 
     Parameters
     ----------
@@ -412,11 +413,13 @@ def _find_switches(search, followed, first_groups):
     Returns
     -------
     list of Switch
-        Empty if there are too few rows with attributions.
+        Empty if there are too few rows with attributions, or too few missing groups.
     """
     missing = np.flatnonzero(~followed.groups)
     attributed = search.attributed(followed.rows)
-    if len(attributed) < _ROWS_OF_A_SWITCH or len(missing) < 2:
+    if len(attributed) < _ROWS_OF_A_SWITCH:
+        return []
+    if len(missing) < 2:
         # A switch needs another group that it decides about.
         return []
     switches = []

@@ -16,7 +16,7 @@ from skroute.utils._validation import read_only
 # At each position, the order search may use this share of the wrong answers that are
 # still allowed. The paper leaves the share open. It was chosen on Adult with 500 trees:
 # with this share, 25 trees were evaluated at 0.85 % disagreement on held-out rows. If
-# the first position could use all of them, 37 trees were evaluated at 1.0 %.
+# the first position could use all allowed errors, 37 trees were evaluated at 1.0 %.
 SHARE = 0.02
 
 
@@ -184,13 +184,14 @@ def optimal_thresholds(values, bad, k, use_lo=True, use_hi=True):
         They are -inf and inf if no row leaves below or above.
     """
     tails = tails_of(values, bad, k, use_lo=use_lo, use_hi=use_hi)
-    # The `k` errors are divided between the tails: entry `j` of the upper limits has
-    # `j` errors above, and entry `j` of the reversed lower limits the `k - j` others.
+    # The `k` errors are divided between the tails. In the following arrays, entry `j`
+    # has `j` errors above and `k - j` errors below: the lower tail is reversed.
     tails_meet = tails.upper_limits < tails.lower_limits[::-1]
     if use_lo and use_hi and tails_meet.any():
-        # A threshold between the two limits decides every row.
-        limit = tails.upper_limits[np.argmax(tails_meet)]
-        n_below = np.searchsorted(tails.ordered, limit, side="right")
+        # A threshold between the two limits decides every row. The rows up to the upper
+        # limit are below it.
+        upper_limit = tails.upper_limits[np.argmax(tails_meet)]
+        n_below = np.searchsorted(tails.ordered, upper_limit, side="right")
         threshold = _between(tails.ordered, int(n_below))
         return threshold, threshold
     n_decided = tails.n_above + tails.n_below[::-1]
@@ -388,8 +389,9 @@ def qwyc_order(
     with ThreadPoolExecutor(n_threads) as pool:
         # After the last member no row is undecided: it needs no search.
         for position in range(n_members - 1):
+            n_allowed_so_far = allowance(alpha * n_samples, position)
             # Number of wrong answers that this position may add.
-            n_allowed = int(allowance(alpha * n_samples, position) - n_wrong)
+            n_allowed = int(n_allowed_so_far - n_wrong)
             n_decided = _count_decided(
                 scores,
                 remaining,
@@ -422,9 +424,9 @@ def qwyc_order(
             if n_undecided == 0:
                 break
             if 2 * n_undecided <= scores.shape[1]:
-                # At most half of the rows are undecided. Their scores are copied next
-                # to each other. Among the scores of many decided rows, each would need
-                # a cache line of its own.
+                # At most half of the rows are undecided. Their scores are copied, so
+                # that they are next to each other in memory. Between the scores of
+                # decided rows, each score would need a cache line of its own.
                 scores = np.take(scores, undecided.rows, axis=1)
                 undecided = undecided._replace(rows=np.arange(n_undecided))
     # Members that were not searched for follow in the ensemble's own order.
@@ -516,9 +518,9 @@ def allowance(total, position):
     -------
     float
     """
-    # After this position, `position + 1` positions have used their share of what was
-    # left.
-    return total * (1.0 - (1.0 - SHARE) ** (position + 1))
+    # Each position leaves the share `1 - SHARE` to the positions after it.
+    share_left = (1.0 - SHARE) ** (position + 1)
+    return total * (1.0 - share_left)
 
 
 # Thresholds of all positions ----------------------------------------------------------
@@ -546,13 +548,13 @@ def lagrangian_path(values, bad, costs, prices, use_lo=True, use_hi=True, weight
         If False, there is no lower (upper) threshold: no row leaves below (above).
 
     weights : ndarray of shape (2, n_samples), default=None
-        Number of errors that a wrong answer to each row counts for. The first row of
-        the array is for leaving above, the second for leaving below. None is 1 for all.
+        Number of errors that a wrong answer to each row counts for. ``weights[0]`` is
+        for leaving above, ``weights[1]`` for leaving below. None is 1 for all.
 
     Returns
     -------
     list of (lo, hi)
-        For each price.
+        For each price, arrays of shape (n_members,).
     """
     lo, hi = never(len(values))
     path = []
@@ -581,10 +583,10 @@ def sweep_back(
 ):
     """Improve thresholds by one backward sweep of coordinate descent.
 
-    The objective is ``cost + price * wrong``. At each position, from the last but one
-    to the first, the rows that reach it take the pair of thresholds that minimises
-    their cost from there on, with all other positions fixed. No step raises the
-    objective.
+    The objective is ``cost + price * wrong``. The sweep goes from the last position but
+    one to the first. At each position, it takes the pair of thresholds that minimises
+    the objective, while the thresholds of all other positions are fixed. No step raises
+    the objective.
 
     Parameters
     ----------
@@ -614,7 +616,7 @@ def sweep_back(
         wrong_above = np.array(bad[r], dtype=np.float64)
         # A row that does not leave at `r` pays for the next member.
         to_go += costs[r + 1]
-        # Rows that reach position `r`.
+        # Rows that reach position `r`. The sweep has not changed earlier thresholds.
         rows = np.flatnonzero(position >= r)
         if len(rows):
             # numpy's vectorised sort is far faster than a compiled one.
@@ -623,8 +625,7 @@ def sweep_back(
             cuts = best_cuts(ordered, rows, wrong_above, to_go, prices, use_lo, use_hi)
             lo[r] = _between(ordered, cuts.n_below)
             hi[r] = _between(ordered, cuts.first_above)
-        # Rows that leave at `r` cost only their errors from there on. `to_go` is
-        # changed.
+        # Changes `to_go`: rows that leave at `r` cost only their errors from there on.
         settle(values[r], wrong_above, lo[r], hi[r], prices, to_go)
 
 
@@ -648,7 +649,7 @@ def widened(values, lo, hi, factors):
     Returns
     -------
     list of (lo, hi)
-        For each factor.
+        For each factor, arrays of shape (n_members,).
     """
     # The value after the last member is the full score.
     full_scores = values[-1]
@@ -729,6 +730,7 @@ def is_wrong(position, side, bad):
     -------
     ndarray of shape (n_samples,), dtype=bool
     """
+    # True if leaving above is wrong, at the position where the row leaves.
     wrong_above = bad[position, np.arange(len(position))]
     leaves_above = side > 0
     leaves_below = side < 0

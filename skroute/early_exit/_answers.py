@@ -78,7 +78,8 @@ class ReadEnsemble(NamedTuple):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             labels = cache.get_or_compute_rows("own answers", rows, num_samples(X), ask)
-        return np.argmax(labels[:, None] == self.classes[None, :], axis=1)
+        is_class = labels[:, None] == self.classes[None, :]  # (n_rows, n_classes)
+        return np.argmax(is_class, axis=1)
 
 
 # The result of `ties_of` if no row is a tie.
@@ -145,8 +146,9 @@ def _is_tie(engine, scores):
 def sided(engine, scores, answers):
     """Return scores, of which each is on the side of its row's answer.
 
-    A partial score, or that of a tie, may lie on the other side of the decision than
-    the answer of its row. Such a score is moved just to the side of the answer.
+    A partial score, or the score of a tie, may be on the wrong side of the decision:
+    the answer of its row is on the other side. Such a score is moved just to the side
+    of the answer.
 
     Parameters
     ----------
@@ -161,14 +163,16 @@ def sided(engine, scores, answers):
     -------
     ndarray of shape (n_samples, n_outputs)
         For one output, distances from the decision at `beta` of the engine: positive
-        for the second class. For several, scores: the answer has the largest one.
+        for the second class. For several outputs, scores, of which the score of the
+        answer is the largest.
     """
     if engine.n_outputs == 1:
         distances = scores - engine.beta
         is_second_class = answers[:, None] > 0
         # The distance of a score that is moved.
         nearest = np.where(is_second_class, TINY, -TINY)
-        return np.where((distances > 0) == is_second_class, distances, nearest)
+        is_on_its_side = (distances > 0) == is_second_class
+        return np.where(is_on_its_side, distances, nearest)
     rows_to_move = np.flatnonzero(np.argmax(scores, axis=1) != answers)
     if len(rows_to_move):
         scores = scores.copy()
@@ -193,7 +197,7 @@ def probabilities(engine, scores, n_evaluated, n_classes):
         Number of members evaluated for each row, at least 1.
 
     n_classes : int
-        1 for an ensemble of one class, which has one output as that of two.
+        1 for an ensemble of one class. It has one output, like an ensemble of two.
 
     Returns
     -------
@@ -201,7 +205,7 @@ def probabilities(engine, scores, n_evaluated, n_classes):
     """
     kind, slope, shift = engine.link
     if kind == "mean":
-        # Entry `k` is the weight of the first `k` members.
+        # Entry `k` is the weight of the first `k` members. (n_members + 1,)
         weight_so_far = np.append(0.0, np.cumsum(engine.weights))
         scores = scores / weight_so_far[n_evaluated, None]
     if scores.shape[1] > 1:
@@ -235,7 +239,7 @@ def check_same_answers(ensemble, X):
     ValueError
         If they differ anywhere.
     """
-    estimator, engine, classes, before = ensemble
+    estimator, engine, classes, transformers = ensemble
     # With these thresholds, each member is evaluated on each row.
     thresholds = checked(never(engine.n_members), engine.n_members)
 
@@ -245,7 +249,7 @@ def check_same_answers(ensemble, X):
         return {"labels": own_labels(estimator, rows, classes), "probabilities": proba}
 
     def engine_answers(rows):
-        walk = engine.walk(prepared(before, rows), thresholds)
+        walk = engine.walk(prepared(transformers, rows), thresholds)
         ties = ties_of(engine, walk)
         if len(ties):
             # Rounding decides these rows. As in a call, the ensemble answers them.

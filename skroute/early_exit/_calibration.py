@@ -18,7 +18,8 @@ class Tradeoff(NamedTuple):
     Attributes
     ----------
     thresholds : list of ndarray of shape (2, n_members)
-        Lower and upper ones, by position.
+        For each policy the lower and the upper thresholds, by position. A policy is one
+        set of thresholds.
 
     cost : ndarray of shape (n_policies,)
         Mean cost per row.
@@ -115,7 +116,8 @@ def hold_out(n, share, rng, y):
     first_of_answer = np.unique(y[shuffled], return_index=True)[1]
     always_train = shuffled[first_of_answer]
     other_rows = np.delete(shuffled, first_of_answer)
-    n_held_out = min(max(1, round(share * n)), n - 1)
+    n_held_out = max(1, round(share * n))
+    n_held_out = min(n_held_out, n - 1)
     if n_held_out >= len(other_rows):
         # Not every answer can keep a row to fit on.
         shuffled = np.concatenate([always_train, other_rows])
@@ -125,9 +127,10 @@ def hold_out(n, share, rng, y):
     # A systematic sample of the rows in order of their answers: all rows are equally
     # likely.
     other_rows = other_rows[np.argsort(y[other_rows], kind="stable")]
+    # Distance between drawn rows, not rounded.
     distance = len(other_rows) / n_held_out
     drawn = (np.arange(n_held_out) + rng.uniform()) * distance
-    # Rounding must not lead beyond the last row.
+    # Positions in `other_rows`. Rounding must not lead beyond the last row.
     drawn = np.minimum(drawn.astype(np.intp), len(other_rows) - 1)
     is_held_out = np.zeros(len(other_rows), dtype=bool)
     is_held_out[drawn] = True
@@ -173,16 +176,16 @@ def allowed_wrong(n_samples, alpha, confidence, guarantee):
     def bound(n_wrong):
         return share_upper_bound(n_wrong, n_samples, confidence=confidence)
 
-    # Bounds grow with the number of wrong rows. The largest number with a bound of at
-    # most `alpha` is one less than the count of such numbers, which start with 0.
+    # Bounds grow with the number of wrong rows. The bisection counts the numbers 0, 1,
+    # ... with a bound of at most `alpha`. The largest of them is one less.
     return bisect_right(range(n_samples + 1), alpha, key=bound) - 1
 
 
 def fewest_rows(alpha, confidence, guarantee):
     """Return the least number of calibration rows that can show that `alpha` holds.
 
-    This number suffices if the thresholds are wrong on none of these rows. Parameters
-    are those of :func:`allowed_wrong`. The number is infinite if `alpha` is 0.
+    This number is enough if no answer to these rows is wrong. It is infinite if `alpha`
+    is 0. Parameters are those of :func:`allowed_wrong`.
     """
     if alpha <= 0:
         return np.inf
@@ -199,16 +202,20 @@ def last_accepted(n_wrong, allowed):
     """Return the index of the last policy before the first one with too many errors.
 
     Policies are tested in an order that was fixed beforehand, from the most cautious
-    on. A test counts errors: its p-value is at most its level exactly if the count is
-    at most `allowed`, which belongs to a limit of the true share of errors. If the
-    returned policy is above this limit, then the first policy in the sequence that is
-    above it has passed its test by chance. This is one fixed policy, so that the level
-    of a single test holds for the whole search.
+    on. A policy passes its test if it has at most `allowed` errors. The test is of the
+    hypothesis that the policy's true share of errors is above a limit, to which
+    `allowed` belongs.
+
+    The level of a single test holds for the whole search. The reason is the first
+    policy of the sequence whose true share is above the limit: it is one fixed policy.
+    The returned policy can be above the limit only if this one passed its test by
+    chance.
 
     Parameters
     ----------
     n_wrong : ndarray of shape (n_policies, n_limits)
-        Errors on the calibration rows, of all answers or of each.
+        Errors on the calibration rows: of all answers together (one limit), or of each
+        answer.
 
     allowed : ndarray of shape (n_limits,)
         Largest number of errors with which a policy is accepted.
@@ -219,8 +226,8 @@ def last_accepted(n_wrong, allowed):
         -1 if the first policy has too many errors already.
     """
     too_many = np.any(n_wrong > allowed, axis=1)
-    # The count alone decides the test. Its p-value is thus 0 or 1, which is accepted
-    # or not at each level.
+    # The count alone decides the test. The p-value 0 stands for a policy that passes, 1
+    # for a policy with too many errors. At each level, 0 is accepted and 1 is not.
     accepted = fixed_sequence_test(too_many.astype(np.float64))
     return int(np.count_nonzero(accepted)) - 1
 

@@ -164,22 +164,25 @@ class ExitDisplay:
         # Bars have whole numbers of members. Small ensembles have a bar for each.
         edges = np.round(np.linspace(0, self.n_members, _N_BARS + 1))
         edges = np.unique(edges.astype(int))
+        bar_widths = np.diff(edges)
         # 0.5 puts the edges between two numbers of members.
-        counts, _ = np.histogram(self.members, bins=edges + 0.5)
+        edges = edges + 0.5
+        bar_starts = edges[:-1]
+        counts, _ = np.histogram(self.members, bins=edges)
+        shares = counts / len(self.members)
         bar_colour, line_colour = colours_of(["bars", "line"])
         bar_style = validate_style_kwargs(
             {"color": bar_colour, "alpha": 0.6, "align": "edge", "label": "leave here"},
             bar_kwargs or {},
         )
-        self.bars_ = ax.bar(
-            edges[:-1] + 0.5, counts / len(self.members), np.diff(edges), **bar_style
-        )
+        self.bars_ = ax.bar(bar_starts, shares, bar_widths, **bar_style)
         label = f"still undecided (mean {self.members.mean():.1f} of {self.n_members})"
         if name is not None:
             label = f"{name}: {label}"
         line_style = validate_style_kwargs(
             {"color": line_colour, "label": label}, line_kwargs or {}
         )
+        # Before the first member, all rows are undecided.
         undecided = np.append(1.0, self.survival)
         (self.line_,) = ax.step(
             range(self.n_members + 1), undecided, where="post", **line_style
@@ -256,8 +259,11 @@ class TradeoffDisplay:
         -------
         TradeoffDisplay
         """
-        name = type(estimator).__name__ if name is None else name
-        line_kwargs = None if line_kwargs is None else [line_kwargs]
+        if name is None:
+            name = type(estimator).__name__
+        if line_kwargs is not None:
+            # `from_estimators` takes one dict for each estimator.
+            line_kwargs = [line_kwargs]
         return cls.from_estimators({name: estimator}, X, ax=ax, line_kwargs=line_kwargs)
 
     @classmethod
@@ -304,7 +310,9 @@ class TradeoffDisplay:
         float
             NaN outside of the curve.
         """
+        # Shares of changed answers, and mean costs. (n_policies,)
         shares, costs = self.curves[name]
+        # By share, and by cost where shares are equal.
         order = np.lexsort([costs, shares])
         shares = shares[order]
         # The least cost of a policy with at most this disagreement.

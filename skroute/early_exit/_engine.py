@@ -297,8 +297,9 @@ def walk_in_turn(evaluate, *, thresholds, beta, walk, release=None):
     ----------
     evaluate : callable
         ``evaluate(position, rows, scores)`` returns the scores of some rows after the
-        member at a position. `scores`, of shape (n_rows, n_outputs), are those before
-        it.
+        member at a position. `rows` are positions among the rows of `walk`. `scores`
+        are the scores of these rows before the member. Scores have the shape (n_rows,
+        n_outputs).
 
     thresholds : ndarray of shape (2, n_members)
         As in :meth:`Engine.walk`.
@@ -326,7 +327,8 @@ def walk_in_turn(evaluate, *, thresholds, beta, walk, release=None):
             walk.answers[rows], values = leader_and_margin(scores)
         else:
             values = scores[:, 0]
-            # A row that stops above is answered with class 1, below with class 0.
+            # A row that stops above is answered with class 1, below with class 0. The
+            # answers to rows that go on are overwritten later.
             cut = upper[position]
             if position == last_position:
                 cut = beta
@@ -385,8 +387,8 @@ def find_builder(ensemble):
     """
     # The nearest registered base class, or the class itself, has the builder.
     for cls in type(ensemble).__mro__:
-        package = cls.__module__.split(".")[0]
-        build = _BUILDERS.get((package, cls.__name__))
+        top_level_package = cls.__module__.split(".")[0]
+        build = _BUILDERS.get((top_level_package, cls.__name__))
         if build is not None:
             return build
     return None

@@ -145,12 +145,11 @@ def check_ensemble(estimator):
     )
     if classifies and find_reader(ensemble) is not None:
         return
-    has_members = find_builder(ensemble) is not None or isinstance(
-        unfrozen(ensemble), ExitNet
-    )
-    if has_members and cut is None:
+    is_net = isinstance(unfrozen(ensemble), ExitNet)
+    has_engine = is_net or find_builder(ensemble) is not None
+    if has_engine and cut is None:
         return
-    if has_members:
+    if has_engine:
         advice = "A moved threshold is read around ensembles of trees only."
     elif hasattr(ensemble, "fit") and is_regressor(ensemble):
         advice = "It is a regressor, whose answers are not labels: give the classifier."
@@ -193,12 +192,13 @@ def engine_of(fitted, y=None, known_classes=None):
     engine, classes = ensemble_engine(fitted)
     if classes is not None:
         return engine, classes
-    # One output is that of two classes.
+    # An engine of two classes has one output.
     n_classes = max(2, engine.n_outputs)
-    if y is None:
+    if y is None and known_classes is None:
         # Without labels or an earlier fit, classes are numbered.
-        classes = np.arange(n_classes) if known_classes is None else known_classes
-        return engine, classes
+        return engine, np.arange(n_classes)
+    if y is None:
+        return engine, known_classes
     classes = np.unique(y)
     if len(classes) != n_classes:
         raise ValueError(
@@ -243,8 +243,19 @@ def _classes_of_members(members, y, known_classes):
 def _list_engine(members, classes):
     """Return the engine of a list of members whose scores are added.
 
-    There are probabilities only if each member is asked for its own: the members are
-    then averaged.
+    The ensemble has probabilities only if each member is asked for probabilities: they
+    are then averaged.
+
+    Parameters
+    ----------
+    members : list
+        Fitted estimators or functions of rows.
+
+    classes : ndarray of shape (n_classes,)
+
+    Returns
+    -------
+    MemberEngine
     """
     methods = [response_of(member) for member in members]
     link = Link("mean") if set(methods) == {"predict_proba"} else None
@@ -264,13 +275,14 @@ def ensemble_engine(estimator):
     -------
     engine : Engine
     classes : ndarray of shape (n_classes,) or None
-        None if the ensemble has no labels, as a raw booster.
+        None if the ensemble has no labels, like a raw booster.
     """
     # `cut` is None without a moved threshold.
     ensemble, _, cut = take_apart(estimator)
     # `fit` of a net sets the number of its exits.
-    is_net = isinstance(unfrozen(ensemble), ExitNet) and hasattr(ensemble, "n_exits_")
-    if is_net and cut is None:
+    is_net = isinstance(unfrozen(ensemble), ExitNet)
+    is_fitted_net = is_net and hasattr(ensemble, "n_exits_")
+    if is_fitted_net and cut is None:
         return ExitEngine(ensemble), np.asarray(ensemble.classes_)
     reader = find_reader(ensemble)
     forest = None if reader is None else reader.read(ensemble)
@@ -330,6 +342,7 @@ def _voting_engine(voting):
     members = list(voting.estimators_)
     weights = np.ones(len(members))
     if voting.weights is not None:
+        # True for members that are not dropped.
         in_use = [member != "drop" for _, member in voting.estimators]
         weights = np.asarray(voting.weights, dtype=np.float64)[in_use]
     if voting.voting == "hard":
@@ -381,11 +394,11 @@ def _averaging_engine(ensemble, members, *, weights, method, link, columns=None)
     weights : ndarray of shape (n_members,)
         Weight of each member's answer.
 
-    link, columns
-        As for :class:`MemberEngine`.
-
     method : {"predict", "predict_proba"}
         Method by which the members are asked.
+
+    link, columns
+        As for :class:`MemberEngine`.
 
     Returns
     -------
@@ -422,7 +435,7 @@ def _adaboost_engine(adaboost):
         link = Link("logistic")
     else:
         # `predict_proba` divides the scores by `n_classes - 1` before the softmax.
-        link = Link("softmax", 1.0 / (n_classes - 1))
+        link = Link("softmax", slope=1.0 / (n_classes - 1))
     return MemberEngine(
         members,
         adaboost.classes_,

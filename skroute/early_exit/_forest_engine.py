@@ -125,7 +125,7 @@ class ForestEngine(Engine):
         walk = Walk(scores, n_evaluated, answers)
         # `_walk_part` writes the results of its rows into the arrays of `walk`.
         if n_rows < _FEWEST_ROWS:
-            # Few rows are not divided among threads: for one row, the division takes a
+            # Few rows are not divided among threads. For one row, it would take a
             # notable part of the time.
             self._walk_part(X, thresholds, walk, 0, n_rows)
         else:
@@ -172,7 +172,8 @@ class ForestEngine(Engine):
                 n_undecided = walk_stage(
                     X, rows, n_undecided, position, bits, thresholds, self.beta, *walk
                 )
-                position += len(bits.member_start) - 1
+                n_stage_members = len(bits.member_start) - 1
+                position += n_stage_members
 
     @cached_property
     def _layouts(self):
@@ -180,6 +181,7 @@ class ForestEngine(Engine):
 
         A list of `BitTrees`, or None if a tree does not fit into bit vectors.
         """
+        # Number of members up to the end of each stage.
         ends = [end for end in _STAGE_ENDS if end < self.n_members]
         ends.append(self.n_members)
         layouts = []
@@ -202,7 +204,8 @@ class ForestEngine(Engine):
     def timed_calls(self):
         calls = {}
         for member in range(self.n_members):
-            calls[member] = ForestEngine(self.forest.taken([member])).member_scores
+            forest_of_member = self.forest.taken([member])
+            calls[member] = ForestEngine(forest_of_member).member_scores
         return calls
 
     def labels(self, classes, answers):

@@ -277,6 +277,7 @@ def _leader_and_margin(totals, j):
     second = -np.inf
     for output in range(1, totals.shape[1]):
         total = totals[j, output]
+        # The smaller one of the new sum and the best one may be the second largest.
         second = max(second, min(total, best))
         if total > best:
             best = total
@@ -312,7 +313,7 @@ class _StageBlock(NamedTuple):
         second largest one. Unused with one output.
 
     places : ndarray of shape (n_places,), dtype=int32
-        Memory for the places of the rows that leave, or of those that stay.
+        Memory for a list of places: of the rows that leave, or of the rows that stay.
     """
 
     rows: Any
@@ -339,9 +340,9 @@ def walk_stage(
 ):
     """Evaluate a range of members (a stage) by bit vectors, for undecided rows.
 
-    A stage is a range of positions whose trees have their own bit vectors. At the start
-    of a stage, the undecided rows are collected in full blocks, and binned to the cuts
-    that the trees of the stage test.
+    The trees of a stage have their own bit vectors. At the start of a stage, the
+    undecided rows are collected in full blocks, and binned to the cuts that the trees
+    of the stage test.
 
     Parameters
     ----------
@@ -418,7 +419,8 @@ def _last_trees(bits):
     Returns
     -------
     ndarray of shape (n_columns,), dtype=int64
-        0 also if no tree reads the column: its codes are never needed after tree 0.
+        0 if no tree reads the column, as if tree 0 were the last one. No tree after
+        tree 0 needs its codes.
     """
     last_tree_of_column = np.zeros(len(bits.columns.limit), dtype=np.int64)
     for tree in range(len(bits.outputs)):
@@ -465,14 +467,14 @@ def _write_undecided(block, n_places, scores, rows, n_staying):
         Number of places of the block that are in use.
 
     scores : ndarray of shape (n_samples, n_outputs)
-        The partial sums of these rows are written into it.
+        The partial sums of the rows that stay are written into it.
 
     rows : ndarray of int64
-        Its first `n_staying` entries are rows of earlier blocks. These rows are written
-        after them.
+        Its first `n_staying` entries are rows of earlier blocks. The rows of this block
+        that stay are written after them.
 
     n_staying : int
-        Number of rows of earlier blocks that have not left.
+        Number of rows of earlier blocks that stay.
 
     Returns
     -------
@@ -527,10 +529,11 @@ def _walk_stage_block(
     int
         Number of places in use at the end. Rows that have left may be among them.
     """
-    # Number of rows that have left since the gaps of the block were closed, and of the
-    # tests that were made for them after they had left.
+    # Number of rows that have left since the gaps of the block were closed.
     n_gone = 0
+    # Number of tests of these rows that were made after they had left.
     n_wasted_tests = 0
+    # Cost of moving one row, in units of one test.
     move_cost = _MOVE * len(last_tree_of_column)
     for member in range(len(bits.member_start) - 1):
         _add_member(block, n_places, bits, member)
@@ -703,10 +706,23 @@ def _find_leaving(block, n_places, low, high, is_last):
 
 @njit(cache=True, nogil=True)
 def _places_outside(values, n_places, low, high, places):
-    """Find the values below `low` or above `high`.
+    """Write the places of the values below `low` or above `high`; return their number.
 
-    Writes the places of these values into `places`, and returns their number. Only the
-    first `n_places` of `values` count. NaN is not outside.
+    Parameters
+    ----------
+    values : ndarray of shape (n,)
+        Only the first `n_places` are read. NaN is not outside of the thresholds.
+
+    n_places : int
+    low, high : float
+        Thresholds.
+
+    places : ndarray of shape (n,), dtype=int32
+        Overwritten.
+
+    Returns
+    -------
+    int
     """
     # Usually no value is outside. Without a branch, this first loop becomes vector
     # instructions.
@@ -742,6 +758,7 @@ def _compute_margins(block, n_places):
     for output in range(1, len(totals)):
         for j in range(n_places):
             total = totals[output, j]
+            # The second largest sum if `total` is not the new largest one.
             second = total if total > margins[j] else margins[j]
             margins[j] = largest[j] if total > largest[j] else second
             largest[j] = total if total > largest[j] else largest[j]
@@ -784,11 +801,12 @@ def _close_gaps(block, n_places, last_tree_of_column, tree):
 
     tree : int
         Tree that was evaluated last. Codes of a column are not moved if no later tree
-        reads it.
+        reads the column.
 
     Returns
     -------
     int
+        Number of rows that have not left.
     """
     rows = block.rows
     codes = block.codes
@@ -861,8 +879,8 @@ def count_decided(
     Returns
     -------
     ndarray of shape (n_candidates,), dtype=int64
-        Number of rows decided, added up over ``fewest_errors, ..., most_errors``
-        allowed wrong answers.
+        Number of rows decided, added up over the allowed numbers of wrong answers
+        ``fewest_errors, ..., most_errors``.
     """
     n_rows = len(undecided.rows)
     # One limit for each number of wrong answers: 0, 1, ..., most_errors.
@@ -887,8 +905,8 @@ def count_decided(
         if use_hi:
             _fill_tail(values, bad, upper)
         if use_lo:
-            # Leaving below is wrong for rows that are not bad. The smallest values are
-            # the largest negated ones.
+            # Leaving below is wrong for rows that are not bad. The tail of the smallest
+            # values is the upper tail of the negated values.
             _fill_tail(-values, ~bad, lower)
             lower.limits[:] = -lower.limits
         n_decided[index] = _most_decided(
@@ -976,7 +994,7 @@ def _insert_decreasing(value, largest):
 @njit(cache=True, nogil=True)
 def _n_above(values, limit):
     """Return the number of values above a limit."""
-    # One comparison and one addition per row become vector instructions.
+    # Without a branch, the loop becomes vector instructions.
     count = np.int32(0)
     for i in range(len(values)):
         count += values[i] > limit
@@ -990,8 +1008,9 @@ def _most_decided(upper, lower, n_rows, fewest_errors, most_errors):
     Parameters
     ----------
     upper, lower : _CandidateTail
-        The tails of rows that leave above and below. For each number of errors, the
-        division of these errors between both tails is taken that decides most rows.
+        The tails of rows that leave above and below. Each number of errors can be
+        divided between the tails in several ways. The way that decides most rows is
+        taken.
 
     n_rows : int
         Number of undecided rows.
@@ -1060,7 +1079,7 @@ def best_cuts(values, rows, bad, to_go, prices, use_lo, use_hi):
         Cost of each row after this position if it stays, errors included.
 
     prices : ndarray of shape (2, n_samples), dtype=float64
-        Price of a wrong answer of each row, in units of cost. ``prices[0]`` is for
+        Price of a wrong answer to each row, in units of cost. ``prices[0]`` is for
         leaving above, ``prices[1]`` for leaving below.
 
     use_lo, use_hi : bool
@@ -1074,19 +1093,20 @@ def best_cuts(values, rows, bad, to_go, prices, use_lo, use_hi):
     saved_above = _saved_above(rows, bad, to_go, prices[0])
     # Cost saved if the first `j` rows leave below.
     saved_below = 0.0
-    # Largest of these costs up to `j`, and the number of rows that it is for.
+    # Largest value of `saved_below` up to `j`, and the number of rows that leave.
     most_saved_below = 0.0
     best_n_below = 0
-    # The best pair of thresholds so far: no row leaves.
+    # Cost saved by the best pair of thresholds so far. At first, no row leaves.
     most_saved = 0.0
     n_below = 0
     first_above = n_reaching
-    # The upper threshold is before row `j`. The best lower one is at or before it.
+    # The upper threshold is before row `j`. The lower threshold is there or earlier.
     for j in range(n_reaching + 1):
         if j > 0:
             # Row `j - 1` is now one of those that may leave below.
             sample = rows[j - 1]
-            saved_below += to_go[sample] - prices[1, sample] * (1.0 - bad[sample])
+            wrong_below = 1.0 - bad[sample]
+            saved_below += to_go[sample] - prices[1, sample] * wrong_below
         # No threshold lies between equal values.
         if 0 < j < n_reaching and values[j - 1] == values[j]:
             continue
@@ -1164,32 +1184,32 @@ def leave_at(values, lo, hi):
         Partial sums, or margins, by position.
 
     lo, hi : ndarray of shape (n_members,)
-        Thresholds by position. Those of the last one are not used.
+        Thresholds by position. The thresholds of the last position are not used.
 
     Returns
     -------
-    position : ndarray of shape (n_samples,), dtype=int64
-        Index of the last member evaluated.
+    exit_position : ndarray of shape (n_samples,), dtype=int64
+        Position of the last member evaluated.
 
     side : ndarray of shape (n_samples,), dtype=int8
         1 if a row leaves above, -1 below, 0 if it never leaves early.
     """
     n_members, n_samples = values.shape
-    position = np.full(n_samples, n_members - 1)
+    exit_position = np.full(n_samples, n_members - 1)
     side = np.zeros(n_samples, dtype=np.int8)
     # The first `n_rows` entries are the rows that have not left.
     rows = np.arange(n_samples)
     n_rows = n_samples
-    # `member` is a position. No row leaves early at the last one.
-    for member in range(n_members - 1):
+    # No row leaves early at the last position.
+    for position in range(n_members - 1):
         n_staying = 0
         for j in range(n_rows):
             sample = rows[j]
-            if values[member, sample] > hi[member]:
-                position[sample] = member
+            if values[position, sample] > hi[position]:
+                exit_position[sample] = position
                 side[sample] = 1
-            elif values[member, sample] < lo[member]:
-                position[sample] = member
+            elif values[position, sample] < lo[position]:
+                exit_position[sample] = position
                 side[sample] = -1
             else:
                 rows[n_staying] = sample
@@ -1197,4 +1217,4 @@ def leave_at(values, lo, hi):
         n_rows = n_staying
         if n_rows == 0:
             break
-    return position, side
+    return exit_position, side

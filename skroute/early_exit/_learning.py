@@ -59,9 +59,9 @@ PRICES = np.geomspace(256.0, 0.5, N_POLICIES)
 # expected numbers of rows, which become far smaller than one row. Higher prices than
 # for thresholds thus make a difference.
 VOTE_PRICES = np.geomspace(65536.0, 0.5, N_POLICIES)
-# The policy of the first price may be wrong too often on other rows. Before it come
-# more cautious policies, whose thresholds are moved outwards. These are the distances,
-# in standard deviations of what the remaining members add.
+# The policy of the first price may be wrong too often on other rows. More cautious
+# policies come before it. Their thresholds are moved outwards by these distances, in
+# standard deviations of what the remaining members add.
 WIDER = np.geomspace(3.0, 0.02, 16)
 
 # `SEARCH_ERRORS`, `SEARCH_SHARE`, `SEARCH_SPREAD` and `SOFTNESS` were chosen on splits
@@ -278,8 +278,7 @@ def order_of(order, engine, rng):
     n_members = engine.n_members
     natural = np.arange(n_members)
     is_name = isinstance(order, str)
-    # A name passes the check of a permutation. `engine.has_fixed_order` allows only the
-    # natural order, also by the name "qwyc".
+    # In the following checks, a name stands for the natural order.
     permutation = natural if is_name else np.asarray(order)
     if permutation.ndim != 1 or not np.array_equal(np.sort(permutation), natural):
         raise ValueError(
@@ -287,6 +286,7 @@ def order_of(order, engine, rng):
             f"{n_members} members) or a name, got {order!r}."
         )
     if engine.has_fixed_order:
+        # Only the natural order is allowed, which "qwyc" stands for as well.
         is_random = is_name and order == "random"
         if is_random or not np.array_equal(permutation, natural):
             raise ValueError(
@@ -417,8 +417,8 @@ def learn(sample, costs, options, on_position=None):
     if isinstance(order, str):
         order = _learn_order(sample, costs, options, allowed_errors.share, on_position)
     values, bad = sample.values_and_bad(order)
-    # The first policy never leaves early. Then come those that are more cautious than
-    # the policy of the first price, and those of all prices.
+    # From cautious to hurried: the policy that never leaves early, policies that are
+    # more cautious than the policy of the first price, and the policies of all prices.
     policies = [never(len(values))]
     if not options.never_leave:
         path = _learn_thresholds(
@@ -457,13 +457,14 @@ def _learn_order(sample, costs, options, share, on_position):
         return np.argsort(costs, kind="stable")
     # Share of wrong rows at which the search makes enough errors to compare members.
     least_share = min(SEARCH_ERRORS / sample.n_rows, MOST_SEARCH_ERRORS)
+    search_share = max(share * SEARCH_SHARE, least_share)
     # The thresholds of the search are not used: they are learned again.
     order, _, _ = qwyc_order(
         sample.scores,
         sample.offset,
         sample.beta,
         costs,
-        max(share * SEARCH_SHARE, least_share),
+        search_share,
         use_lo=options.use_lo,
         use_hi=options.use_hi,
         spread=SEARCH_SPREAD,
@@ -506,8 +507,8 @@ def _learn_thresholds(sample, *, order, values, bad, costs, options, weights):
         )
     chance_wrong = bad
     if options.use_lo:
-        # Only ensembles of one output have lower thresholds, and doubt is computed for
-        # one output only.
+        # Doubt is computed for one output only. Ensembles of several outputs have no
+        # lower thresholds.
         chance_wrong = doubtful(values, bad, sample.beta, SOFTNESS)
     return lagrangian_path(
         values,
@@ -625,9 +626,10 @@ def calibrate(
     cost = np.empty(len(policies))
     disagreement = np.empty(len(policies))
     # Number of rows, by policy and answer, that the policy or a more cautious one
-    # answers wrongly. It never falls from one policy to the next, as conformal risk
-    # control needs.
+    # answers wrongly. This number never falls from one policy to the next. Conformal
+    # risk control needs that.
     n_ever_wrong = np.empty((len(policies), n_answers), dtype=np.int64)
+    # True for rows that one of the policies so far answers wrongly.
     ever_wrong = np.zeros(len(answers), dtype=bool)
     for i, policy in enumerate(policies):
         position, side = leaving(values, *policy)
@@ -674,14 +676,15 @@ def _choose(n_wrong, n_rows, alpha, promise, labels):
     """
     shares = np.atleast_1d(alpha)
     if np.ndim(alpha) == 0:
-        # One share is that of all rows: those of all answers are counted together.
+        # One share is a share of all rows. The rows of all answers are added up.
         n_wrong = n_wrong.sum(axis=1, keepdims=True)
         n_rows = n_rows.sum(keepdims=True)
     if promise is None:
-        # `alpha` is kept on these rows only. Nothing is promised about other rows. The
-        # allowed numbers of errors are rounded down.
-        chosen = last_accepted(n_wrong, (shares * n_rows).astype(np.int64))
-        return max(0, chosen), np.full(len(shares), np.nan)
+        # `alpha` is kept on these rows only. The numbers are rounded down.
+        allowed = (shares * n_rows).astype(np.int64)
+        chosen = max(0, last_accepted(n_wrong, allowed))
+        # NaN: nothing is promised about other rows.
+        return chosen, np.full(len(shares), np.nan)
     # Bounds of several answers hold at the same time (Bonferroni).
     confidence = 1 - (1 - promise.confidence) / len(shares)
     allowed = np.empty(len(shares), dtype=np.int64)
@@ -768,7 +771,7 @@ def learn_exits(
     with task.step("order and thresholds", n_positions) as step:
 
         def on_position():
-            # An empty step reports to the callback that one more position is done.
+            # This step contains nothing. Its end reports one more position.
             with step.step("position"):
                 pass
 
@@ -889,8 +892,10 @@ def _warn_of_no_exit(alpha, n_rows, guarantee, confidence, labels):
         shares = alpha
         # The answer with the fewest allowed errors.
         hardest = int(np.argmin(n_rows * shares))
-        # An ensemble of one class has two answers, of which its label is the last.
-        label = labels[max(0, hardest - len(shares) + len(labels))]
+        # An ensemble of one class has two answers and one label, which is shown for
+        # both. Otherwise each answer has a label.
+        n_without_label = len(shares) - len(labels)
+        label = labels[max(0, hardest - n_without_label)]
         limit = "none may change, which no number of rows shows."
         if shares[hardest] > 0:
             needed = fewest_rows(shares[hardest], confidence, guarantee)
@@ -901,8 +906,9 @@ def _warn_of_no_exit(alpha, n_rows, guarantee, confidence, labels):
             f" The full ensemble gives {n_rows[hardest]} of them the answer {label!r}, "
             f"of which {limit}"
         )
-        # The message shows `alpha` as it was passed.
-        alpha = dict(zip(labels, shares[-len(labels) :].tolist(), strict=True))
+        # The message shows `alpha` as it was passed: a share for each label.
+        share_of_labels = shares[n_without_label:].tolist()
+        alpha = dict(zip(labels, share_of_labels, strict=True))
     warn(
         f"No early exit keeps alpha={alpha!r} on {n_rows.sum()} calibration rows: "
         f"every member is evaluated on every row.{reason} Give more rows, hold out a "
@@ -938,8 +944,9 @@ class _RareAnswer(NamedTuple):
 def warn_of_rare_answers(alpha, calibrated, labels, confidence):
     """Warn if early exit may change the answers of many rows with a rare answer.
 
-    There is no warning about an answer if held-out rows show that few of its rows get
-    another answer.
+    An answer is rare if `alpha` allows more than the share `MOST_OF_AN_ANSWER` of its
+    rows to change. There is no warning about it if held-out rows show that few of its
+    rows change.
 
     Parameters
     ----------
@@ -964,9 +971,11 @@ def warn_of_rare_answers(alpha, calibrated, labels, confidence):
     for label, n_wrong, n_rows in zip(
         labels, calibrated.wrong, calibrated.n_rows, strict=False
     ):
-        # All allowed errors may be on the rows of one answer. An answer without rows
-        # has no errors.
-        share = min(1.0, alpha * n_all_rows / n_rows) if n_rows else 0.0
+        # An answer without rows has no errors.
+        share = 0.0
+        if n_rows > 0:
+            # All allowed errors may be on the rows of this answer.
+            share = min(1.0, alpha * n_all_rows / n_rows)
         if share <= MOST_OF_AN_ANSWER:
             continue
         if is_held_out:

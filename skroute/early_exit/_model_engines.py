@@ -11,8 +11,9 @@ from skroute.utils._cache import NO_CACHE
 from skroute.utils._compat import _safe_indexing, check_response_method, num_samples
 from skroute.utils._validation import check_probabilities
 
-# Score of a vote of two classes: a vote for the second class is a probability of 1,
-# which is this far from even chances. A vote for the first class has the negative.
+# Score of a vote for the second of two classes. Such a vote is a probability of 1, and
+# the score is its distance from even chances. A vote for the first class has the
+# negative score.
 HALF_VOTE = 0.5
 
 
@@ -37,8 +38,9 @@ class MemberEngine(Engine):
         Features of each member. None is all features.
 
     methods : list of str, default=None
-        Name of the method by which each member is asked, or "call". None is
-        :func:`response_of`. A member asked by ``predict`` votes with its label.
+        Name of the method by which each member is asked, or "call". None takes the
+        result of :func:`response_of`. A member asked by ``predict`` votes with its
+        label.
 
     rounding : float, default=0.0
         As in :class:`Engine`.
@@ -185,7 +187,7 @@ class MemberEngine(Engine):
         ----------
         member : object
         method : str
-            By which the member was asked.
+            Name of the method by which the member was asked, or "call".
 
         answer : ndarray of shape (n_rows,) or (n_rows, n_columns)
 
@@ -200,7 +202,7 @@ class MemberEngine(Engine):
             return self._centred(member, labels, answer)
         has_same_order = np.array_equal(labels, self.classes)
         if method != "decision_function" or has_same_order:
-            # A function ("call") answers in the order of the classes.
+            # A function (method "call") answers in the order of the classes.
             return answer
         if self.n_outputs == 1:
             # The member's labels are in reverse order: its score is positive for the
@@ -258,6 +260,7 @@ class MemberEngine(Engine):
             aligned[:, np.searchsorted(self.classes, labels)] = proba
             proba = aligned
         if self.n_outputs == 1:
+            # 0.5 is the probability at even chances.
             return proba[:, -1] - 0.5
         return proba
 
@@ -275,16 +278,17 @@ class MemberEngine(Engine):
         n_rows = num_samples(X)
 
         def score_new_rows(t, rows):
-            # Rows whose score by member `t` is not in the cache.
+            # Member `t` scores the rows whose score is not in the cache.
             cache.count_rows(f"member {t}", len(rows))
             return self.score(t, _safe_indexing(X, rows))
 
-        def add(t, rows, scores):
+        def add_member(t, rows, scores):
             score_member = partial(score_new_rows, t)
-            return scores + cache.get_or_compute_rows(t, rows, n_rows, score_member)
+            added = cache.get_or_compute_rows(t, rows, n_rows, score_member)
+            return scores + added
 
         walk = start_walk(self, n_rows)
-        walk_in_turn(add, thresholds=thresholds, beta=self.beta, walk=walk)
+        walk_in_turn(add_member, thresholds=thresholds, beta=self.beta, walk=walk)
         return walk
 
     def timed_calls(self):
@@ -325,11 +329,11 @@ def response_of(member):
 class ExitEngine(Engine):
     """The engine whose members are the exits of a net.
 
-    Each exit goes on from where the one before it stopped, and its score replaces that
-    of the exit before. As members of a sum, the first one adds the scores of the first
-    exit, and member `k` the difference between the scores of exits `k` and `k - 1`. The
-    partial sum is thus the score of the last exit evaluated, and the full sum is that
-    of the net.
+    Each exit goes on from where the previous exit stopped. Its score replaces the score
+    of the previous exit. An engine adds up its members. So the first member adds the
+    score of the first exit, and member `k` adds the score of exit `k` less the score of
+    exit `k - 1`. The partial sum is thus the score of the last exit evaluated. The full
+    sum is the score of the net.
 
     Parameters
     ----------
@@ -366,9 +370,9 @@ class ExitEngine(Engine):
     def _score(self, run, exit, rows=None):
         """Return the scores of rows at an exit, of shape (n_rows, n_outputs).
 
-        For two classes, the score is the logit of the second class less that of the
-        first. `rows` are positions in the block of rows that `run` evaluates. None is
-        all of them.
+        For two classes, the score is the logit of the second class less the logit of
+        the first class. `rows` are positions in the block of rows that `run` evaluates.
+        None is all rows of the block.
         """
         logits = run.logits(exit, rows)
         if self.n_outputs == 1:
@@ -399,8 +403,8 @@ class ExitEngine(Engine):
 
     def walk(self, X, thresholds, n_jobs=None, cache=NO_CACHE):
         """Evaluate each row until the thresholds stop it, as in :meth:`Engine.walk`."""
-        # Threads are those of the net's library, and hidden states are too large to be
-        # kept.
+        # `n_jobs` is not used: the net's library has its own threads. `cache` is not
+        # used: hidden states are too large to be kept.
         walk = start_walk(self, num_samples(X))
         for block, run in self._blocks(X):
 
@@ -422,6 +426,6 @@ class ExitEngine(Engine):
         return walk
 
     def timed_calls(self):
-        # `stage_call(exit, previous)` goes on after the exit `previous`, and from the
-        # rows themselves after -1.
+        # `stage_call(exit, previous)` goes on after the exit `previous`. If `previous`
+        # is -1, it starts with the rows themselves.
         return {k: self.net.stage_call(k, k - 1) for k in range(self.n_members)}

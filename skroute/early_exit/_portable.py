@@ -125,7 +125,7 @@ def export_ensemble(estimator, path):
         "order": estimator.order_,
         # Labels of strings may be objects, which only a pickle can contain.
         "classes": np.asarray(estimator.classes_.tolist()),
-        # A share for each class in their order, or one number.
+        # An array of shares in the order of the classes, or one number.
         "alpha": shares_of(estimator.alpha, estimator.classes_),
     }
     np.savez_compressed(path, **_entries_of_forest(forest), **entries)
@@ -262,28 +262,33 @@ def _check_entries(exported):
                 f"The entry {name!r} of an exported ensemble must be an array."
             )
     for name in _NOT_NAN:
-        if np.isnan(np.asarray(exported.get(name, 0.0), dtype=np.float64)).any():
+        # 0 stands for an entry that the file lacks.
+        numbers = np.asarray(exported.get(name, 0.0), dtype=np.float64)
+        if np.isnan(numbers).any():
             raise ValueError(
                 f"The entry {name!r} of an exported ensemble must not be NaN."
             )
-    if len({len(exported[name]) for name in NODE.names}) > 1:
+    lengths = {len(exported[name]) for name in NODE.names}
+    if len(lengths) > 1:
         raise ValueError(
             "The arrays of the nodes of an exported ensemble differ in length."
         )
 
 
 def _fields(exported, names):
-    """Return the entries with these names, without those that a file lacks."""
+    """Return a dict of the entries with these names.
+
+    Names that `exported` lacks are left out: the fields have defaults.
+    """
     return {name: exported[name] for name in names if name in exported}
 
 
 class PortableEnsemble:
     """An early-exit ensemble from a data file without pickle.
 
-    It is evaluated by compiled code.
-
-    :func:`export_ensemble` writes such a file. No code is read from it. Neither the
-    library that grew the trees nor the estimator that learned the thresholds is needed.
+    :func:`export_ensemble` writes such a file. No code is read from the file. Compiled
+    code evaluates the ensemble. Neither the library that grew the trees nor the
+    estimator that learned the thresholds is needed.
 
     Parameters
     ----------
@@ -303,8 +308,9 @@ class PortableEnsemble:
 
     Notes
     -----
-    A full score that is a tie but for rounding is decided by its own sum. For such a
-    row :class:`QWYCEnsemble` asks the library. All other answers are the same.
+    If the full score of a row is a tie within rounding, the sum of this ensemble
+    decides. For such a row, :class:`QWYCEnsemble` asks the library. All other answers
+    are the same.
 
     Examples
     --------

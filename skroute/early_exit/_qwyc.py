@@ -95,26 +95,26 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
     alpha : float or mapping from class label to float, default=0.005
         Share of rows that may be answered differently from the full ensemble. A larger
         value evaluates fewer members. A number does not limit the share of a rare
-        class, and all of its rows may be among them. `fit` warns if that is more than a
-        tenth of a class. A mapping has a share for each class, of the rows to which the
-        full ensemble gives that answer. ``dict.fromkeys(classes, 0.01)`` keeps 99 % of
-        each answer.
+        class: all of its rows may be among the rows that change. `fit` warns if more
+        than a tenth of a class may change. A mapping has a share for each class: a
+        share of the rows to which the full ensemble gives that answer.
+        ``dict.fromkeys(classes, 0.01)`` keeps 99 % of each answer.
 
     mode : {"both", "negative"}, default="both"
-        Answers that may come early. "negative" filters and scores: rows of the second
-        class are always evaluated in full, so that their scores can rank them. It needs
-        two classes.
+        Answers that may come early. With "negative", only rows of the first of two
+        classes leave early. Rows of the second class are always evaluated in full, so
+        that their scores can rank them.
 
     order : {"qwyc", "natural", "random"} or array-like of int, default="qwyc"
-        Order of evaluation: Algorithm 1, the ensemble's own, a random one, or a
-        permutation.
+        Order of evaluation: Algorithm 1 ("qwyc"), the ensemble's own order ("natural"),
+        a random order, or a permutation of the members.
 
     stopping : {"auto", "thresholds", "votes"}, default="auto"
         The thresholds per position of "Quit When You Can", or the optimal stopping of a
         vote [2]_ [3]_. Votes are for members that count alike, and need no order
-        search. "auto" compares the two on a third of the rows to learn from, which
-        neither was learned from, and takes votes if they cost less. It does so for
-        forests, bagging and voting in the order "qwyc", and takes thresholds otherwise.
+        search. "auto" learns both on two thirds of the rows to learn from, compares
+        them on the other third, and takes votes if they cost less. It does so for
+        forests, bagging and voting in the order "qwyc". Otherwise it takes thresholds.
 
     calibration : float or None, default=0.25
         Share of the rows that is held out to choose among thresholds. The ensemble is
@@ -172,14 +172,15 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         Upper bound on the expected share. It holds with probability `confidence` over
         the draw of the calibration rows, the choice among thresholds included. NaN
         without held-out rows. If `alpha` is a mapping, it is the largest of
-        `class_disagreement_bound_`, which bounds the share of all rows too.
+        `class_disagreement_bound_`. This is a bound for the share of all rows too.
 
     class_disagreement_ : ndarray of shape (n_classes,), dtype=float64
-        The same share among the rows to which the full ensemble gives each answer. NaN
-        if there is no such row.
+        For each class, the share of changed answers among the calibration rows to which
+        the full ensemble gives this class. NaN if there is no such row.
 
     class_disagreement_bound_ : ndarray of shape (n_classes,), dtype=float64
-        Upper bounds of these shares, which hold together with probability `confidence`.
+        Upper bounds of the expected shares of changed answers, by class. They hold
+        together with probability `confidence`.
         NaN unless `alpha` has a share for each class and rows are held out.
 
     staged_disagreement_ : ndarray of shape (n_members,), dtype=float64
@@ -188,12 +189,12 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
 
     tradeoff_ : Tradeoff
         Named tuple of the sets of thresholds that were compared, from cautious to
-        hurried: ``thresholds``, and ``cost`` and ``disagreement`` of each on the
-        calibration rows. ``chosen`` is the index of the one in use. It prints as one
-        line.
+        hurried: ``thresholds``, and ``cost`` and ``disagreement`` of each set on the
+        calibration rows. ``chosen`` is the index of the set in use. It prints as a
+        table.
 
     min_budget_ : float
-        The smallest of these costs.
+        The smallest cost in `tradeoff_`.
 
     choices_ : list of str
         Number of members evaluated: ``choices_[k]`` is ``str(k)``.
@@ -218,8 +219,8 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
 
     The members as they are read are compared with the library's own ``predict`` on rows
     that are varied (missing values, unseen categories, extreme values). An ensemble
-    that is read wrongly is refused. If the full score is a tie but for rounding, the
-    library is asked.
+    that is read wrongly is refused. If the full score of a row is a tie within
+    rounding, the library is asked for the answer.
 
     The bound rests on a fixed sequence of tests: thresholds are ordered from cautious
     to hurried without the calibration rows, and the last one before the first that
@@ -390,7 +391,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         # Names of the models that get the weights: those that are fitted.
         takes_weights = [name for name in models if not is_frozen(models[name])]
         if not takes_weights:
-            # The first frozen model refuses weights with an error.
+            # All models are frozen: the first one refuses weights with an error.
             takes_weights = list(models)
         for name in takes_weights:
             routed[name]["fit"] = weights_alone(models[name], params, self)
@@ -616,6 +617,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return True
 
     def _check_rows(self, X):
+        """Return the rows of a call, checked unless the engine checks them itself."""
         # Scikit-learn's checks of one row take ten times as long as its trees. They are
         # needed to compare the names of columns that `fit` saw.
         has_names = hasattr(self, "feature_names_in_")
@@ -624,9 +626,25 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return check_rows(self, X, reset=False)
 
     def _smallest_budget(self):
+        """Return the smallest mean cost of the sets of thresholds."""
         return self.tradeoff_.cost.min()
 
     def _plan(self, X, call):
+        """Evaluate rows with the thresholds that the budget of a call allows.
+
+        Parameters
+        ----------
+        X : indexable
+            The rows of the call, before the steps of a pipeline.
+
+        call : Call
+
+        Returns
+        -------
+        Plan
+            The choice for a row is its number of evaluated members. The state is the
+            `Walk`.
+        """
         index = affordable(self.tradeoff_, call.budget)
         walk = self._walk(X, self.tradeoff_.thresholds[index])
         costs = self._cost_of_count[walk.n_evaluated]

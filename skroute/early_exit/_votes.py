@@ -96,8 +96,8 @@ def optimal_stopping(law, negative, costs, prices, use_lo=True, use_hi=True):
     """
     n_members = len(law) - 1
     prices = np.asarray(prices, dtype=np.float64)[:, None]
-    # Until they are learned: no number of votes is as small as -1, or as large as
-    # `n_members` + 1, so that no row stops.
+    # At first no row stops: no number of votes is as small as -1, or as large as
+    # `n_members` + 1.
     below = np.full((len(prices), n_members), -1)
     above = np.full((len(prices), n_members), n_members + 1)
     # The states after all members.
@@ -165,9 +165,9 @@ def _one_vote_back(states, t):
         states.negative_weight[:-1] * last_was_negative
         + states.negative_weight[1:] * last_was_positive
     )
-    # Values for states that no row passes through. The chance that the next vote is
-    # positive is the share of positive votes so far. The positive answer is taken as
-    # wrong unless most votes are positive.
+    # Values for states that no row passes through. `np.divide` replaces the values of
+    # all other states. The chance that the next vote is positive is the share of
+    # positive votes so far. The positive answer is right if most votes are positive.
     chance_positive = k / t
     chance_wrong = (2 * k <= t).astype(np.float64)
     has_rows = weight > 0
@@ -227,7 +227,7 @@ def vote_path(scores, offset, beta, costs, prices, use_lo=True, use_hi=True):
     """
     n_members = len(scores)
     has_one_output = scores.shape[2] == 1
-    votes = _votes(scores, offset, beta)
+    votes = _votes(scores, offset, beta)  # (n_members, n_samples)
     margins = votes.sum(axis=0, dtype=np.float64)
     vote_size = _vote_size(votes, margins)
     law = _law_of_votes(margins / vote_size, n_members)
@@ -235,18 +235,21 @@ def vote_path(scores, offset, beta, costs, prices, use_lo=True, use_hi=True):
     # The positive answer is wrong without a majority.
     negative = (2 * n_votes <= n_members).astype(np.float64)
     if has_one_output:
-        # The partial sum of a row whose votes are divided equally.
+        # Partial sums of a row whose votes are divided equally, after each member. They
+        # go from `offset` to `beta` in equal steps.
         start = offset[0]
-        tied_sums = start + np.arange(1, n_members + 1) * ((beta - start) / n_members)
+        step = (beta - start) / n_members
+        tied_sums = start + np.arange(1, n_members + 1) * step
     else:
-        # Either of the two classes may lead at the end, so that the law is symmetric,
-        # and a tie is as often wrong as right.
+        # Either of the two classes may lead at the end. So the law is symmetric.
         law = law + law[::-1]
+        # A tie of all votes is as often wrong as right.
         negative[2 * n_votes == n_members] = 0.5
         use_lo = True
         use_hi = True
         tied_sums = np.zeros(n_members)
     below, above = optimal_stopping(law, negative, costs, prices, use_lo, use_hi)
+    # Number of members that have voted, by position.
     t = np.arange(1, n_members + 1)
     # If `k` of `t` votes are positive, the sum is that of a tie plus `2 * k - t` vote
     # sizes. The next sum has one more positive vote and is two vote sizes larger.
@@ -309,8 +312,9 @@ def _vote_size(votes, margins):
     # most.
     n_near = max(_FEWEST_NEAR, int(_NEAR * len(margins)))
     near = np.argsort(np.abs(margins), kind="stable")[:n_near]
-    variance = votes[:, near].var(axis=0, dtype=np.float64).mean()
-    deviation = float(np.sqrt(variance))
+    # Variance of the votes of each row, by row.
+    variances = votes[:, near].var(axis=0, dtype=np.float64)
+    deviation = float(np.sqrt(variances.mean()))
     if deviation == 0:
         return 1.0
     return deviation
@@ -335,8 +339,8 @@ def _law_of_votes(margins, n_members):
     # margin.
     votes = np.rint(0.5 * (n_members + margins))
     votes = np.clip(votes, 0, n_members).astype(np.int64)
-    # Rounding must not change the answer. It is positive for a margin above 0, which
-    # needs a majority of positive votes. A tie is answered negative.
+    # Rounding must not change the answer. For a margin above 0 the answer is positive,
+    # so that most votes must be positive. A tie is answered negative.
     most_without_majority = n_members // 2
     votes = np.where(
         margins > 0,
@@ -353,7 +357,8 @@ def _law_of_votes(margins, n_members):
     distances = np.arange(-reach, reach + 1) / deviation
     kernel = np.exp(-0.5 * distances**2)
     kernel = kernel / kernel.sum()
-    # The law is reflected at its ends, so that smoothing moves no rows beyond them.
+    # The counts are reflected at both ends, so that smoothing moves no rows beyond 0 or
+    # beyond `n_members` votes.
     padded = np.pad(count, reach, mode="reflect")
     smooth = np.convolve(padded, kernel, mode="valid")
     return smooth / smooth.sum()

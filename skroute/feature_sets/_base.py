@@ -318,18 +318,21 @@ class BaseFeatureSelector(
         self.candidates_ = indicator(self._masks, n_extractors)
         self.quality_ = np.array(trainer.evaluate(self._masks.tolist()))
         self.estimators_ = trainer.fit(self._masks)
+        # `trainer.quality` has the masks of all sets with a score, and their scores.
         self.expanded_ = indicator(list(trainer.quality), n_extractors)
         self.expanded_quality_ = np.array(list(trainer.quality.values()))
         self.n_trained_ = len(self.expanded_) - 1  # without the empty set
-        # The cost of a set is that of its features, by coefficients of functions of the
-        # size (equation 1 of Battle et al.), and a constant cost of its model.
-        self._coef = self.candidates_ @ self.costs_.coef
+        # The cost of a set has two parts. The cost of its features is a combination of
+        # functions of the size, with these coefficients (equation 1 of Battle et al.).
+        self._coef = self.candidates_ @ self.costs_.coef  # (n_choices, n_functions)
+        # The cost of its model does not depend on the size.
         self._model_cost = np.zeros(len(self._masks))
         self.choices_ = [set_name(names, mask) for mask in self._masks]
         if isinstance(self.costs, MeasuredCosts) and self.costs.include_model:
             seconds = self._measure_models(X, sizes, table_of)
             # The model of the empty set takes no time that is counted.
-            self._model_cost = seconds * self.candidates_.any(axis=1)
+            has_features = self.candidates_.any(axis=1)
+            self._model_cost = np.where(has_features, seconds, 0.0)
 
     def _table_of_set(self, prepared, mask):
         """Return the features of a set as a table.
@@ -354,7 +357,7 @@ class BaseFeatureSelector(
         Parameters
         ----------
         params : dict
-            Metadata that `fit` got. None is as if it was not given.
+            Metadata that `fit` got. Entries that are None are left out.
 
         Returns
         -------
@@ -480,8 +483,8 @@ class BaseFeatureSelector(
     def _measure_models(self, X, sizes, table_of):
         """Return the seconds of an answer to one item, without its features.
 
-        It is a percentile of the time of the slowest model, plus that of the selector
-        itself, see `MeasuredCosts`.
+        The result is a percentile of the seconds of the slowest model, plus the same
+        percentile of the selector's own seconds (see `MeasuredCosts`).
 
         Parameters
         ----------
@@ -514,7 +517,7 @@ class BaseFeatureSelector(
             slowest = max(slowest, np.quantile(seconds, percentile))
         selector_seconds = []
         for row in rows:
-            size = None  # the constructor's `size` gives it
+            size = None  # taken by the constructor's `size`
             if sizes is not None and self.size is None:
                 size = sizes[[row]]
             # With a budget of 0, nothing is computed but the choice.
@@ -538,23 +541,24 @@ class BaseFeatureSelector(
         -------
         ndarray of shape (n_samples,), or None
         """
-        if size is None:
-            if self.size is None:
-                return None
-            if callable(self.size):
-                # Only X[i] returns the items of an object array as they are.
-                is_sequence = isinstance(X, (list, np.ndarray))
-                size = []
-                for i in range(num_samples(X)):
-                    item = X[i] if is_sequence else _safe_indexing(X, i)
-                    size.append(self.size(item))
-            else:
-                size = _safe_indexing(X, self.size, axis=1)
+        if size is not None:
+            sizes = size
+        elif self.size is None:
+            return None
+        elif callable(self.size):
+            # Only X[i] returns the items of an object array as they are.
+            is_sequence = isinstance(X, (list, np.ndarray))
+            sizes = []
+            for i in range(num_samples(X)):
+                item = X[i] if is_sequence else _safe_indexing(X, i)
+                sizes.append(self.size(item))
+        else:
+            # The sizes are a column of X.
+            sizes = _safe_indexing(X, self.size, axis=1)
         # One size of all items, or one for each.
-        shape = () if np.ndim(size) == 0 else (num_samples(X),)
-        return np.broadcast_to(
-            check_numbers(size, "size", shape=shape, low=0), num_samples(X)
-        )
+        shape = () if np.ndim(sizes) == 0 else (num_samples(X),)
+        checked_sizes = check_numbers(sizes, "size", shape=shape, low=0)
+        return np.broadcast_to(checked_sizes, num_samples(X))
 
     def _known_sizes(self, sizes):
         """Return checked sizes of items, zeros if costs do not depend on them.
@@ -562,11 +566,12 @@ class BaseFeatureSelector(
         Parameters
         ----------
         sizes : float, array-like or None
+            None raises an error if costs depend on the size.
 
         Returns
         -------
-        ndarray
-            Zeros if costs do not depend on the size.
+        ndarray of the shape of `sizes`
+            Without an axis if `sizes` is a number or None.
         """
         largest = self.costs_.largest_size  # 0: costs do not depend on the size
         if sizes is not None:
@@ -597,8 +602,11 @@ class BaseFeatureSelector(
             budget = self.budget
         if budget is None:
             budget = np.inf
-        # The type of a single number is checked below. Lists become floats.
-        values = np.asarray(budget, dtype=None if np.ndim(budget) == 0 else np.float64)
+        if np.ndim(budget) == 0:
+            # A single number keeps its type, which is checked below.
+            values = np.asarray(budget)
+        else:
+            values = np.asarray(budget, dtype=np.float64)
         # Kinds of dtypes: whole numbers with and without sign, floats. Booleans are
         # refused. NaN is not at least 0.
         if values.dtype.kind not in "iuf" or not (values >= 0).all():
@@ -611,7 +619,7 @@ class BaseFeatureSelector(
         return values[()]
 
     def _smallest_budget(self):
-        # The empty set costs nothing.
+        """Return 0, the cost of the empty set."""
         return 0.0
 
     # Decisions by size and budget, and answers ----------------------------------------
@@ -628,16 +636,17 @@ class BaseFeatureSelector(
         ndarray of int of shape (n_queries,)
             Indices of choices.
         """
-        # Number of queries in a block. More queries are divided into blocks.
-        step = max(1, _BLOCK // len(self._masks))
-        if len(sizes) <= step:
+        # Number of queries in a block.
+        block_size = max(1, _BLOCK // len(self._masks))
+        if len(sizes) <= block_size:
             # (n_queries, n_sets)
             cost = self.costs_.basis(sizes) @ self._coef.T + self._model_cost
             return self._lookup(cost, budgets)
-        blocks = (slice(start, start + step) for start in range(0, len(sizes), step))
-        return np.concatenate(
-            [self._find(sizes[rows], budgets[rows]) for rows in blocks]
-        )
+        routes = []
+        for start in range(0, len(sizes), block_size):
+            block = slice(start, start + block_size)
+            routes.append(self._find(sizes[block], budgets[block]))
+        return np.concatenate(routes)
 
     def _cost_of(self, route, sizes):
         """Return the cost of the feature set of each query.
@@ -703,8 +712,10 @@ class BaseFeatureSelector(
             Named tuple ``(route, cost, quality)`` of arrays, by rising cost.
         """
         check_is_fitted(self)
-        sizes = np.broadcast_to(self._known_sizes(size).reshape(1), len(self._masks))
-        cost = self._cost_of(np.arange(len(sizes)), sizes)
+        n_choices = len(self._masks)
+        # All sets are compared at this one size.
+        sizes = np.broadcast_to(self._known_sizes(size).reshape(1), n_choices)
+        cost = self._cost_of(np.arange(n_choices), sizes)
         route = pareto_front(cost, self.quality_)
         return Skyline(route, cost[route], self.quality_[route])
 
@@ -731,7 +742,8 @@ class BaseFeatureSelector(
                 f"budget must be one number or have one for each of the {n_samples} "
                 f"items, got shape {np.shape(budget)!r}."
             )
-        sizes = np.broadcast_to(self._known_sizes(self._sizes(X, size)), (n_samples,))
+        sizes = self._known_sizes(self._sizes(X, size))
+        sizes = np.broadcast_to(sizes, (n_samples,))
         budgets = np.broadcast_to(np.asarray(budget, dtype=np.float64), (n_samples,))
         if call.option("anytime"):
             return self._watch_the_clock(X, sizes, budgets)
@@ -770,7 +782,8 @@ class BaseFeatureSelector(
             extract = partial(self._extract_into, features, item=_safe_indexing(X, [i]))
             # Choices at which the walk may end, the worst first.
             goals = self._goals(budgets[i])
-            # The walk returns a position among `goals`.
+            # `timed` calls `extract`, and returns the seconds that it took. The walk
+            # returns a position among `goals`.
             position, spent[i] = anytime_walk(
                 self.candidates_[goals],
                 expected_cost,
@@ -798,6 +811,10 @@ class BaseFeatureSelector(
         features[number] = self.extractors_.extract(item, number)
 
     def _answer(self, plan, response):
+        """Return the answers of the models that a plan chose, one for each row.
+
+        `response` is "predict" or "predict_proba".
+        """
         return dispatch(plan.route, partial(self._answer_rows, plan, response))
 
     def _answer_rows(self, plan, response, choice, rows):
@@ -868,6 +885,7 @@ class BaseFeatureSelector(
         return stack(tables)
 
     def _offers_proba(self):
+        """Return True if the model has probabilities, or raise an AttributeError."""
         if will_have(self.estimator, "predict_proba"):
             return True
         # If the model has no such method, its AttributeError says why.
@@ -902,6 +920,9 @@ class BaseFeatureSelector(
 def anytime_walk(sets, expected_costs, model_costs, budget, compute):
     """Buy features one at a time, and revise the goal by their real cost.
 
+    The goal is the most preferred set that the rest of the budget allows. The cheapest
+    missing feature of the goal is bought next.
+
     Parameters
     ----------
     sets : ndarray of bool of shape (n_sets, n_extractors)
@@ -934,9 +955,10 @@ def anytime_walk(sets, expected_costs, model_costs, budget, compute):
     spent = 0.0
     while True:
         expected_totals = spent + is_missing @ expected_costs + model_costs
-        # Sets without missing features are possible at any cost: nothing more is spent
-        # on features. The empty set is always one.
-        is_possible = affords(budget, expected_totals) | ~is_missing.any(axis=1)
+        # A set without missing features is possible at any cost: nothing more is spent
+        # on features. The empty set is always complete.
+        is_complete = ~is_missing.any(axis=1)
+        is_possible = affords(budget, expected_totals) | is_complete
         # The most preferred of the possible sets comes last.
         goal = int(np.flatnonzero(is_possible)[-1])
         missing = np.flatnonzero(is_missing[goal])

@@ -47,8 +47,8 @@ class MeasuredCosts(NamedTuple):
 
     Each extractor is timed on up to 100 single items of the training data, evenly
     spread over their sizes, three times each. Its cost is the `percentile` of the
-    seconds at each size: a curve of up to seven straight pieces, beyond the largest
-    item in proportion to the size.
+    seconds at each size. It is a curve of up to seven straight pieces. Above the
+    largest timed item it is proportional to the size.
 
     Parameters
     ----------
@@ -58,9 +58,8 @@ class MeasuredCosts(NamedTuple):
 
     include_model : bool, default=False
         If True, a budget is for the whole answer. The cost of each set, except the
-        empty one, then includes the time of an answer without its features: this
-        percentile of the seconds of the slowest model, and of those that skroute itself
-        takes.
+        empty one, then includes the seconds of the slowest model and skroute's own
+        seconds. `percentile` is taken of both.
 
     See Also
     --------
@@ -68,9 +67,9 @@ class MeasuredCosts(NamedTuple):
 
     Notes
     -----
-    Times are seconds, waited for where a device computes. Measure on the machine that
-    will predict, while it is idle. `fit` warns where a cost and the measurements near
-    some size differ by more than a factor of two.
+    Times are seconds. If a device computes, they end when its result is ready. Measure
+    on the machine that will predict, while it is idle. `fit` warns if a cost and the
+    measurements of similar sizes differ by more than a factor of two.
 
     Examples
     --------
@@ -91,9 +90,9 @@ def powers(degree, sizes):
 def hats(knots, sizes):
     """Return the values of the hat functions at sizes, shape (n_sizes, n_knots).
 
-    A combination of hat functions is piecewise linear, with the coefficients as its
-    values at the knots. It is constant below the first knot, and proportional to the
-    size above the last.
+    A combination of hat functions is piecewise linear. Its values at the knots are the
+    coefficients. It is constant below the first knot, and proportional to the size
+    above the last knot.
 
     Parameters
     ----------
@@ -112,7 +111,8 @@ def hats(knots, sizes):
     values[rows, left] = 1 - share
     values[rows, left + 1] = share
     # Above the last knot, costs are proportional to the size.
-    return values * np.maximum(1.0, sizes / knots[-1])[:, None]
+    factor = np.maximum(1.0, sizes / knots[-1])
+    return values * factor[:, None]
 
 
 def given_functions(functions, sizes):
@@ -160,8 +160,8 @@ class FeatureCosts:
         First argument of `functions`: a degree, knots, or the user's functions.
 
     largest_size : float, default=inf
-        Costs of larger sizes may exceed all floats. Infinity: there is no such size. 0:
-        costs do not depend on the size.
+        Costs of larger sizes may overflow. Infinity if no cost overflows, 0 if costs do
+        not depend on the size.
     """
 
     def __init__(self, names, coef, functions, function_params, largest_size=np.inf):
@@ -220,7 +220,10 @@ def given_costs(costs, names):
     # There is no callable: all costs are polynomials.
     polynomials = list(cost_of_extractor.values())
     degree = max(map(len, polynomials)) - 1
-    coef = np.array([np.pad(row, (0, degree + 1 - len(row))) for row in polynomials])
+    # Coefficients that a polynomial of a lower degree lacks are 0.
+    coef = np.zeros((len(names), degree + 1))
+    for row, polynomial in enumerate(polynomials):
+        coef[row, : len(polynomial)] = polynomial
     # The first column of `coef` has the constants. If there is nothing else, all costs
     # are constant, and sizes are not used.
     largest_size = 0.0
@@ -276,9 +279,17 @@ def timed_rows(sizes, n_timed=_N_TIMED):
 
     n_timed : int
         Largest number of items to time.
+
+    Returns
+    -------
+    ndarray of int of shape (min(n_timed, n_items),)
     """
-    ranks = np.linspace(0, len(sizes) - 1, min(n_timed, len(sizes))).round().astype(int)
-    return np.argsort(sizes, kind="stable")[ranks]
+    n_items = len(sizes)
+    n_timed = min(n_timed, n_items)
+    # Ranks of the items by size, evenly from the first to the last rank.
+    ranks = np.linspace(0, n_items - 1, n_timed).round().astype(int)
+    rows_by_size = np.argsort(sizes, kind="stable")
+    return rows_by_size[ranks]
 
 
 class Measurement(NamedTuple):
@@ -372,9 +383,10 @@ def measured_costs(extractors, X, sizes, percentile):
 def _fit_percentile(values, sizes, seconds, percentile):
     """Fit a percentile of seconds by a combination of functions (quantile regression).
 
-    A distance above the curve has the weight `percentile`, a distance below it 1 minus
-    this weight. Distances are relative to the median seconds of similar sizes.
-    Otherwise the noise of large items would outweigh the small ones.
+    A measurement above the curve adds its distance times `percentile` to the loss. A
+    measurement below the curve adds its distance times ``1 - percentile``. Distances
+    are divided by the median seconds of similar sizes. Otherwise the noise of large
+    items would outweigh the small items.
 
     Parameters
     ----------
@@ -390,7 +402,7 @@ def _fit_percentile(values, sizes, seconds, percentile):
     Returns
     -------
     ndarray of shape (n_functions,)
-        Coefficients of at least 0.
+        Coefficients, not negative.
     """
     n_measurements, n_functions = values.shape
     order = np.argsort(sizes, kind="stable")
@@ -400,15 +412,14 @@ def _fit_percentile(values, sizes, seconds, percentile):
     typical[order] = median_filter(seconds[order], size=window, mode="nearest")
     typical = np.maximum(typical, np.finfo(float).tiny)  # a divisor above 0
     # A fitted curve goes through `n_functions` of its measurements, so that too few new
-    # measurements are below it. The share is raised by that many measurements. It stays
-    # below 1, by half a measurement.
-    share = min(
-        percentile + n_functions / (n_measurements + 1), 1 - 0.5 / n_measurements
-    )
+    # measurements are below it. The share is raised by that many measurements.
+    raised_share = percentile + n_functions / (n_measurements + 1)
+    # It stays below 1, by half a measurement.
+    share = min(raised_share, 1 - 0.5 / n_measurements)
     # Variables of the linear program: the coefficients, then the distance of each
-    # measurement above the curve, then its distance below the curve. Each row of the
-    # equations: the curve, plus the distance above, less the distance below, is the
-    # measurement. All three are relative to the typical seconds.
+    # measurement above the curve, then its distance below the curve.
+    # There is an equation for each measurement: the curve, plus the distance above,
+    # less the distance below, equals the seconds. All are relative to typical seconds.
     identity = eye_array(n_measurements)
     weight_of_variable = np.concatenate(
         [
@@ -445,6 +456,7 @@ def _warn_where_apart(costs, sizes, seconds, percentile):
     percentile : float
         As a share, between 0 and 1.
     """
+    # Measurements of similar sizes are next to each other in this order.
     order = np.argsort(sizes, kind="stable")
     n_groups = max(1, min(_MOST_GROUPS, len(order) // _ROWS_OF_GROUP))
     for name, times, fitted in zip(costs.names, seconds.T, costs(sizes)):

@@ -1,7 +1,8 @@
 """Extractors: named sources of features, which are computed on demand.
 
-Both kinds have three methods. ``fit`` reads the training rows, ``prepare`` computes the
-features of some extractors, and ``take`` returns the table of a set of them.
+Both kinds have three methods. ``fit`` reads the training rows. ``prepare`` computes the
+features of some extractors. ``take`` returns the features of a set of extractors as one
+table.
 """
 
 from collections.abc import Mapping
@@ -59,7 +60,7 @@ class ColumnExtractors:
         columns = []
         for member in members:
             columns.extend(self.columns[member])
-        # A column of two extractors is in the table once.
+        # A column that belongs to two extractors is in the table once.
         columns = list(dict.fromkeys(columns))
         return _safe_indexing(prepared, columns, axis=1)
 
@@ -89,7 +90,19 @@ class ItemExtractors:
         return ItemExtractors(self.names, fitted)
 
     def extract(self, X, number):
-        """Return the features of an extractor, by its number: one row per item of X."""
+        """Return the features of an extractor for the items of X.
+
+        Parameters
+        ----------
+        X : indexable of n_items items
+
+        number : int
+            Number of the extractor.
+
+        Returns
+        -------
+        {ndarray, sparse matrix} of shape (n_items, n_features)
+        """
         name = self.names[number]
         with note_failure(name, num_samples(X), "transform"):
             table = self.transformers[number].transform(X)
@@ -104,7 +117,7 @@ class ItemExtractors:
         return table
 
     def prepare(self, X, members):
-        """Compute the features of some extractors: a dict of tables by their numbers.
+        """Compute the features of some extractors.
 
         Parameters
         ----------
@@ -112,6 +125,11 @@ class ItemExtractors:
 
         members : iterable of int
             Numbers of the extractors.
+
+        Returns
+        -------
+        dict from int to table
+            Features of each extractor, by its number: see :meth:`extract`.
         """
         return {number: self.extract(X, number) for number in members}
 
@@ -196,8 +214,10 @@ def _of_columns(extractors, X):
         )
     if extractors is None:
         # Columns without names get scikit-learn's names: x0, x1, ...
-        names = column_keys(X) or [f"x{j}" for j in range(X.shape[1])]
-        return ColumnExtractors(list(map(str, names)), [[j] for j in range(X.shape[1])])
+        n_columns = X.shape[1]
+        names = column_keys(X) or [f"x{j}" for j in range(n_columns)]
+        columns = [[j] for j in range(n_columns)]
+        return ColumnExtractors(list(map(str, names)), columns)
     if not extractors:
         raise ValueError(
             f"extractors must name at least one extractor, got {extractors!r}."

@@ -11,11 +11,11 @@ from skroute.metrics import pareto_front
 class GreedyFeatureSelector(BaseFeatureSelector):
     """Choose a good set of features for each item within its budget, by greedy search.
 
-    Sequences of sets are grown from the empty one: each step adds the extractor with
-    the largest ``increase in quality - trade_off * increase in cost``, costs being
-    those at the median training size. For an item, the budget names the sequence, and
-    `predict` follows it as far as the budget goes at the item's size. It computes the
-    features of that set and no others, and asks its model.
+    Sequences of sets are grown from the empty set: each step adds the extractor with
+    the largest ``increase in quality - trade_off * increase in cost``. These costs are
+    those at the median training size. For an item, `predict` takes the sequence of the
+    item's budget, and the last set of this sequence that the budget pays for at the
+    item's size. It computes the features of that set and no others, and asks its model.
 
     At most ``n_extractors ** 2`` sets are trained for each trade-off, and nothing is
     promised about the sets that are not trained.
@@ -38,7 +38,7 @@ class GreedyFeatureSelector(BaseFeatureSelector):
     trade_offs : array-like of float, default=None
         The quality that a unit of cost must bring, one sequence for each. ``[0]`` looks
         at quality alone (Greedy-Acc), ``[numpy.inf]`` at cost alone (Greedy-Cost). None
-        takes 0 and eight values relative to the cost of all extractors. More of them
+        takes 0 and eight values relative to the cost of all extractors. More trade-offs
         train more sets.
 
     size : str, int or callable, default=None
@@ -84,7 +84,7 @@ class GreedyFeatureSelector(BaseFeatureSelector):
         All sets with a score, in the order of training; the empty set is the first.
 
     expanded_quality_ : ndarray of shape (n_expanded,)
-        Their scores.
+        Scores of the sets of ``expanded_``.
 
     n_trained_ : int
         Number of sets trained, the empty set not counted.
@@ -94,10 +94,10 @@ class GreedyFeatureSelector(BaseFeatureSelector):
         array of shape (n_extractors, n_sizes).
 
     measured_sizes_ : ndarray of shape (n_measurements,)
-        Only with measured costs: sizes of the timed items, zeros where they have none.
+        Only with measured costs: sizes of the timed items, zeros if items have no size.
 
     measured_costs_ : ndarray of shape (n_measurements, n_extractors)
-        Only with measured costs: their times in seconds.
+        Only with measured costs: seconds of each extractor on each timed item.
 
     min_budget_ : float
         0: the empty set costs nothing.
@@ -109,7 +109,7 @@ class GreedyFeatureSelector(BaseFeatureSelector):
         Number of columns of X. Only for two-dimensional X.
 
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Their names. Only when X has names that are all strings.
+        Names of these columns. Only when X has names that are all strings.
 
     See Also
     --------
@@ -175,8 +175,8 @@ class GreedyFeatureSelector(BaseFeatureSelector):
     def _choose(self, trainer, reference):
         """Grow one sequence for each trade-off. Return the masks of their sets.
 
-        It sets what :meth:`_goals` reads: `_sequences`, and `_followed`, the sequence
-        to follow at each budget (the result of :func:`followed_sequences`).
+        It sets two attributes that :meth:`_goals` reads: `_sequences`, the sets of each
+        sequence, and `_followed`, the result of :func:`followed_sequences`.
 
         Parameters
         ----------
@@ -241,8 +241,9 @@ class GreedyFeatureSelector(BaseFeatureSelector):
             )
         # The trade-offs go from quality alone (0) to nearly cost alone. The cost of all
         # extractors must bring 0.001 to 3 units of quality. An accuracy is at most 1.
-        total = cost.sum()
-        scale = total if total > 0 else 1.0  # free extractors have no scale
+        total_cost = cost.sum()
+        # If all extractors are free, there is no cost to divide by.
+        scale = total_cost if total_cost > 0 else 1.0
         return np.concatenate([[0.0], np.geomspace(1e-3, 3.0, 8) / scale])
 
     def _goals(self, budget):
@@ -278,10 +279,11 @@ class GreedyFeatureSelector(BaseFeatureSelector):
         ndarray of int of shape (n_queries,)
             Indices of choices.
         """
-        goals = self._goals(budget)
+        goals = self._goals(budget)  # (n_queries, n_extractors + 1)
         # Costs rise along a sequence, so that the sets that fit are the first ones.
         # `last` is the position of the last of them.
-        fits = affords(budget[:, None], np.take_along_axis(cost, goals, axis=1))
+        goal_costs = np.take_along_axis(cost, goals, axis=1)
+        fits = affords(budget[:, None], goal_costs)
         last = fits.sum(axis=1)[:, None] - 1
         return np.take_along_axis(goals, last, axis=1)[:, 0]
 
@@ -308,7 +310,8 @@ def greedy_sequence(evaluate, empty_quality, cost, trade_off):
     ndarray of shape (n_extractors + 1,), dtype=int64
         Masks from the empty set to the full one. Each is contained in the next.
     """
-    remaining = list(np.argsort(cost, kind="stable"))  # the cheapest first
+    # Numbers of the extractors that are not in the set yet, the cheapest first.
+    remaining = list(np.argsort(cost, kind="stable"))
     only_cost = np.isinf(trade_off)
     # An infinite weight would make all gains equal.
     weight = 0.0 if only_cost else trade_off
@@ -318,12 +321,14 @@ def greedy_sequence(evaluate, empty_quality, cost, trade_off):
     while remaining:
         # If only the cost decides, the other sets are not trained.
         candidates = remaining[:1] if only_cost else remaining
-        # Each candidate set has one extractor more.
+        # Masks of the sets with one extractor more.
         larger_sets = [mask | 1 << int(j) for j in candidates]
         qualities = np.asarray(evaluate(larger_sets))
-        # Among ties, the cheaper feature comes first.
-        best = int(np.argmax(qualities - quality - weight * cost[candidates]))
-        mask |= 1 << int(remaining.pop(best))
+        gains = qualities - quality - weight * cost[candidates]
+        # Position among the candidates. Among ties, the cheapest extractor is first.
+        best = int(np.argmax(gains))
+        remaining.pop(best)
+        mask = larger_sets[best]
         quality = qualities[best]
         sequence.append(mask)
     return np.array(sequence, dtype=np.int64)
@@ -350,14 +355,17 @@ def followed_sequences(sequences, cost, quality):
     sequence : ndarray of shape (n_budgets,), dtype=int64
         Row of `sequences` that is followed from each of these budgets up to the next.
     """
+    # Positions of the sets that are the best for some budget, by rising cost.
     best_sets = pareto_front(cost, quality)
     sequence = np.empty(len(best_sets), dtype=np.int64)
     for position, best_set in enumerate(best_sets):
         has_set = (sequences == best_set).any(axis=1)
         # The first sequence that has the set.
         sequence[position] = np.argmax(has_set)
-    if len(best_sets) > 1 and best_sets[0] == sequences[0, 0]:
-        # All sequences start with the empty set. A budget that buys nothing at the
-        # reference size follows the sequence of the cheapest other set.
+    # All sequences start with the empty set.
+    empty_set = sequences[0, 0]
+    if len(best_sets) > 1 and best_sets[0] == empty_set:
+        # A budget that buys nothing at the reference size follows the sequence of the
+        # second of the best sets. It may buy something at a smaller size.
         sequence[0] = sequence[1]
     return cost[best_sets], sequence

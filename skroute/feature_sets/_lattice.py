@@ -21,7 +21,7 @@ _FIRST_ALPHA = 2.0
 # Under a training budget, alpha is multiplied by this factor in each step. Small steps
 # train the sets first that lower alpha most.
 _ALPHA_STEP = 0.9
-# An alpha nearer to the wanted one than this is replaced by it.
+# An alpha that exceeds the wanted alpha by less than this becomes the wanted alpha.
 _ALPHA_ROOM = 1e-3
 
 
@@ -91,6 +91,7 @@ def subset_max(values):
     ndarray of the same shape
     """
     largest = values.copy()
+    # The length is 2 ** n_extractors.
     n_extractors = len(values).bit_length() - 1
     for extractor in range(n_extractors):
         # A view. The middle axis is 0 for sets without the extractor, 1 for sets with
@@ -105,7 +106,8 @@ def superset_min(values):
 
     `values`, and the result, have an entry for each set, by its mask.
     """
-    # In reversed order, the supersets of a set are the subsets of its complement.
+    # In reversed order, each set has the position of its complement. The supersets of a
+    # set are then subsets. The smallest value is the largest negated one.
     return -subset_max(-values[::-1])[::-1]
 
 
@@ -148,10 +150,12 @@ def certified_alpha(quality, monotonicity_tol):
     Returns
     -------
     float
-        Infinite if a set may be good whose best trained subset has the quality 0.
+        Infinite if a set has no trained superset, or if it may be better than its best
+        trained subset while the quality of this subset is 0.
     """
     is_missing = np.isnan(quality)
     offered, upper = bounds(quality, monotonicity_tol)
+    # From here on, both arrays are for the sets that are not trained.
     offered = offered[is_missing]
     upper = upper[is_missing]
     may_be_better = upper > offered
@@ -205,8 +209,10 @@ class LatticeSearch:
         self.n_extractors = n_extractors
         self.evaluate = evaluate
         self.monotonicity_tol = monotonicity_tol
+        # Infinity is no limit.
         self.max_models = np.inf if max_models is None else max_models
-        self.deadline = np.inf  # none
+        # Reading of `time.monotonic`. Infinity is no limit.
+        self.deadline = np.inf
         if max_seconds is not None:
             self.deadline = time.monotonic() + max_seconds
         # Quality of each set, by its mask. NaN: the set is not trained.
@@ -221,7 +227,7 @@ class LatticeSearch:
         """Train sets until they guarantee `alpha`, or until the budget is used up.
 
         With a training budget, alpha begins large and falls step by step to the wanted
-        one. So the sets that are trained first lower it most.
+        alpha. So the sets that lower alpha most are trained first.
 
         Parameters
         ----------
@@ -255,7 +261,7 @@ class LatticeSearch:
     def _pass_down_and_up(self, alpha):
         """Train layers of sets from the top and the bottom in turn until they meet.
 
-        A layer has all sets of one size.
+        A layer has all sets of one size. `alpha` is that of :meth:`_train_layer`.
         """
         n_extractors = self.n_extractors
         for depth in range(n_extractors // 2 + 1):
@@ -266,9 +272,9 @@ class LatticeSearch:
                 self._train_layer(depth, alpha)
 
     def _train_layer(self, size, alpha):
-        """Train the sets of one size, except those with a good trained subset.
+        """Train the sets of one size, except sets with a good trained subset.
 
-        By the relaxed sandwich property (3.3 and 3.11), such a subset is as good as the
+        By the relaxed sandwich property (3.3 and 3.11), a good subset is as good as the
         set can be, up to a factor of 1 + alpha.
 
         Parameters
@@ -277,7 +283,8 @@ class LatticeSearch:
             Number of extractors of the sets.
 
         alpha : float
-            Sets are left out if this alpha is guaranteed for them.
+            A subset is good if ``(1 + alpha)`` times its quality reaches the upper
+            bound of the set's quality.
 
         Raises
         ------
@@ -348,8 +355,9 @@ def monotonicity_violations(masks, quality, tol):
     """
     violations = []
     for mask, set_quality in zip(masks, quality):
-        # A subset has no bit that the set does not have. The set itself is one.
+        # A subset has no bit that the set does not have. The set itself is a subset.
         subsets = np.flatnonzero((masks & ~mask) == 0)
+        # Position of the best subset among the trained sets.
         best = subsets[np.argmax(quality[subsets])]
         drop = quality[best] - set_quality
         if drop > tol:

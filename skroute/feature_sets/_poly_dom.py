@@ -42,9 +42,9 @@ class MonotonicityViolation(NamedTuple):
 class PolyDomSelector(BaseFeatureSelector):
     """Choose the best set of features for each item within its budget (Poly-Dom).
 
-    A feature costs what its extractor costs on the item at hand, which depends on the
-    item's size. For every set of extractors worth it, `fit` trains a clone of
-    `estimator` on the features of that set. Given an item's size and its budget,
+    A feature costs as much as its extractor costs on the item, which depends on the
+    item's size. `fit` trains a clone of `estimator` on the features of each set of
+    extractors that the guarantee below needs. For the size and the budget of an item,
     `predict` takes the best set whose features the budget pays for, computes the
     features of that set and no others, and asks its model.
 
@@ -98,8 +98,9 @@ class PolyDomSelector(BaseFeatureSelector):
         with ``alpha=None``.
 
     max_seconds : float, default=None
-        Start no new layer of the lattice after this many seconds; as `max_models`
-        otherwise.
+        Start no new layer of the lattice after this many seconds. As with `max_models`,
+        the search starts with a large alpha, and ``alpha_`` is what was reached. Not
+        with ``alpha=None``.
 
     size : str, int or callable, default=None
         Size of an item: a column of X by name or number, or a function that is called
@@ -145,7 +146,7 @@ class PolyDomSelector(BaseFeatureSelector):
         All sets with a score, in the order of training; the empty set is the first.
 
     expanded_quality_ : ndarray of shape (n_expanded,)
-        Their scores.
+        Scores of the sets of ``expanded_``.
 
     n_trained_ : int
         Number of sets trained, the empty set not counted.
@@ -155,18 +156,18 @@ class PolyDomSelector(BaseFeatureSelector):
         `max_models` was too small to show anything.
 
     monotonicity_violations_ : list of MonotonicityViolation
-        Named tuples ``(subset, superset, drop)`` for every trained set that a subset of
-        it beats by more than `monotonicity_tol`, the largest drop first.
+        Named tuples ``(subset, superset, drop)`` for every trained set that is worse
+        than one of its subsets by more than `monotonicity_tol`, the largest drop first.
 
     costs_ : FeatureCosts
         Costs of the extractors as functions of the size; ``costs_(sizes)`` returns an
         array of shape (n_extractors, n_sizes).
 
     measured_sizes_ : ndarray of shape (n_measurements,)
-        Only with measured costs: sizes of the timed items, zeros where they have none.
+        Only with measured costs: sizes of the timed items, zeros if items have no size.
 
     measured_costs_ : ndarray of shape (n_measurements, n_extractors)
-        Only with measured costs: their times in seconds.
+        Only with measured costs: seconds of each extractor on each timed item.
 
     min_budget_ : float
         0: the empty set costs nothing.
@@ -178,7 +179,7 @@ class PolyDomSelector(BaseFeatureSelector):
         Number of columns of X. Only for two-dimensional X.
 
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Their names. Only when X has names that are all strings.
+        Names of these columns. Only when X has names that are all strings.
 
     See Also
     --------
@@ -288,7 +289,7 @@ class PolyDomSelector(BaseFeatureSelector):
         coef = indicator(expansion.masks, n_extractors) @ self.costs_.coef
         positions = undominated(expansion.quality, coef)
         qualities = expansion.quality[positions]
-        # Without equally good sets, a decision need not look for the cheapest of them.
+        # Without equally good sets, :func:`best_affordable` can leave out a step.
         self._has_equal_qualities = len(np.unique(qualities)) < len(qualities)
         return expansion.masks[positions]
 
@@ -352,9 +353,9 @@ class PolyDomSelector(BaseFeatureSelector):
 def undominated(quality, coef):
     """Return the sets that are the best for some size and budget (Properties 3.6, 3.7).
 
-    A set costs ``coef @ basis(size)``, with a basis that is never negative. It is
-    dominated if another set is at least as good and has no larger coefficient, since
-    that set never costs more.
+    A set costs ``coef @ basis(size)``, with a basis that is never negative. A set is
+    dominated if another set is at least as good, and each of the other's coefficients
+    is at most as large. The other set then never costs more.
 
     Parameters
     ----------
@@ -373,14 +374,15 @@ def undominated(quality, coef):
     # coefficients comes first, compared in their order. np.lexsort sorts by its last
     # key first.
     order = np.lexsort((*coef.T[::-1], -quality))
-    # The sets that are not dominated, the best first, and their coefficients in the
-    # first rows of an array.
+    # Positions of the sets that are not dominated, the best first.
     front = []
+    # Their coefficients are the first ``len(front)`` rows of this array.
     front_coef = np.empty_like(coef)
     for row in order:
+        # Coefficients of the sets that are at least as good as the set `row`.
         better = front_coef[: len(front)]
-        is_dominated = (better <= coef[row]).all(axis=1).any()
-        if not is_dominated:
+        never_costs_more = (better <= coef[row]).all(axis=1)
+        if not never_costs_more.any():
             front_coef[len(front)] = coef[row]
             front.append(row)
     return np.array(front[::-1])
@@ -409,9 +411,11 @@ def best_affordable(cost, quality, budget, may_tie=True):
         Positions of the sets.
     """
     fits = affords(budget[:, None], cost)  # (n_queries, n_sets)
-    # The last set that fits, since qualities rise.
+    # Qualities rise, so that the best set is the last one that fits. In reversed order,
+    # it is the first one.
     best = len(quality) - 1 - fits[:, ::-1].argmax(axis=1)
     if may_tie:
         is_as_good = fits & (quality == quality[best][:, None])
+        # An infinite cost keeps all other sets out of the search for the cheapest.
         best = np.where(is_as_good, cost, np.inf).argmin(axis=1)
     return best

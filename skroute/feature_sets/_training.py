@@ -19,8 +19,10 @@ def score_set(estimator, X, y, fit_params, name, splits, scorer, score_params):
     ----------
     estimator : estimator
         Model that is cloned for each fold.
-    X, y : table of n_rows rows, ndarray of shape (n_rows,)
-        Features of the set, and labels.
+    X : table of n_rows rows
+        Features of the set.
+    y : ndarray of shape (n_rows,)
+        Labels.
     fit_params, score_params : dict
         Metadata of the model and of the scorer, for all rows.
     name : str
@@ -36,20 +38,25 @@ def score_set(estimator, X, y, fit_params, name, splits, scorer, score_params):
     """
     scores = []
     for train, test in splits:
-        model = _fitted(estimator, X, y, fit_params, name, train)
+        model = _fit_model(estimator, X, y, fit_params, name, train)
         params = check_method_params(X, params=score_params, indices=test)
         with note_failure(name, len(test), "scoring"):
-            scores.append(scorer(model, _safe_indexing(X, test), y[test], **params))
+            score = scorer(model, _safe_indexing(X, test), y[test], **params)
+        scores.append(score)
     return float(np.mean(scores))
 
 
-def _fitted(estimator, X, y, fit_params, name, rows):
+def _fit_model(estimator, X, y, fit_params, name, rows):
     """Return a clone of a set's model that is fitted on some rows.
 
     Parameters
     ----------
     estimator : estimator
-    X, y : table of n_rows rows, ndarray of shape (n_rows,)
+        Model that is cloned.
+    X : table of n_rows rows
+        Features of the set.
+    y : ndarray of shape (n_rows,)
+        Labels.
     fit_params : dict
         Metadata of the model's `fit`, for all rows.
     name : str
@@ -109,7 +116,8 @@ class SetTrainer:
         # The last arguments of `score_set`, the same for all sets.
         self._score_arguments = (splits, scorer, score_params)
         # From the mask of a set to its score.
-        self.quality = {EMPTY_SET: self._scores([EMPTY_SET])[0]}
+        empty_score = self._scores([EMPTY_SET])[0]
+        self.quality = {EMPTY_SET: empty_score}
 
     def evaluate(self, masks):
         """Return the qualities of sets. Sets without a score are trained.
@@ -125,13 +133,18 @@ class SetTrainer:
         new_masks = [mask for mask in masks if mask not in self.quality]
         if new_masks:
             with self.task.step(f"train-{len(new_masks)}-sets"):
-                self.quality.update(zip(new_masks, self._scores(new_masks)))
+                new_scores = self._scores(new_masks)
+                self.quality.update(zip(new_masks, new_scores))
         return [self.quality[mask] for mask in masks]
 
     def fit(self, masks):
-        """Return the models of sets, given by masks, trained on all rows: a list."""
+        """Return a list of the models of sets, trained on all rows.
+
+        `masks` is a sequence of int, one for each set.
+        """
+        all_rows = np.arange(len(self.y))
         with self.task.step(f"train-{len(masks)}-sets"):
-            return self._each(_fitted, masks, np.arange(len(self.y)))
+            return self._call_for_sets(_fit_model, masks, all_rows)
 
     def _scores(self, masks):
         """Return the scores of sets, or raise an error for an invalid score.
@@ -145,7 +158,7 @@ class SetTrainer:
         list of float
             Finite and not negative.
         """
-        scores = self._each(self.score_set, masks, *self._score_arguments)
+        scores = self._call_for_sets(self.score_set, masks, *self._score_arguments)
         for mask, score in zip(masks, scores):
             if not np.isfinite(score) or score < 0:
                 raise ValueError(
@@ -155,15 +168,15 @@ class SetTrainer:
                 )
         return scores
 
-    def _each(self, function, masks, *arguments):
+    def _call_for_sets(self, function, masks, *arguments):
         """Call a function with the model and the rows of each set, in parallel.
 
         Parameters
         ----------
         function : callable
-            :func:`score_set` or :func:`_fitted`. Its first arguments are the model, the
-            features of the set, the labels, the metadata of the model, and the name of
-            the set.
+            :func:`score_set` or :func:`_fit_model`. Its first arguments are the model,
+            the features of the set, the labels, the metadata of the model, and the name
+            of the set.
 
         masks : sequence of int
             The sets.
@@ -182,7 +195,7 @@ class SetTrainer:
     def _job(self, function, mask, arguments):
         """Return the delayed call of a function with model and features of one set.
 
-        The parameters are those of `_each`, with one `mask`.
+        The parameters are those of `_call_for_sets`, with one `mask`.
         """
         if mask != EMPTY_SET:
             model = self.estimator

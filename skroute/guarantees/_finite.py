@@ -26,9 +26,10 @@ def accepts(n_rows, n_labelled, n_allowed, n_disagreements, level):
     most `n_disagreements` disagreements among `n_labelled` drawn rows is at most
     `level`.
 
-    If one more labelled row disagrees, this probability does not fall: the batch has
-    one more row that disagrees, and the drawn rows have at most one more. So the test
-    also accepts with fewer disagreements.
+    The test is monotone: if it accepts a number of disagreements, it accepts all
+    smaller numbers. With one more disagreement, the batch has one more row that
+    disagrees, and the drawn rows have at most one more. So the probability does not
+    fall.
 
     Parameters
     ----------
@@ -70,6 +71,7 @@ def tolerated_disagreements(n_rows, n_labelled, n_allowed, level):
         -1 if the test does not accept even 0 disagreements.
     """
 
+    # The test is monotone: all numbers from the first rejected one on are rejected.
     def rejects(n_disagreements):
         return not accepts(n_rows, n_labelled, n_allowed, n_disagreements, level)
 
@@ -80,7 +82,8 @@ def tolerated_disagreements(n_rows, n_labelled, n_allowed, level):
 def smallest_allowed(n_rows, n_labelled, n_disagreements, level):
     """Compute the smallest `n_allowed` that the test accepts, from 0 to `n_rows`.
 
-    The parameters are those of `accepts`.
+    `n_rows` is always accepted: no larger number of rows can disagree. The parameters
+    are those of `accepts`.
     """
 
     def accepts_promise(n_allowed):
@@ -98,6 +101,8 @@ def labels_needed(n_rows, n_allowed, level, share=0.0):
     ----------
     share : float, default=0.0
         Expected share of the labelled rows that disagree. The result is exact for 0.
+        For other shares, a smaller number may also be enough: the search assumes that
+        more labels are never worse, but the number of disagreements is rounded up.
 
     Returns
     -------

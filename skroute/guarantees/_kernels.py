@@ -65,11 +65,11 @@ def log_capital(values, mean, n_population, cap, prior_variance, log_target):
             # Not even values of 1 would reach this mean: the hypothesis is false.
             return np.inf
         if mean_left < 1.0:
-            # The bet of eq. (26) is capped, so that a value of 1 loses at most the
-            # share `cap`.
-            bet = min(
-                np.sqrt(2.0 * log_target / (n_rows * variance)), cap / (1.0 - mean_left)
-            )
+            # The bet of eq. (26).
+            uncapped_bet = np.sqrt(2.0 * log_target / (n_rows * variance))
+            # With this bet, a value of 1 loses the share `cap` of the capital.
+            largest_bet = cap / (1.0 - mean_left)
+            bet = min(uncapped_bet, largest_bet)
             log_of_capital += np.log1p(-bet * (values[i] - mean_left))
             largest_log = max(largest_log, log_of_capital)
         elif values[i] < 1.0 - _MEAN_ROUNDING:
@@ -78,7 +78,8 @@ def log_capital(values, mean, n_population, cap, prior_variance, log_target):
         total += values[i]
         # The mean is estimated as if one more value, 0.5, had come first. So there are
         # i + 2 values.
-        sum_of_squares += (values[i] - (0.5 + total) / (i + 2)) ** 2
+        estimated_mean = (0.5 + total) / (i + 2)
+        sum_of_squares += (values[i] - estimated_mean) ** 2
         variance = sum_of_squares / (i + 1 + prior_weight)
     if n_population > 0:
         # Sum of the rows that are not drawn, if the mean of all rows is `mean`.
@@ -129,9 +130,10 @@ def restarted_bets(
     log_capitals : ndarray of shape (n_bets,), dtype=float64
         Log of the capital on each bet. Changed in place.
     leaders : Leaders
-        For each bet, the bettor with the largest growth: `growth` is the log of the
-        growth of its capital, `since` the number of values before it started, and
-        `total` the sum of the values since then. Arrays of shape (n_bets,). Changed in
+        For each bet, the bettor with the largest growth. Its arrays have the shape
+        (n_bets,): `growth` is the log of the growth of the bettor's capital, `since`
+        the number of values before the bettor started, and `total` the sum of the
+        values since then (as observed, not limited by `largest_value`). Changed in
         place, up to the first value at which the threshold is reached.
     log_threshold : float
         Log of the capital at which an alarm is raised.
@@ -152,9 +154,9 @@ def restarted_bets(
             # After an alarm, leaders stay as they were when it was raised.
             if first_alarm == NO_ALARM:
                 _replace_losing_leaders(leaders, n_seen)
-        value = min(values[i], largest_value)
+        bet_value = min(values[i], largest_value)
         for b in range(bets.shape[0]):
-            gain = np.log1p(bets[b] * (value - promised))
+            gain = np.log1p(bets[b] * (bet_value - promised))
             log_capitals[b] += gain
             if first_alarm == NO_ALARM:
                 leaders.growth[b] += gain

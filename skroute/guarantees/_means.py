@@ -20,7 +20,7 @@ PRIOR_VARIANCE = 0.05
 # Log of one over the level for which bets are tuned. It is the same for all
 # confidences. So the p-value depends on the values alone, and a bound at a higher
 # confidence is never tighter.
-AIM = np.log(1 / 0.05)
+LOG_TARGET = np.log(1 / 0.05)
 
 # Smaller p-values count as this number where their logarithm is taken.
 _SMALLEST_P_VALUE = 1e-300
@@ -65,15 +65,16 @@ def mean_p_value(
         The smallest and the largest possible value. A wider range needs more rows.
 
     method : {"betting", "binomial", "trinomial"}, default="betting"
-        - ``"betting"``: one over the largest capital of a bettor against the mean, by
-          Ville's inequality; theorem 3 and eq. (26) of [1]_, without replacement
-          theorem 4;
-        - ``"binomial"``: exact, for values that are 0 or 1 (the ends of `bounds`);
-          without replacement the hypergeometric law;
+        - ``"betting"``: one over the largest capital of a bettor against the hypothesis
+          (Ville's inequality). See theorem 3 and eq. (26) of [1]_, and theorem 4 for
+          rows without replacement.
+        - ``"binomial"``: exact, for values that are one of the two ends of `bounds`,
+          such as 0 and 1. Without replacement, the law is hypergeometric.
         - ``"trinomial"``: for independent values at the two ends of `bounds` or in
-          their middle, such as signed losses of -1, 0 and 1. The p-value is the largest
-          probability, over the share of values that are not 0, of a likelihood ratio as
-          extreme [2]_. This maximum is computed to 0.1 % of itself and rounded up. If
+          their middle, such as signed losses of -1, 0 and 1. The p-value is the
+          probability of a likelihood ratio that is at least as extreme. It is maximized
+          over the nuisance parameter [2]_: the probability of a value that is not in
+          the middle. This maximum is computed to 0.1 % of itself and rounded up. If
           many values cancel, this test needs far fewer rows than betting. It refuses no
           limit below the middle.
 
@@ -278,8 +279,9 @@ def fixed_sequence_test(
 
     Notes
     -----
-    Several sequences, from other ends or along other paths, share the level: two of
-    them get ``confidence = 1 - (1 - c) / 2`` each.
+    Several sequences, such as one from each end of a path, share the level. For two
+    sequences and a total confidence ``c``, test each of them with
+    ``confidence = 1 - (1 - c) / 2``.
 
     References
     ----------
@@ -352,8 +354,8 @@ def _scale_to_unit_range(values, bounds):
     values = np.ascontiguousarray(check_numbers(values, "values", shape=(None,)))
     if not len(values):
         raise ValueError("values must be one number per row, at least one, got none.")
-    # Differences of sums may exceed the ends of the range by rounding. They are clipped
-    # below.
+    # Values that are differences of sums may exceed the bounds by rounding. They are
+    # clipped below.
     room = LIMIT_ROOM * (high - low)
     if values.min() < low - room or values.max() > high + room:
         raise ValueError(
@@ -433,7 +435,9 @@ def _betting_p_value(values, limit, n_population):
     if n_population is None:
         # The kernel takes 0 for independent rows.
         n_population = 0
-    log_of_largest = log_capital(values, limit, n_population, CAP, PRIOR_VARIANCE, AIM)
+    log_of_largest = log_capital(
+        values, limit, n_population, CAP, PRIOR_VARIANCE, LOG_TARGET
+    )
     return float(np.exp(-log_of_largest))
 
 
@@ -446,12 +450,13 @@ def _counting_p_value(values, limit, n_population):
     """
     from scipy import special, stats
 
-    # The p-value is the probability of at most as many ones, if the mean is `limit`.
+    # The p-value is the probability of at most `n_ones` ones, if the mean is `limit`.
     n_rows = len(values)
     n_ones = int(round(values.sum()))
     if n_population is None:
         return float(special.bdtr(n_ones, n_rows, limit))
-    # Smallest number of ones in a population whose mean is at least `limit`.
+    # Smallest number of ones in a population whose mean is at least `limit`. A product
+    # that exceeds a whole number by rounding only is not rounded up.
     n_population_ones = int(np.ceil(n_population * limit - COUNT_ROUNDING))
     return float(stats.hypergeom.cdf(n_ones, n_population, n_population_ones, n_rows))
 
@@ -508,10 +513,12 @@ def _upper_bound(values, level, method, n_population):
 
     def log_excess(limit):
         # Above 0 if the p-value is above `level`.
-        p_value = max(_p_value(values, limit, method, n_population), _SMALLEST_P_VALUE)
+        p_value = _p_value(values, limit, method, n_population)
+        # The logarithm of 0 would be minus infinity.
+        p_value = max(p_value, _SMALLEST_P_VALUE)
         return np.log(p_value) - np.log(level)
 
-    # Brent's method computes a third of the p-values that bisection would.
+    # Brent's method computes about a third as many p-values as bisection.
     bound = float(
         brentq(log_excess, 0.0, 1.0, xtol=_BOUND_PRECISION, rtol=_BOUND_PRECISION)
     )

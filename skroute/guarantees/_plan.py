@@ -16,8 +16,8 @@ _N_BETS = 800
 # Smallest bet, as a share of the largest possible bet. If the mean is just below the
 # limit, only very small bets gain.
 _SMALLEST_BET = 1e-12
-# The largest bet is divided by the distance of the limit from the largest value. A
-# smaller distance counts as this number, so that bets are finite.
+# The largest bet is `CAP`, divided by the distance from the limit to the largest value.
+# A smaller distance counts as this number, so that bets are finite.
 _LEAST_ROOM = 1e-12
 
 
@@ -105,7 +105,8 @@ def rows_needed(
     # On a row with the value `high`, a bet loses `bet * (high - limit)` of the capital.
     # The largest bet loses `CAP`, the other bets a share of that.
     shares = np.geomspace(_SMALLEST_BET, 1, _N_BETS)
-    bets = CAP * shares / max(high - limit, _LEAST_ROOM)
+    distance_to_high = max(high - limit, _LEAST_ROOM)
+    bets = CAP * shares / distance_to_high
     points = np.array([law.lower, law.upper])
     # Log factor of the capital for each bet, at the lower and the upper point.
     gains = np.log1p(-bets[:, None] * (points - limit))  # (n_bets, 2)
@@ -153,9 +154,11 @@ def _two_point_law(mean, std, *, low, high):
     -------
     _TwoPointLaw
     """
-    # The largest variance has the points `low` and `high`.
+    # The variance is the largest for the points `low` and `high`.
     largest_variance = (mean - low) * (high - mean)
-    variance = min(float(std), np.sqrt(largest_variance)) ** 2
+    largest_std = np.sqrt(largest_variance)
+    variance = min(float(std), largest_std) ** 2
+    # The lower point is one standard deviation below the mean, but not below `low`.
     lower = max(low, mean - np.sqrt(variance))
     # The variance of two points is (mean - lower) * (upper - mean). One point and the
     # variance thus give the other point.
@@ -163,11 +166,12 @@ def _two_point_law(mean, std, *, low, high):
     if mean > lower:
         upper = mean + variance / (mean - lower)
     if upper > high:
+        # The upper point must be `high`, which gives the lower point.
         upper = high
         lower = mean
         if mean < high:
             lower = mean - variance / (high - mean)
-    # Without a deviation, both points are the mean, and the share has no effect.
+    # If the variance is 0, both points are the mean, and the share has no effect.
     upper_share = 0.0
     if upper > lower:
         upper_share = (mean - lower) / (upper - lower)
@@ -198,8 +202,8 @@ def _rows_to_reach(log_target, *, growth, spread, power):
     # deviations.
     z = ndtri(power)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        # The positive root, in sqrt(n), of n * growth - z * sqrt(n) * spread =
-        # log_target.
+        # sqrt(n) is the positive root of this quadratic equation:
+        # growth * sqrt(n)^2 - z * spread * sqrt(n) - log_target = 0.
         discriminant = (z * spread) ** 2 + 4 * growth * log_target
-        root = (z * spread + np.sqrt(discriminant)) / (2 * growth)
-        return np.where(growth > 0, root**2, np.inf)
+        sqrt_n = (z * spread + np.sqrt(discriminant)) / (2 * growth)
+        return np.where(growth > 0, sqrt_n**2, np.inf)

@@ -1,7 +1,7 @@
 """Test of the mean of signed losses: each row is lost (1), won (-1) or equal (0).
 
 The hypothesis is "P(lost) - P(won) is at least `limit`". The test statistic is the
-signed root of the likelihood ratio. Rows that are lost or won are *unequal*; the
+signed root of the likelihood ratio. Rows that are lost or won are *unequal*. The
 probability of an unequal row is the nuisance parameter. The p-value is the largest
 probability of a statistic that is at least as extreme, over all values of the nuisance
 parameter. Each of these probabilities is exact. The largest one is searched on a grid,
@@ -111,7 +111,8 @@ def signed_root(n, lost, won, limit):
     Returns
     -------
     float or ndarray
-        Negative if the observed difference is below the limit.
+        Negative if the observed difference of shares, ``(lost - won) / n``, is below
+        the limit.
     """
     from scipy.special import xlogy
 
@@ -124,16 +125,20 @@ def signed_root(n, lost, won, limit):
     # By rounding, it may be outside of the range in which all probabilities are at
     # least 0.
     p_won = np.clip(p_won, 0.0, (1 - limit) / 2)
-    # Log likelihoods: the largest of all, and the largest with the difference `limit`.
-    free = xlogy(lost, lost / n) + xlogy(won, won / n) + xlogy(equal, equal / n)
-    restricted = (
+    # The largest log likelihood of all.
+    free_likelihood = (
+        xlogy(lost, lost / n) + xlogy(won, won / n) + xlogy(equal, equal / n)
+    )
+    # The largest log likelihood with P(lost) - P(won) = limit.
+    restricted_likelihood = (
         xlogy(lost, p_won + limit)
         + xlogy(won, p_won)
         + xlogy(equal, 1 - 2 * p_won - limit)
     )
     sign = np.sign((lost - won) / n - limit)
-    # The difference is below 0 only by rounding.
-    return sign * np.sqrt(2 * np.maximum(free - restricted, 0.0))
+    # The log of the likelihood ratio is below 0 only by rounding.
+    log_ratio = np.maximum(free_likelihood - restricted_likelihood, 0.0)
+    return sign * np.sqrt(2 * log_ratio)
 
 
 @lru_cache(maxsize=100_000)
@@ -169,19 +174,19 @@ def trinomial_p_values(n, lost, won, limits):
     """
     from scipy.special import bdtr
 
-    # An observed difference that reaches the limit is no evidence against it: its
-    # p-value is 1.
+    # These p-values stay 1: limits below 0, and limits that the observed difference
+    # reaches, so that there is no evidence against them.
+    p_values = np.ones(limits.shape)
     is_reached = lost - won >= limits * n
-    # A limit of 1 or more is refused, unless all rows are lost.
-    p_values = np.where(limits < 1, 1.0, 0.0)
-    p_values[(limits < 0) | is_reached] = 1.0
-    is_tested = (limits >= 0) & (limits < 1) & ~is_reached
+    # P(lost) - P(won) is at most 1. So a limit of 1 or more is refused, unless all rows
+    # are lost.
+    p_values[(limits >= 1) & ~is_reached] = 0.0
     # At the limit 0, the sign test is exact: each unequal row is lost with probability
     # 0.5. The p-value is that of at most `lost` lost rows.
-    p_values[is_tested & (limits == 0)] = bdtr(lost, lost + won, 0.5)
-    is_tested &= limits > 0
-    if is_tested.any():
-        p_values[is_tested] = _maximized_p_values(n, lost, won, limits[is_tested])
+    p_values[(limits == 0) & ~is_reached] = bdtr(lost, lost + won, 0.5)
+    is_between = (limits > 0) & (limits < 1) & ~is_reached
+    if is_between.any():
+        p_values[is_between] = _maximized_p_values(n, lost, won, limits[is_between])
     return p_values
 
 
@@ -207,7 +212,7 @@ def _maximized_p_values(n, lost, won, limits):
     # P(unequal) is at least P(lost) - P(won), which is the limit.
     lowest = np.maximum(lowest, limits)
     highest = np.maximum(highest, limits)
-    # Smallest and largest number of unequal rows that are not left out.
+    # Smallest and largest number of unequal rows that are not left out. (n_limits,)
     first_count = binom.ppf(_TAIL, n, lowest).astype(np.int64)
     last_count = binom.isf(_TAIL, n, highest).astype(np.int64)
     n_counts = last_count - first_count + 1
@@ -277,11 +282,11 @@ def _rejection_region(n, lost, won, *, limits, first_count, n_counts):
     """
     # An entry is a pair of a limit and a number of unequal rows.
     limit_index = np.repeat(np.arange(len(limits)), n_counts)
-    # Position of the first entry of each limit. Its number of unequal rows is
-    # `first_count`, and rises by 1 from entry to entry.
+    # Position of the first entry of each limit. (n_limits,)
     first_entry = np.cumsum(n_counts) - n_counts
-    count_less_entry = first_count - first_entry
-    n_unequal = np.arange(len(limit_index)) + count_less_entry[limit_index]
+    # Position of each entry among the entries of its limit: 0, 1, ...
+    position_in_limit = np.arange(len(limit_index)) - first_entry[limit_index]
+    n_unequal = first_count[limit_index] + position_in_limit
     observed_root = signed_root(n, lost, won, limits)
     max_lost = _max_extreme_lost(
         n, n_unequal, limits[limit_index], root=observed_root[limit_index]
@@ -312,7 +317,7 @@ def _max_extreme_lost(n, n_unequal, limits, *, root):
     low = np.full(n_unequal.shape, _NO_LOSSES)
     high = n_unequal.copy()
     while (low < high).any():
-        # Rounded up, so that it is above `low`.
+        # Rounded up, so that `middle` is above `low` until both meet.
         middle = (low + high + 1) // 2
         middle_root = signed_root(n, middle, n_unequal - middle, limits)
         is_extreme = middle_root <= root + _ROOT_TIE
@@ -337,10 +342,14 @@ def _grid_around_best(grid, probabilities):
     -------
     ndarray of shape (_N_FINE_GRID, n_limits)
     """
+    # Position on the grid with the largest probability. (n_limits,)
     best = probabilities.argmax(axis=0)
+    # At an end of the grid, the end itself stands for the missing neighbour.
+    position_below = np.maximum(best - 1, 0)
+    position_above = np.minimum(best + 1, len(grid) - 1)
     columns = np.arange(grid.shape[1])
-    lower_neighbour = grid[np.maximum(best - 1, 0), columns]
-    upper_neighbour = grid[np.minimum(best + 1, len(grid) - 1), columns]
+    lower_neighbour = grid[position_below, columns]
+    upper_neighbour = grid[position_above, columns]
     return np.geomspace(lower_neighbour, upper_neighbour, _N_FINE_GRID)
 
 
@@ -363,22 +372,22 @@ def _probabilities(region, nuisance):
 
     n = region.n
     n_unequal = region.n_unequal
+    n_equal = n - n_unequal
     max_lost = region.max_lost
     limit_index = region.limit_index
     n_limits = len(region.limits)
+    # Log of the binomial coefficient. (n_entries,)
+    log_binomial = gammaln(n + 1) - gammaln(n_unequal + 1) - gammaln(n_equal + 1)
     # The logarithm of a probability of 0 is minus infinity.
     with np.errstate(divide="ignore", invalid="ignore"):
-        log_binomial = (
-            gammaln(n + 1) - gammaln(n_unequal + 1) - gammaln(n - n_unequal + 1)
-        )
-        log_equal = np.where(
-            n_unequal < n, (n - n_unequal) * np.log1p(-nuisance)[:, limit_index], 0.0
-        )
         log_unequal = n_unequal * np.log(nuisance)[:, limit_index]
+        log_equal = n_equal * np.log1p(-nuisance)[:, limit_index]
+        # Without an equal row, 0 * -inf would be NaN.
+        log_equal = np.where(n_equal > 0, log_equal, 0.0)
         # Probability of the number of unequal rows, (n_values, n_entries).
         p_count = np.exp(log_binomial + log_unequal + log_equal)
     # Pairs of a nuisance value and an entry whose probability counts. All arrays from
-    # here on have an element for each pair.
+    # here on have an element for each pair. Entries without an extreme outcome add 0.
     has_extreme = max_lost != _NO_LOSSES
     value_index, entry = np.nonzero((p_count > _NEGLIGIBLE) & has_extreme)
     limit_of_pair = limit_index[entry]

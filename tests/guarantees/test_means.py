@@ -25,7 +25,12 @@ from skroute.guarantees._finite import (
     smallest_allowed,
     tolerated_disagreements,
 )
-from skroute.guarantees._means import AIM, CAP, PRIOR_VARIANCE, share_upper_bound
+from skroute.guarantees._means import (
+    CAP,
+    LOG_TARGET,
+    PRIOR_VARIANCE,
+    share_upper_bound,
+)
 from tests.guarantees import reference
 
 shares = st.floats(0, 1)
@@ -51,7 +56,7 @@ def test_capital_is_that_of_the_paper(values, mean, extra, finite):
         (len(values) + extra) * finite,
         CAP,
         PRIOR_VARIANCE,
-        AIM,
+        LOG_TARGET,
     )
     expected = reference.log_capital(*arguments)
     np.testing.assert_allclose(_kernels.log_capital(*arguments), expected, atol=1e-8)

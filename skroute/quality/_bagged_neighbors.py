@@ -53,8 +53,8 @@ class BaggedNeighborsRegressor(
     success probabilities [1]_. The outcomes of the reference rows are known: for each
     model, the quality of its answer. Each subset of `subset_size` reference rows
     estimates a new row by the outcome of its nearest row, and the estimate is the mean
-    over the subsets. Larger subsets have nearer rows (less bias). The mean is then over
-    fewer of them (more variance).
+    over the subsets. In larger subsets, the nearest row is nearer (less bias). The mean
+    is then over fewer different rows (more variance).
 
     The mean is over *all* subsets of that size, and none is drawn. The j-th nearest of
     N rows is the nearest one in a share ``C(N - j, subset_size - 1) / C(N,

@@ -732,7 +732,7 @@ class _HashedTexts:
         self.used = learned.used
         self.rarity = learned.rarity
         self.directions = learned.directions
-        # Other encoders may share this array. Callers get a copy, which they may change.
+        # Other encoders may share this array. Callers get a copy, which may be changed.
         return learned.rows_as_new.copy()
 
     def _learn(self, counts):

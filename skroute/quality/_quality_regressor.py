@@ -100,13 +100,14 @@ class _Problem(NamedTuple):
         Rows as finite numbers.
     quality : ndarray of shape (n_rows, n_choices)
     folds : list of (ndarray of int, ndarray of int), or None
-        For each fold the rows outside of it and its rows. None: folds are drawn.
+        For each fold the positions of the rows outside of it, and of its rows. None:
+        folds are drawn.
     costs : array-like of shape (n_choices,) or (n_rows, n_choices), or None
         None: better choices are supposed to cost more.
     weight : ndarray of shape (n_rows,), or None
         Weights of the rows in units of one row. None: each row weighs one.
     names : list of str
-        Members to compare.
+        Names of the members to compare.
     """
 
     X: np.ndarray
@@ -154,7 +155,7 @@ class _TrainingTable(NamedTuple):
     rows : ndarray of shape (n_rows, n_features), dtype=float32
         Standardised rows.
     quality : ndarray of shape (n_rows, n_choices)
-        Outcomes divided by their sizes.
+        Outcomes divided by the sizes of their choices (`sizes_of`).
     folds : list of (ndarray of int, ndarray of int)
         For each fold the rows outside of it and its rows.
     weight : ndarray of shape (n_rows,), or None
@@ -173,9 +174,8 @@ class _TrainingTable(NamedTuple):
         """
         means = np.empty(self.quality.shape)
         for train, test in self.folds:
-            means[test] = mean_of(
-                self.quality[train], weights_of_rows(self.weight, train)
-            )
+            train_weight = weights_of_rows(self.weight, train)
+            means[test] = mean_of(self.quality[train], train_weight)
         return means
 
 
@@ -189,9 +189,9 @@ class _FoldJob(NamedTuple):
     name : str
         Name of the member in `MEMBERS`.
     train : ndarray of int
-        Rows outside of the fold.
+        Positions of the rows outside of the fold.
     test : ndarray of int
-        Rows of the fold.
+        Positions of the rows of the fold.
     seed : int
     """
 
@@ -235,10 +235,10 @@ class QualityRegressor(
     rows. Each member has one weight for the differences between the choices of a row,
     and one for their level. Members and the stack are compared by the decisions that
     they lead to: the realised quality over the best random mix at equal spend, at five
-    budgets. A member gets all the weight if its decisions are better than those of the
-    stack by more than noise. If even the decisions of the stack are worse than the
-    random mix, the estimate is each choice's mean. Last, the estimates of each choice
-    are calibrated on held-out rows, with corrections that are shrunk by their noise.
+    budgets. A member gets all the weight if it leads to better decisions than the
+    stack, by more than noise. If even the best decisions are worse than the random mix,
+    the estimate is each choice's mean. Last, the estimates of each choice are
+    calibrated on held-out rows, with corrections that are shrunk by their noise.
 
     Parameters
     ----------
@@ -293,7 +293,7 @@ class QualityRegressor(
     -----
     Time is bounded. A tree is fitted on at most 10,000 rows, a split compares at most
     40 features, and the linear member uses at most 1,000 columns. The forest for new
-    rows is that of all folds together, about sixty trees, at least one of each fold.
+    rows has about sixty trees, from the forests of all folds, at least one of each.
     Other members with weight are fitted again on all rows. Rows are not stored.
 
     Texts and categories are encoded once, from all rows, without their outcomes.
@@ -383,7 +383,7 @@ class QualityRegressor(
     ) -> NDArray[np.float64] | tuple[NDArray[np.float64], ...]:
         """Fit, and return out-of-fold estimates of the same rows.
 
-        A router needs both, and does not fit each fold again.
+        A router needs the fit and the estimates. This method fits each fold only once.
 
         Parameters
         ----------
@@ -425,7 +425,8 @@ class QualityRegressor(
         kept : ndarray of the same shape
             Estimates on the scale of new rows: out-of-fold estimates of the members,
             with the weights and corrections of `predict`, which are fitted on all rows.
-            Use them to set prices for new rows, never to judge. Only if `return_kept`.
+            Use them to set prices for new rows, never to evaluate decisions. Only if
+            `return_kept`.
 
         by_fold : ndarray of shape (n_folds, n_samples) or \
                 (n_folds, n_samples, n_outputs)
@@ -471,7 +472,7 @@ class QualityRegressor(
         -------
         CrossEstimates
         """
-        # The argument of `cross_fit` only matters if the parameter is None.
+        # The parameter of the estimator takes precedence over the argument.
         self._threads = n_jobs if self.n_jobs is None else self.n_jobs
         self._seed = seed_of(self.random_state)
         names = check_family(self.family)
@@ -484,6 +485,7 @@ class QualityRegressor(
         self.encoder_ = None  # None is for rows of numbers.
         X = few_columns_dense(indexable_rows(X))
         if issparse(X) or needs_encoding(X) or holds_missing(X):
+            # Stores the feature names. The rows are checked as numbers below.
             validate_data(self, X, skip_check_array=True)
             encoder = FrameEncoder(random_state=self._seed)
             # The encoder returns an array, for every output that the user has set.
@@ -541,7 +543,8 @@ class QualityRegressor(
         estimate_as_new[fitted_rows] = fitted_estimates.as_new
         by_fold = None  # not needed
         if with_by_fold:
-            # True for each fold that has a row with weight.
+            # True for each fold that has a row with weight. Folds that were drawn have
+            # only such rows.
             has_fitted_rows = np.ones(len(fitted_estimates.by_fold), dtype=bool)
             if problem.folds is not None:
                 # `fitted_estimates` has no table for a fold without weight.
@@ -612,15 +615,18 @@ class QualityRegressor(
             spread = np.full(mean.shape, np.nan)
             if n_rows > 1:
                 spread = quality.std(axis=0, ddof=1)
-            # Curves of one bin for each choice: the standard error of its mean.
+            error_of_mean = spread / n_rows**0.5
+            # The curve of a choice has one bin.
             self._errors = ErrorCurves(
-                estimate=mean[:, None], error=(spread / n_rows**0.5)[:, None]
+                estimate=mean[:, None], error=error_of_mean[:, None]
             )
         # The range is one point. So each estimate is the mean to the last digit.
         self._limits = OutcomeRange(low=mean, high=mean, unit=None)
         estimate = quality.copy()
         means_by_fold = []
-        folds = problem.folds or []  # None: few rows, and the user gave no folds
+        folds = problem.folds
+        if folds is None:
+            folds = []  # few rows, and the user gave no folds
         for train, test in folds:
             mean_without_fold = mean_of(
                 quality[train], weights_of_rows(problem.weight, train)
@@ -652,8 +658,8 @@ class QualityRegressor(
         """
         mean = mean_of(problem.quality, problem.weight)
         costs = cost_of_choices(problem.costs, problem.quality)
-        # Squared errors are added up over choices. So outcomes are divided by sizes,
-        # and all results are multiplied by them again.
+        # Outcomes are divided by sizes, because squared errors are added up over
+        # choices. All results are multiplied by the sizes again.
         sizes = sizes_of(problem.quality)
         table = _TrainingTable(
             rows=self._standardised(problem.X),
@@ -723,7 +729,7 @@ class QualityRegressor(
         Parameters
         ----------
         names : list of str
-            Members to fit.
+            Names of the members to fit.
         table : _TrainingTable
 
         Returns
@@ -732,9 +738,9 @@ class QualityRegressor(
         """
         jobs = []
         for position, name in enumerate(names):
-            for number, (train, test) in enumerate(table.folds):
+            for fold, (train, test) in enumerate(table.folds):
                 # Each fold has its own seed. `_seed` itself is for fits on all rows.
-                seed = (self._seed + number + 1) % N_SEEDS
+                seed = (self._seed + fold + 1) % N_SEEDS
                 job = _FoldJob(position, name, train=train, test=test, seed=seed)
                 jobs.append(job)
         fits = self._in_threads(delayed(_fit_without_fold)(job, table) for job in jobs)
@@ -752,10 +758,11 @@ class QualityRegressor(
         return Parallel(n_jobs=self._threads, require="sharedmem")(jobs)
 
     def _fit_terms(self, fold_fits, *, weights, table, deviations, sizes):
-        """Fit the members with weight, and return them with weighted outputs.
+        """Fit the members with weight for new rows, and return them.
 
-        They are fitted for new rows. The estimate of a new row is the mean of each
-        choice plus the sum of their predictions. A member without weight is left out.
+        Their outputs are multiplied by their weights. The estimate of a new row is the
+        mean of each choice, plus the sum of these outputs. A member without weight is
+        left out.
 
         Parameters
         ----------
@@ -789,8 +796,8 @@ class QualityRegressor(
         terms = []
         forests = []
         for position, members in zip(used_members, self._in_threads(jobs)):
-            # A member may be the mean of several, one forest for each fold. Each of
-            # them gets an equal part of the weights.
+            # `members` may have one forest for each fold. The member is their mean, so
+            # that each of them gets an equal part of the weights.
             level_weight = weights.level[position] / len(members)
             difference_weight = weights.difference[position] / len(members)
             for member in members:
@@ -814,6 +821,7 @@ class QualityRegressor(
         Parameters
         ----------
         names : list of str
+            Names of the members of the family.
         selection : skroute.quality._stacking.Selection
         table : _TrainingTable
 
@@ -822,7 +830,7 @@ class QualityRegressor(
         ErrorCurves
         """
         rng = np.random.default_rng(self._seed)
-        truth = selection.estimate
+        truth = selection.estimate  # the true quality of the simulated outcomes
         simulated = table._replace(
             quality=simulate_outcomes(truth, table.quality, rng=rng)
         )
@@ -901,6 +909,7 @@ class QualityRegressor(
         if not holds_missing(X):
             return whole_rows(X, self, dtype=[np.float64, np.float32])
         refuse_masked(X=X)
+        # Checks the feature names and the number of features only.
         validate_data(self, X, reset=False, skip_check_array=True)
         rows = table_of_numbers(on_host(X))
         check_array(rows, ensure_all_finite="allow-nan", input_name="X")
@@ -918,9 +927,10 @@ class QualityRegressor(
         -------
         ndarray of shape (n_rows, n_choices)
         """
+        # Each row starts with the means of the choices.
         estimate = np.full((len(numbers), len(self.mean_)), self.mean_)
-        for first in range(0, len(numbers), _BLOCK):
-            block = slice(first, first + _BLOCK)
+        for begin in range(0, len(numbers), _BLOCK):
+            block = slice(begin, begin + _BLOCK)
             rows = self._standardised(numbers[block])
             estimate_of_block = estimate[block]  # a view: it is changed in place
             for term in self._terms:
@@ -1007,7 +1017,7 @@ def _fit_for_new_rows(name, members_of_folds, *, table, deviations, seed):
     Returns
     -------
     list of Member
-        The mean of their predictions is that of the member.
+        The member predicts the mean of their predictions.
     """
     if name == "trees":
         n_folds = len(members_of_folds)
@@ -1042,10 +1052,12 @@ def check_family(family):
     list of str
     """
     names = list(MEMBERS if family is None else family)
+    # Entries that are not strings may not be hashable: they are not looked up.
     unknown = [
         name for name in names if not isinstance(name, str) or name not in MEMBERS
     ]
-    if unknown or not names or len(set(names)) < len(names):
+    is_valid = len(names) > 0 and not unknown
+    if not is_valid or len(set(names)) < len(names):
         raise ValueError(
             f"family must be a list of different members of {list(MEMBERS)!r}, got "
             f"{names!r}."

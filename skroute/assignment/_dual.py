@@ -423,13 +423,20 @@ class DualFunction:
     # Plans ----------------------------------------------------------------------------
 
     def plan_at(self, prices):
-        """Return the best choice of each row at prices, an array (n_rows,)."""
+        """Return the best choice of each row at prices, an array (n_rows,).
+
+        `prices` (n_limits,) are in the units of values and amounts.
+        """
         # The value price is 1.
         choices, _ = self._decide(1.0, np.asarray(prices, dtype=np.float64))
         return choices
 
     def means_of(self, choices):
-        """Return the mean value of a plan and its means of all limits (n_limits,)."""
+        """Return the mean value of a plan, and its mean use of all limits (n_limits,).
+
+        `choices` (n_rows,) is the plan. The use of a floor is minus the mean value of
+        its segment.
+        """
         gain, used = self._use(choices)
         return self._mean_top + gain, used - self.offsets
 
@@ -441,8 +448,9 @@ class DualFunction:
     def losses_at(self, prices):
         """Return what each choice loses at the prices, shape (n_rows, n_choices).
 
-        A loss is the net value of the row's best choice, less the net value of the
-        choice, times the weight of the row. It is infinite if a choice is not allowed.
+        `prices` are as in `plan_at`. A net value is a value less the sum of price times
+        amount. A loss is the difference from the best net value of the row, times the
+        weight of the row. It is infinite if a choice is not allowed.
         """
         from skroute.assignment import _limit_kernels
 
@@ -454,7 +462,7 @@ class DualFunction:
         return losses
 
     def _prices(self, value, prices):
-        """Return prices (n_limits,) as the kernels take them (`Prices`)."""
+        """Return a value price and prices (n_limits,) in the layout of the kernels."""
         return kernel_prices(
             value,
             prices,
@@ -529,7 +537,10 @@ class DualFunction:
         return np.where(is_whole, whole, most)
 
     def slack(self, most):
-        """Return what a mean may be above its limit by rounding, shape (n_limits,)."""
+        """Return how far a mean may be above its limit by rounding, shape (n_limits,).
+
+        `most` (n_limits,) are the limits.
+        """
         return ROUNDING * np.maximum(np.abs(most), self.units)
 
     # Prices ---------------------------------------------------------------------------
@@ -674,15 +685,15 @@ class DualFunction:
         most : array-like of shape (n_limits,)
             The limits on the deciding amounts.
         limits : sequence of int, default=None
-            Indices of the limits that count. None takes all.
+            Positions of the limits that count. None takes all.
         """
         return len(self._conflict_prices(most, limits)) > 0
 
     def conflict(self, most):
-        """Return the indices of limits that exclude each other, an empty list if none.
+        """Return the positions of limits that exclude each other, or an empty list.
 
-        `most` (n_limits,) are the limits. The result is minimal: without any one of
-        them, the others can be met.
+        `most` (n_limits,) are the limits. The list is minimal: if one limit is left
+        out, a mixture of plans meets the rest.
         """
         proof = self._conflict_prices(most, None)
         # Limits without a price are not needed for the proof.
@@ -700,7 +711,7 @@ class DualFunction:
         Parameters
         ----------
         limit : int
-            Index of the limit.
+            Position of the limit.
         most : array-like of shape (n_limits,)
             The limits on the deciding amounts. The entry of `limit` has no effect.
 
@@ -763,8 +774,8 @@ class DualFunction:
     def _search(self, inside, cap):
         """Return the search for the prices of limits below a cap (`Search`).
 
-        `inside` are the limits in the units inside, and `cap` is the same for all
-        prices.
+        `inside` (n_limits,) are the limits, from `_inside`. The cap is the same for all
+        prices. The value price is 1.
         """
         lower = np.zeros(self.n_limits)
         return Search(1.0, inside, lower, np.full(self.n_limits, cap))
@@ -888,15 +899,20 @@ class ConflictError(ValueError):
 def priced_tables(
     values, amounts, *, costs, capacity_choice, segment, n_floors, weight
 ):
-    """Return a problem as the kernels take it.
+    """Return a problem in the layout of the kernels.
 
-    The parameters are those of `DualFunction`.
+    The parameters are as in `DualFunction`.
 
     Returns
     -------
     tables : PricedTables
     tops : ndarray of shape (n_rows,)
         Value of the best choice of each row.
+
+    Raises
+    ------
+    ValueError
+        If a row has no choice that is allowed.
     """
     from skroute.assignment import _limit_kernels
 
@@ -944,7 +960,7 @@ def priced_tables(
 
 
 def kernel_prices(value, prices, *, n_means, capacity_choice, n_choices):
-    """Return prices (n_limits,) as the kernels take them.
+    """Return prices of all limits in the layout of the kernels.
 
     Parameters
     ----------

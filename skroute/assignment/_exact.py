@@ -340,7 +340,10 @@ class _Extension(NamedTuple):
     start: int
 
     def select(self, index):
-        """Return the states at an array of positions (`_States`)."""
+        """Return the states at some positions (`_States`).
+
+        `index` (n_selected,) has positions in `extra_cost` and `loss`.
+        """
         group = index // self.n_before
         # Group 1 has the alternative at `start`. Group 0 gets `_NO_ALTERNATIVE` below.
         alternative = self.start + group - 1
@@ -476,7 +479,8 @@ class _CoreSearch:
         Parameters
         ----------
         extension : _Extension
-            The states after the present row. `_levels` has those of the rows before it.
+            The states after the present row. `_levels` has the states after the rows
+            before it.
         """
         room = self.slack - extension.extra_cost
         gap_if_it_fits = extension.loss + self.price * room
@@ -612,9 +616,9 @@ class ScaledProgram(NamedTuple):
     Attributes
     ----------
     gains : ndarray of shape (n_rows, n_choices)
-        Values minus those of the cheapest choices. 0 for choices that are not usable.
+        Values minus the values of the cheapest choices. 0 if a choice is not usable.
     extra_costs : ndarray of shape (n_rows, n_choices)
-        Costs minus those of the cheapest choices. 0 for choices that are not usable.
+        Costs minus the costs of the cheapest choices. 0 if a choice is not usable.
     usable : ndarray of shape (n_rows, n_choices), dtype=bool
         Choices that a best plan may have.
     room : float
@@ -674,9 +678,9 @@ def scaled_program(problem, allowed=None):
 
 
 def _power_of_two_near(number):
-    """Return a power of two of about this size, or 1 for 0.
+    """Return the next power of two above a number that is not negative, or 1 for 0.
 
-    Dividing by a power of two is exact.
+    Division by a power of two does not round.
     """
     if number == 0:
         return 1.0
@@ -787,8 +791,9 @@ def solve_highs(problem, tolerance, *, allowed=None, options=None):
 def _highs_program(program):
     """Return the integer program as an object of HiGHS, with an unlimited budget.
 
-    It has a variable for each row and choice, in this order. Its constraints are one
-    choice for each row, and the budget as the last one.
+    `program` is a `ScaledProgram`. The program of HiGHS has a variable for each row and
+    choice, all variables of the first row first. Its constraints are one choice for
+    each row, and the budget as the last one.
     """
     import highspy
 

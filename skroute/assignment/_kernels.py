@@ -40,8 +40,8 @@ def sort_row(costs, cost_row, order):
     for n_sorted in range(1, order.shape[0]):
         choice = order[n_sorted]
         position = n_sorted - 1
-        # Sorted choices that cost more than `choice` move by one position. So do
-        # choices of equal cost with a larger index.
+        # Sorted choices that cost more than `choice` move by one position. Choices of
+        # equal cost move if their index is larger.
         while position >= 0 and (
             costs[cost_row, order[position]] > costs[cost_row, choice]
             or (

@@ -37,8 +37,8 @@ class PricedTables(NamedTuple):
     Attributes
     ----------
     gains : ndarray of shape (n_choices, n_rows)
-        Value of each choice minus that of the row's best choice. 0 where a choice is
-        not allowed.
+        Value of each choice minus the value of the row's best choice. 0 if the choice
+        is not allowed.
     allowed : ndarray of shape (n_choices, n_rows), dtype=bool
         The choices that a row may get, at least one.
     costs : ndarray of shape (n_choices, n_rows) or (n_choices, 1)

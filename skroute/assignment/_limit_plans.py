@@ -456,7 +456,7 @@ def _improve(dual, most, base, core, *, order, enough):
     current = _options_of(core, base)
     # For each option, the option of the same row that the base plan takes.
     base_option = current[core.core_row]
-    # Gains and uses of the options in addition to those of the base plan.
+    # Gains and uses of the options, less the gains and uses of these base options.
     gain = core.gain - core.gain[base_option]
     extra = core.use - core.use[base_option]
     # `enough` is a mean value of all rows. The kernel compares summed gains of the core
@@ -532,7 +532,7 @@ def _solve_core(dual, most, base, is_option, *, bound, closed_gap, options):
     core = _core(dual, is_option, rows)
     # For each option, the option of the same row that the base plan takes.
     base_option = _options_of(core, base)[core.core_row]
-    # Gains and uses of the options in addition to those of the base plan.
+    # Gains and uses of the options, less the gains and uses of these base options.
     gain = core.gain - core.gain[base_option]
     extra = core.use - core.use[base_option]
     model = SilentHighs()

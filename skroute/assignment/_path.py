@@ -51,9 +51,9 @@ class AssignmentPath(NamedTuple):
     Attributes
     ----------
     budgets : ndarray of shape (n_breaks,), dtype=float64
-        Mean costs per row at which the price changes, rising. With realised costs, they
-        are means of these. The first is the smallest feasible budget, the last buys the
-        best choice of every row.
+        Mean costs per row at which the price changes, rising. If there are realised
+        costs, the means are of realised costs. The first is the smallest feasible
+        budget, the last buys the best choice of every row.
 
     objectives : ndarray of shape (n_breaks,), dtype=float64
         Mean value at each of these budgets. The greedy plan is exact there.
@@ -194,9 +194,9 @@ class AssignmentPath(NamedTuple):
         return budget
 
     def _segment(self, budget):
-        """Return the index of the largest of `budgets` that is within a budget.
+        """Return the position of the largest of `budgets` that is within a budget.
 
-        The index is that of `prices`, too.
+        The price of this position is the dual price at the budget.
         """
         # The breaks are sums. By rounding, a break may be just above the budget that it
         # is equal to.

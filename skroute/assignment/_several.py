@@ -245,10 +245,19 @@ def _position_of(name, names, n_choices):
 
 
 def _segment_of_rows(segments, floor_names, n_rows):
-    """Return the index of the floor of each row, -1 for rows without a floor.
+    """Return the position of the floor of each row, -1 for rows without a floor.
 
-    `segments` are the labels of the rows, as the user gave them. `floor_names` are the
-    labels, as text, that have a floor.
+    Parameters
+    ----------
+    segments : array-like of shape (n_rows,), or None
+        Labels of the rows, as the user gave them.
+    floor_names : list of str
+        The labels that have a floor, as text.
+    n_rows : int
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), dtype=int64
     """
     if segments is None:
         raise ValueError(

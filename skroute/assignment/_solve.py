@@ -204,7 +204,7 @@ def solve_assignment(
     -----
     The units of values and costs do not matter. The solvers get gains and extra costs
     over the cheapest choice of each row, scaled to about 1. All tolerances are
-    relative. A plan may exceed the budget by ``1e-12`` of it, for the rounding of sums.
+    relative. By rounding, a plan may exceed the budget by ``1e-12`` of the budget.
     A gap below ``1e-12`` of the gain over the cheapest plan is rounding, too, and
     counts as 0. HiGHS meets the budget to ``1e-9`` of the largest extra cost. If its
     plan is above the budget, it is called again with less room.

@@ -604,7 +604,7 @@ def share_tied_weights(weights, distances):
     -------
     ndarray of shape (n_queries, n_neighbors)
     """
-    # True where the distance is not that of the neighbour before.
+    # True where the distance is not equal to the distance of the neighbour before.
     is_new = np.ones(distances.shape, dtype=bool)
     is_new[:, 1:] = distances[:, 1:] != distances[:, :-1]
     # The queries are put one after another in a flat array. A group has neighbours of

@@ -273,7 +273,7 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If the columns are not those of `fit`.
+            If the columns are not the same as in `fit`.
         """
         check_is_fitted(self)
         rows: Any = X
@@ -378,7 +378,8 @@ def _checked_rows(X):
 def few_columns_dense(X):
     """Return narrow sparse rows, and frames of sparse columns, as dense ones.
 
-    Narrow rows have at most 1,000 columns. Any other rows are returned as they are.
+    Narrow rows have at most 1,000 columns. All other rows, of any type, are returned as
+    they are.
     """
     if issparse(X):
         is_narrow = X.ndim == 2 and X.shape[1] <= _MOST_DENSE_COLUMNS
@@ -434,7 +435,10 @@ class _ColumnEncoder(ABC):
 
     @abstractmethod
     def transform(self, column):
-        """Return a column of other rows as numbers, by the learned encoding."""
+        """Return a column of other rows as numbers, by the learned encoding.
+
+        `column` and the result are as in `fit_transform`.
+        """
 
     @abstractmethod
     def names_out(self, name, width):
@@ -640,7 +644,10 @@ class _Categories:
     """
 
     def fit_transform(self, column):
-        """Learn the categories of texts of shape (n_rows, 1), and return indicators."""
+        """Learn the categories of strings, and return their indicators.
+
+        `column` (n_rows, 1) has strings. A missing string is empty.
+        """
         self.categories = sorted(set(column[:, 0]))
         self.column_of_category = {}
         for position, category in enumerate(self.categories):
@@ -648,7 +655,11 @@ class _Categories:
         return self.transform(column)
 
     def transform(self, column):
-        """Return indicators of shape (n_rows, n_categories), 0 for new categories."""
+        """Return indicators of shape (n_rows, n_categories).
+
+        `column` is as in `fit_transform`. A category that `fit` did not see has 0 in
+        all columns.
+        """
         indicators = np.zeros((len(column), len(self.categories)))
         for row, category in enumerate(column[:, 0]):
             position = self.column_of_category.get(category)
@@ -775,7 +786,10 @@ class _HashedTexts:
         return _LearnedWords(used, rarity, directions, rows_as_new)
 
     def transform(self, column):
-        """Return the coordinates of new texts along the learned directions."""
+        """Return the coordinates of new texts along the learned directions.
+
+        `column` (n_texts, 1) has the texts. The result has shape (n_texts, n_outputs).
+        """
         if self.directions is None:
             # The texts of `fit` had hardly a word in common.
             return np.zeros((len(column), 1))
@@ -942,7 +956,10 @@ class _EmbeddedTexts:
         return along_directions_of_others(vectors, self.directions)
 
     def transform(self, column):
-        """Return the numbers of other texts, along the directions if there are any."""
+        """Return the numbers of other texts, along the directions if there are any.
+
+        `column` (n_texts, 1) has the texts.
+        """
         vectors = self._vectors(column[:, 0])
         if self.directions is None:
             return _dense(vectors)

@@ -58,7 +58,8 @@ def gain_over_mix(estimate, quality, costs, weight=None):
 
     Rows are decided by the estimates. The decisions do not use the outcomes of the
     rows. The gain is a mean over five budgets, see `SHARES`. Routers spend a budget at
-    its dual price, and mix rows that are tied at the price. So do these decisions.
+    its dual price, and mix rows that are tied at the price. These decisions are made in
+    the same way.
 
     Parameters
     ----------

@@ -121,7 +121,7 @@ def folds_of_log(n_rows, cv=5):
     Returns
     -------
     list of (ndarray of int, ndarray of int)
-        For each fold the rows outside of it and its rows.
+        Pairs ``(train, test)`` of positions, as splitters of scikit-learn yield them.
     """
     # With a single row, there are no rows outside of its fold.
     if n_rows < 2:
@@ -150,7 +150,7 @@ def estimate_propensities(rows, choice, n_choices, folds):
         Position of the choice that was made on each row.
     n_choices : int
     folds : list of (ndarray of int, ndarray of int)
-        For each fold the rows outside of it and its rows.
+        Pairs ``(train, test)`` of positions, as splitters of scikit-learn yield them.
 
     Returns
     -------
@@ -197,7 +197,10 @@ def estimate_propensities(rows, choice, n_choices, folds):
 
 
 def _shares_of_choices(choice, n_choices):
-    """Return the share of each choice, shape (n_choices,). No share is 0."""
+    """Return the share of each choice in the rows, shape (n_choices,). No share is 0.
+
+    `choice` (n_rows,) has the position of the choice of each row.
+    """
     counts = np.bincount(choice, minlength=n_choices)
     n_rows = len(choice)
     return (counts + _ADDED_ROWS) / (n_rows + _ADDED_ROWS * n_choices)
@@ -252,8 +255,9 @@ class CellForest:
     Parameters
     ----------
     ratio : bool, default=False
-        Whether differences from the mean of a choice are divided by this mean, as suits
-        costs. Estimates are then at least 0. If False, differences stay as they are.
+        Whether the forest learns relative differences from the mean of a choice, as
+        suits costs. Estimates are then at least 0. If False, it learns the differences
+        themselves.
     min_samples_leaf : int, default=None
         Least number of cells of a leaf. None takes `leaf_size` of the cells of `fit`.
 
@@ -322,7 +326,7 @@ class CellForest:
         n_rows = rows.shape[0]
         n_choices = len(self.mean_)
         row_of_cell = np.repeat(np.arange(n_rows), n_choices)
-        # All cells of the first row come first, then those of the second row, ...
+        # All cells of the first row come first, then all cells of the second row, ...
         indicators = np.tile(np.eye(n_choices), (n_rows, 1))  # (n_cells, n_choices)
         scaled_deviations = self.forest_.predict(_cells(rows[row_of_cell], indicators))
         scaled_deviations = scaled_deviations.reshape(n_rows, n_choices)
@@ -425,10 +429,9 @@ def estimate_cells(rows, table, folds, *, ratio=False, row_weight=None):
     table : ndarray of shape (n_rows, n_choices)
         NaN where a value is not known.
     folds : list of (ndarray of int, ndarray of int)
-        For each fold the rows outside of it and its rows.
+        Pairs ``(train, test)`` of positions, as splitters of scikit-learn yield them.
     ratio : bool, default=False
-        Whether differences from the mean of a choice are divided by this mean, as suits
-        costs. Estimates are then at least 0. If False, differences stay as they are.
+        As in `CellForest`.
     row_weight : ndarray of shape (n_rows,), default=None
         Weights of the rows. None weights all alike.
 
@@ -456,7 +459,7 @@ class KnownCellsRegressor(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     estimator : multi-output regressor or None
-        None: the estimates are those of the forest itself.
+        None: a `CellForest` itself makes the estimates.
     ratio : bool, default=False
         As in `CellForest`. Only used if `estimator` is None.
     min_samples_leaf : int, default=None
@@ -501,7 +504,7 @@ class KnownCellsRegressor(RegressorMixin, BaseEstimator):
             return self._fit(X, y, sample_weight, fit_params)
 
     def _fit(self, X, y, sample_weight, fit_params):
-        """Fit the estimator or the forest. Parameters are those of `fit`."""
+        """Fit the estimator or the forest, with the parameters of `fit`."""
         table = y.reshape(len(y), -1)
         self.encoder_ = None  # None is for rows of numbers.
         if needs_encoding(X):

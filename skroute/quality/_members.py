@@ -124,7 +124,7 @@ class Member(ABC):
     @classmethod
     @abstractmethod
     def from_arrays(cls, arrays) -> Self:
-        """Return the member that has these numbers and arrays."""
+        """Return the member that has these numbers and arrays, from `to_arrays`."""
 
 
 class SummedTrees(Member):
@@ -365,10 +365,13 @@ class Similarities:
     width: float
 
     def to(self, rows):
-        """Return similarities of rows to the centres, (n_rows, n_centres)."""
+        """Return similarities of rows to the centres, (n_rows, n_centres).
+
+        `rows` (n_rows, n_features) are standardised.
+        """
         X = rows.astype(np.float64) / self.width
         half_squares_of_rows = (X**2).sum(axis=1)[:, None] / 2
-        # -distance**2 / 2, multiplied out. It is above 0 by rounding only.
+        # -distance**2 / 2, multiplied out. Only by rounding, it may be above 0.
         exponent = X @ self.centres - self.half_squares - half_squares_of_rows
         return np.exp(np.minimum(exponent, 0))
 
@@ -458,7 +461,7 @@ def _random_tree(rows, outcomes, rng, n_used, *, weight, min_samples_leaf, max_d
         random_state=rng,
     )
     used_weight = None if weight is None else weight[used_rows]
-    # The check of the input would take as long as the tree.
+    # The check of the input would take as long as the fit of the tree.
     return tree.fit(
         rows[used_rows],
         outcomes[used_rows],
@@ -777,7 +780,8 @@ _CLASSES = {"SummedTrees": SummedTrees, "Linear": Linear, "Landmarks": Landmarks
 def pack(member):
     """Return the name of a member's class, and its plain numbers and arrays by name.
 
-    Leaves of trees are rounded to half precision.
+    `member` is a `Member`. The numbers and arrays are a dict. Leaves of trees are
+    rounded to half precision.
     """
     return type(member).__name__, member.to_arrays()
 

@@ -100,8 +100,8 @@ class _Problem(NamedTuple):
         Rows as finite numbers.
     quality : ndarray of shape (n_rows, n_choices)
     folds : list of (ndarray of int, ndarray of int), or None
-        For each fold the positions of the rows outside of it, and of its rows. None:
-        folds are drawn.
+        Pairs ``(train, test)`` of positions, as splitters of scikit-learn yield them.
+        None: folds are drawn.
     costs : array-like of shape (n_choices,) or (n_rows, n_choices), or None
         None: better choices are supposed to cost more.
     weight : ndarray of shape (n_rows,), or None
@@ -157,7 +157,7 @@ class _TrainingTable(NamedTuple):
     quality : ndarray of shape (n_rows, n_choices)
         Outcomes divided by the sizes of their choices (`sizes_of`).
     folds : list of (ndarray of int, ndarray of int)
-        For each fold the rows outside of it and its rows.
+        Pairs ``(train, test)`` of positions, as splitters of scikit-learn yield them.
     weight : ndarray of shape (n_rows,), or None
         Weights of the rows. None weights all alike.
     """
@@ -208,7 +208,8 @@ class _FoldFits(NamedTuple):
     Attributes
     ----------
     deviations : ndarray of shape (n_members, n_rows, n_choices)
-        Out-of-fold estimates of the members: quality less the mean of the other folds.
+        Out-of-fold estimates of the members. A deviation is the quality, less its mean
+        over the rows outside of the fold.
     members : dict of list of Member
         For each name, the member as it was fitted without each fold.
     """
@@ -394,8 +395,8 @@ class QualityRegressor(
             As in `fit`.
 
         folds : list of (ndarray of int, ndarray of int), default=None
-            For each fold the rows outside of it and its rows. The folds are a partition
-            of the rows. None draws `cv` folds.
+            Pairs ``(train, test)`` of positions, as splitters of scikit-learn yield
+            them. Each row is in `test` of one fold. None draws `cv` folds.
 
         costs : array-like of shape (n_outputs,) or (n_samples, n_outputs), default=None
             Cost of each choice, for the budgets at which decisions are compared. None
@@ -418,9 +419,9 @@ class QualityRegressor(
         estimate : ndarray of shape (n_samples,) or (n_samples, n_outputs)
             Out-of-fold estimates. Members and means are fitted without the fold of the
             row, and weights and corrections are fitted and selected on the other folds.
-            (The members that estimate those other folds were fitted with the row, as in
-            every stack that is not nested. The effect is about one over the number of
-            rows, against the outcome of the row.)
+            The stack is not nested: the members that estimate the other folds were
+            fitted with the row. This moves its estimate away from its outcome, by a
+            share of about one over the number of rows.
 
         kept : ndarray of the same shape
             Estimates on the scale of new rows: out-of-fold estimates of the members,
@@ -431,9 +432,9 @@ class QualityRegressor(
         by_fold : ndarray of shape (n_folds, n_samples) or \
                 (n_folds, n_samples, n_outputs)
             For each fold, estimates of all rows with the weights and corrections of
-            this fold, which are fitted and selected on the other folds. They are equal
-            to `estimate` on the rows of the fold. Use its other rows to set prices for
-            the rows of a fold. Only if `return_by_fold`.
+            this fold, which are fitted and selected on the other folds. On the rows of
+            the fold, they are equal to `estimate`. To set prices for the rows of a
+            fold, use the estimates of the rows outside of it. Only if `return_by_fold`.
         """
         # After a fit that fails, the estimator is not fitted.
         self.__dict__.pop("mean_", None)
@@ -459,7 +460,7 @@ class QualityRegressor(
     def _validate_and_fit(
         self, X, y, folds, costs, n_jobs, sample_weight, with_by_fold
     ):
-        """Check the arguments of `cross_fit`, fit, and return `CrossEstimates`.
+        """Check the arguments of `cross_fit`, and fit.
 
         Parameters
         ----------
@@ -570,7 +571,7 @@ class QualityRegressor(
         CrossEstimates
         """
         largest = np.abs(problem.quality).max()
-        # NaN is refused as well: the comparison is then False.
+        # Not `largest > _LARGEST`, because NaN must be refused as well.
         if not largest <= _LARGEST:
             raise ValueError(
                 f"y must have entries of at most {_LARGEST:g} in size, got "
@@ -582,7 +583,8 @@ class QualityRegressor(
             problem = problem._replace(folds=list(splitter.split(problem.X)))
         # The results of a fit without members. `_fit_family` replaces them.
         self.compared_ = []
-        self._terms = []  # weighted members: the estimate is the mean plus their sum
+        # Weighted members. The estimate of a row is the mean plus their predictions.
+        self._terms = []
         self._curves = None  # CorrectionCurves, or None: estimates are not corrected
         self._errors = None  # ErrorCurves, or None: standard errors are not estimated
         # Estimates stay in the range of the outcomes.
@@ -620,8 +622,9 @@ class QualityRegressor(
             self._errors = ErrorCurves(
                 estimate=mean[:, None], error=error_of_mean[:, None]
             )
-        # The range is one point. So each estimate is the mean to the last digit.
+        # The range is one point: each estimate becomes the mean, to the last digit.
         self._limits = OutcomeRange(low=mean, high=mean, unit=None)
+        # Rows outside of all folds keep their outcomes.
         estimate = quality.copy()
         means_by_fold = []
         folds = problem.folds
@@ -679,6 +682,7 @@ class QualityRegressor(
             row_weight=table.weight,
         )
         combination = selection.combination
+        # From the means of all rows, not of other folds: these fits are for new rows.
         deviations = table.quality - mean / sizes
         self._terms = self._fit_terms(
             fold_fits,
@@ -694,8 +698,8 @@ class QualityRegressor(
         if combination.curves is not None:
             self._curves = combination.curves.scaled(sizes)
         if not self._terms:
-            # No member has weight. The range is one point. So each estimate is the mean
-            # to the last digit.
+            # No member has weight. The range is one point: each estimate becomes the
+            # mean, to the last digit.
             self._limits = OutcomeRange(low=mean, high=mean, unit=None)
         self.mean_ = mean
         as_new = combination.estimate(fold_fits.deviations) * sizes
@@ -815,8 +819,8 @@ class QualityRegressor(
     def _simulate_errors(self, names, selection, table):
         """Estimate standard errors on simulated outcomes, whose true quality is known.
 
-        The members that have weight are fitted again, out of fold and with the same
-        weights and corrections.
+        The members that have weight are fitted again on the simulated outcomes, out of
+        fold. Weights and corrections stay the same.
 
         Parameters
         ----------
@@ -987,7 +991,7 @@ def _fit_without_fold(job, table):
     -------
     member : Member
     deviations : ndarray of shape (n_rows_of_fold, n_choices)
-        Estimates for the rows of the fold, less the means of the rows outside of it.
+        Estimates for the rows of the fold: quality less its mean over `job.train`.
     """
     weight = weights_of_rows(table.weight, job.train)
     quality = table.quality[job.train]
@@ -1080,9 +1084,9 @@ def _scale(X, weight=None):
     spread : ndarray of shape (n_features,)
         1 for a feature that does not vary beyond rounding.
     """
-    # Features are divided by their largest number first. So no square overflows.
+    # Features are divided by their largest absolute number. So no square overflows.
     largest = np.abs(X).max(axis=0).astype(np.float64)
-    unit = np.where(largest > 0, largest, 1.0)
+    unit = np.where(largest > 0, largest, 1.0)  # 1 for a feature of zeros
     scaled = X / unit
     if weight is None:
         mean = scaled.mean(axis=0, dtype=np.float64)

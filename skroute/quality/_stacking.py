@@ -59,7 +59,10 @@ class MemberWeights(NamedTuple):
         return np.flatnonzero((self.difference != 0) | (self.level != 0))
 
     def taken(self, members):
-        """Return the weights of some members, by their positions."""
+        """Return the weights of some members.
+
+        `members` (n_taken,) has their positions.
+        """
         return MemberWeights(self.difference[members], self.level[members])
 
     def weigh(self, deviations):
@@ -279,7 +282,8 @@ class Candidate(NamedTuple):
     def mean_gain(self, rows, weight):
         """Return the mean gain over the random mix on some rows.
 
-        `weight` has the weights of these rows. None weights all alike.
+        `rows` is an array of positions or a slice. `weight` has the weights of these
+        rows. None weights all alike.
         """
         return mean_of(self.gain[rows], weight)
 
@@ -339,13 +343,17 @@ class _Table(NamedTuple):
     limits: OutcomeRange
 
     def mean(self, rows):
-        """Return the mean quality of each choice on some rows."""
+        """Return the mean quality of each choice on some rows, shape (n_choices,).
+
+        `rows` is an array of positions or a slice.
+        """
         return mean_of(self.quality[rows], weights_of_rows(self.weight, rows))
 
     def fit_weights(self, members, rows):
         """Return weights of all members (`MemberWeights`), fitted on some rows.
 
-        `members` has the positions of those that may have weight. The others have 0.
+        `members` has the positions of the members that may have weight. The weights of
+        other members are 0.
         """
         return stacked_weights(
             self.deviations[:, rows],
@@ -446,7 +454,10 @@ def choose_weights(
 
 
 def _splits_of(folds, n_rows):
-    """Return the rows inside and outside of each fold (list of `_Split`)."""
+    """Return the rows inside and outside of each fold, a list of `_Split`.
+
+    `folds` is a list of arrays, with the positions of the rows of each fold.
+    """
     all_rows = np.arange(n_rows)
     splits = []
     for rows in folds:

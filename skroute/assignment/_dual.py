@@ -9,10 +9,10 @@ exceed :math:`b_r`. With prices :math:`p \ge 0` the dual function
         + \sum_r p_r b_r
 
 is an upper bound on the mean value of all plans within the limits. Its minimum is the
-optimum of the linear relaxation. It is convex and piecewise linear: the plan that is
-best at some prices bounds the first sum from below at all other prices (a cut). A cut
-does not depend on the limits. The cuts of one call of a `DualFunction` therefore serve
-all later calls.
+optimum of the linear relaxation. The dual function is convex and piecewise linear. The
+plan that is best at some prices bounds the first sum from below at all other prices (a
+cut). A cut does not depend on the limits. The cuts of one call of a `DualFunction`
+therefore serve all later calls.
 
 The values get a factor :math:`q`, the value price. :math:`q = 1` is for the prices of a
 problem. With :math:`q = 0`, a negative minimum proves that no plan meets the limits.
@@ -326,11 +326,11 @@ class CutModel:
 class DualFunction:
     """Lagrangian dual function of the assignment problem with several limits.
 
-    It is evaluated at prices, one for each limit. The limits are in this order
-    everywhere: means of amounts, shares of rows by choice (capacities), floors of the
-    mean value on segments. A floor ``f`` is a limit ``-f`` on minus the mean value. The
-    choice rule is the largest value less the sum of price times amount, with ties to
-    the cheaper choice.
+    The function is evaluated at prices, one for each limit. The limits are in this
+    order everywhere: means of amounts, shares of rows by choice (capacities), floors of
+    the mean value on segments. A floor ``f`` is a limit ``-f`` on minus the mean value.
+    At prices, each row gets the choice with the largest net value: its value less the
+    sum of price times amount. Ties go to the cheaper choice.
 
     Parameters
     ----------
@@ -357,9 +357,10 @@ class DualFunction:
     cuts : CutModel
         The plans so far, in the units inside.
     units : ndarray of shape (n_limits,)
-        Size of each amount inside: its mean spread within a row.
+        Divisors of the limits, which give limits inside: the mean spread of each amount
+        within a row, 1 for a capacity, and `value_unit` for a floor.
     value_unit : float
-        Size of a value inside: the mean spread of the values within a row.
+        Divisor of values, which gives values inside: their mean spread within a row.
     offsets : ndarray of shape (n_limits,)
         A limit on gains is a limit on values plus its offset. 0 except for floors.
     """
@@ -735,7 +736,8 @@ class DualFunction:
             lower[limit] = 1.0
             upper[limit] = 1.0
             # The value price is 0: values do not matter.
-            minimum, _ = self._minimise(Search(0.0, inside, lower, upper))
+            search = Search(value=0.0, most=inside, lower=lower, upper=upper)
+            minimum, _ = self._minimise(search)
             if (minimum.prices[others] <= _NEAR_CAP * cap).all():
                 break
             cap *= _CAP_GROWTH
@@ -757,7 +759,8 @@ class DualFunction:
             upper[limits] = 1.0
         inside = self._inside(np.asarray(most, dtype=np.float64))
         # The value price is 0: only the limits matter.
-        search = Search(0.0, inside, np.zeros(self.n_limits), upper)
+        lower = np.zeros(self.n_limits)
+        search = Search(value=0.0, most=inside, lower=lower, upper=upper)
         minimum, _ = self._minimise(
             search, tolerance=_CONFLICT_TOLERANCE, enough=_CONFLICT
         )
@@ -778,7 +781,8 @@ class DualFunction:
         prices. The value price is 1.
         """
         lower = np.zeros(self.n_limits)
-        return Search(1.0, inside, lower, np.full(self.n_limits, cap))
+        upper = np.full(self.n_limits, cap)
+        return Search(value=1.0, most=inside, lower=lower, upper=upper)
 
     def _add_cut_at(self, value, prices):
         """Add the plan that is best at some prices to the cuts.

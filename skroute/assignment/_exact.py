@@ -151,8 +151,9 @@ def solve_exact(problem, greedy, tolerance, *, finish):
     # this number. 0 without a grid.
     error = 0.0
     grid = value_grid(problem.values)
-    # `error` is added to the bound, so that it must be within the tolerance. It must
-    # also be small against the step, or it would hide a difference of one step.
+    # The error of the grid is added to the bound, so that it must be within the
+    # tolerance. An error that is not small against the step would hide a difference of
+    # one step.
     if grid is not None and grid.error <= min(tolerance, _STEP_ROUNDING * grid.step):
         # The summed values of two plans on a grid are equal or differ by at least a
         # step.
@@ -252,10 +253,10 @@ def _core(problem, greedy, gap):
     # By turn of the row, then by loss.
     search_order = np.lexsort((core_loss, row, turn_of_row[row]))
     return Core(
-        row[search_order],
-        choice[search_order],
-        core_loss[search_order],
-        extra_cost[search_order],
+        row=row[search_order],
+        choice=choice[search_order],
+        loss=core_loss[search_order],
+        extra_cost=extra_cost[search_order],
     )
 
 
@@ -589,7 +590,7 @@ def _finish_core(problem, greedy, choices, *, gap, tolerance):
     # The part of the total that the rows outside of the core leave to the core.
     break_cost_inside = costs[core_rows, break_choices[rows]].sum()
     room = problem.total - total_cost(problem, break_choices) + break_cost_inside
-    core_problem = Problem(values[rows], costs, float(room), problem.order)
+    core_problem = Problem(values[rows], costs, total=float(room), order=problem.order)
     core_plan = solve_highs(core_problem, tolerance, allowed=allowed)
     plan = break_choices.copy()
     plan[rows] = core_plan.choices

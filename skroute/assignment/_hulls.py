@@ -222,8 +222,8 @@ def _buy(hulls, room):
 def _fill(problem, choices, *, room, room_to_leave):
     """Spend what a plan leaves of the budget on single changes. Return the new plan.
 
-    There are at most `_MAX_CHANGES` changes. They end earlier if at most
-    `room_to_leave` is left, or if no change that fits adds value.
+    There are at most `_MAX_CHANGES` changes. There are fewer if at most `room_to_leave`
+    is left before, or if no change that fits adds value.
 
     Parameters
     ----------

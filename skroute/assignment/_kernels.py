@@ -5,8 +5,8 @@ Parameters with the same meaning in all kernels:
 - `values`: ndarray of shape (n_rows, n_choices), float64, C-contiguous;
 - `costs`: ndarray of shape (n_rows, n_choices), or (1, n_choices) if all rows share
   their costs, float64, C-contiguous;
-- `order`: ndarray of shape (n_choices,), int64, a permutation of the choices. It sorts
-  the first row of the costs.
+- `order`: ndarray of shape (n_choices,), int64: positions of the choices, by rising
+  cost in the first row of the costs.
 
 An increment is a step on the concave hull of a row, from a choice to the next more
 expensive one. Its efficiency is the additional value per additional cost. Only
@@ -34,7 +34,7 @@ def sort_row(costs, cost_row, order):
     cost_row : int
         Row of `costs`.
     order : ndarray of shape (n_choices,), dtype=int64
-        A permutation of the choices. Changed.
+        Positions of the choices, in any order. Sorted in place.
     """
     # The choices at positions before `n_sorted` are sorted.
     for n_sorted in range(1, order.shape[0]):

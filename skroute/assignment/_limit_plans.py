@@ -122,8 +122,14 @@ def plan_within(dual, most, *, solver="auto", tol=0.0, options=None):
         dual, most, limit_prices, solver=solver, tol=tol, options=options
     )
     value, means = dual.means_of(choices)
-    # By rounding, the bound may be below the value.
-    return LimitedPlan(choices, value, max(bound, value), means, limit_prices.prices)
+    return LimitedPlan(
+        choices=choices,
+        value=value,
+        # By rounding, the bound may be below the value.
+        bound=max(bound, value),
+        means=means,
+        prices=limit_prices.prices,
+    )
 
 
 def _prices_of_whole_rows(dual, most):
@@ -226,8 +232,8 @@ def _room(dual, most, choices):
     """Return what a plan leaves of the limits, as sums over the rows.
 
     `most` (n_limits,) are the limits, and `choices` (n_rows,) is the plan. The result
-    (n_limits,) is in the units inside and includes the slack for rounding. It is
-    negative where the plan is above a limit.
+    (n_limits,) is in the units inside, and includes the slack for rounding. A negative
+    number means that the plan is above the limit.
     """
     _, means = dual.means_of(choices)
     return (most - means + dual.slack(most)) / dual.units * len(choices)

@@ -63,8 +63,8 @@ class AssignmentPath(NamedTuple):
         fall, and the last one is 0.
 
     planned : ndarray of shape (n_breaks,), dtype=float64
-        Mean costs that the rows are decided by, at each break. They are equal to
-        `budgets`, except for rounding, if no realised costs were given.
+        Mean costs that the rows are decided by, at each break. Without realised costs,
+        they are equal to `budgets`, except for rounding.
 
     counts : ndarray of shape (n_breaks,), dtype=int64
         Number of increments that have the price ``prices[k]``: steps of a row to a more

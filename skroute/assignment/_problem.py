@@ -148,7 +148,7 @@ def problem_of(values, costs, budget):
         # All rows share these costs.
         cheapest_total *= n_rows
     check_affordable(budget, cheapest_total / n_rows)
-    return Problem(values, costs, budget * n_rows, order)
+    return Problem(values, costs, total=budget * n_rows, order=order)
 
 
 def check_sums_are_finite(numbers, name, n_rows):

@@ -344,7 +344,9 @@ def solve_within_limits(values, costs, problem_limits, *, solver, tol, options):
         labels={"most": "limit"},
         hidden=["is_floor"],
     )
-    return SeveralPlan(plan.choices, plan.value, plan.bound, limits)
+    return SeveralPlan(
+        choices=plan.choices, value=plan.value, bound=plan.bound, limits=limits
+    )
 
 
 def conflict_message(error, names, *, first_floor=None):

@@ -59,8 +59,9 @@ class BaggedNeighborsRegressor(
     The mean is over *all* subsets of that size, and none is drawn. The j-th nearest of
     N rows is the nearest one in a share ``C(N - j, subset_size - 1) / C(N,
     subset_size)`` of the subsets. So the estimate is a weighted mean of the nearest
-    rows. It has the expectation of drawn subsets. Since the subsets overlap, it has
-    about half the variance of ``N / subset_size`` disjoint ones.
+    rows. A mean over drawn subsets has the same expectation. Since all subsets overlap,
+    the estimate has about half the variance of a mean over ``N / subset_size`` disjoint
+    subsets.
 
     All outputs share one search, in double precision. Rows are not scaled here, so
     scale the features if their units differ.

@@ -116,7 +116,7 @@ def fit_corrections(estimate, quality, weight=None):
     added = (_polynomials(points, low, width, degree) * coef).sum(axis=2)
     # The corrected estimate must not fall where the estimate rises.
     added = np.maximum.accumulate(points + added) - points
-    return CorrectionCurves(low, width, np.ascontiguousarray(added.T))
+    return CorrectionCurves(low, width, added=np.ascontiguousarray(added.T))
 
 
 def _polynomials(values, low, width, degree):
@@ -245,7 +245,7 @@ def range_of(quality):
     unit = None
     if widest > 0:
         unit = float(2.0 ** (np.ceil(np.log2(widest)) - _BITS_OF_RANGE))
-    return OutcomeRange(low, high, unit)
+    return OutcomeRange(low, high, unit=unit)
 
 
 def real_widths(low, high):

@@ -123,9 +123,9 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
     takes them in any order. scikit-learn's transformers refuse another order.
 
     ``fit_transform(X)`` is not ``fit(X).transform(X)`` for texts, as in
-    :class:`~sklearn.preprocessing.TargetEncoder`. It returns each row as a new row, so
-    that a model that is trained on it has similar rows later. Train models on
-    `fit_transform`, as pipelines do.
+    :class:`~sklearn.preprocessing.TargetEncoder`. `fit_transform` returns each row as
+    if it were a new row. So a model is trained on rows that are similar to later rows.
+    Train models on the result of `fit_transform`, as pipelines do.
 
     Examples
     --------
@@ -214,7 +214,7 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_rows, n_outputs), dtype=float64
-            Each row as a new row would be.
+            Each row as `transform` would return it after a fit without this row.
         """
         # After a fit that fails, the encoder is not fitted.
         vars(self).pop("kinds_", None)
@@ -224,7 +224,7 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
         # One seed for all columns.
         seed = seed_of(self.random_state)
         if issparse(X):
-            # One encoder takes all sparse columns together.
+            # Wide sparse rows: one encoder takes all columns together.
             columns = [X]
             self.n_features_in_ = X.shape[1]
             n_components = _most_directions(self.n_components, n_rows=X.shape[0])
@@ -238,10 +238,11 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
                 self.feature_names_in_ = np.array(names, dtype=object)
             self._columns = []
             for position, column in enumerate(columns):
+                # Messages name a column by its position if it has no name.
+                name = position if names is None else names[position]
                 encoder = _Column(
                     column,
-                    # Messages name a column by its position if it has no name.
-                    name=position if names is None else names[position],
+                    name=name,
                     text=self.text,
                     n_components=self.n_components,
                     seed=seed,
@@ -263,7 +264,8 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : as in `fit`
-            The same columns. Those of a data frame are found by name, in any order.
+            The same columns. The columns of a data frame are found by name, and may be
+            in any order.
 
         Returns
         -------
@@ -783,7 +785,9 @@ class _HashedTexts:
         rows_as_new = along_directions_of_others(
             rows, directions, _weighted_rows(counts, rarity_in_others)
         )
-        return _LearnedWords(used, rarity, directions, rows_as_new)
+        return _LearnedWords(
+            used, rarity, directions=directions, rows_as_new=rows_as_new
+        )
 
     def transform(self, column):
         """Return the coordinates of new texts along the learned directions.

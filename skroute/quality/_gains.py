@@ -147,7 +147,7 @@ def _decide(rule, estimate, costs):
     if rule.share:
         # A negative tolerance breaks ties towards the more expensive choice.
         more_expensive = choose_at_price(estimate, costs, rule.price, tolerance=-TIE)
-    return _Decisions(cheaper, more_expensive, rule.share)
+    return _Decisions(cheaper, more_expensive, share=rule.share)
 
 
 def _compared_budgets(costs, hull):

@@ -28,8 +28,8 @@ from skroute.utils._tensors import on_host
 from skroute.utils._texts_of_fit import texts_counted_once
 from skroute.utils._validation import relative_weights
 
-# Weight of the choices' shares in the log, which are mixed into estimated propensities.
-# It bounds them away from 0.
+# The share of each choice in the log is mixed into estimated propensities, with this
+# weight. So no propensity is near 0.
 _FLOOR = 0.02
 # Trees of each forest. Bounds the time of a fit.
 _N_TREES = 40
@@ -81,8 +81,8 @@ def as_numbers(X):
 def with_text_lengths(numbers, X):
     """Add the lengths of texts, in characters and in words, to rows as numbers.
 
-    Many services send long texts to another model. A model of the log can learn this
-    rule from lengths. It can hardly learn it from the words that `as_numbers` encodes.
+    Many services send long texts to another model. A model of propensities can learn
+    this rule from lengths, but hardly from the words that `as_numbers` encodes.
 
     Parameters
     ----------
@@ -553,8 +553,8 @@ def _filled(table, rows, row_weight):
     Parameters
     ----------
     table : ndarray of shape (n_rows, n_choices)
-        NaN where a value is not known. The argument is not changed. It is returned
-        itself if all values are known.
+        NaN where a value is not known. The array is not changed. If all values are
+        known, the array itself is returned.
     rows : {ndarray, csr matrix} of shape (n_rows, n_features)
     row_weight : ndarray of shape (n_rows,), or None
         Weights of the rows. None weights all alike.

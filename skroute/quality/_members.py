@@ -105,8 +105,8 @@ class Member(ABC):
     def predict_once(self, rows) -> np.ndarray:
         """Return the deviations of rows as `predict`, if no other rows follow.
 
-        A member may need time to prepare itself for many calls of `predict`. It can
-        override this method, and leave the preparation out.
+        A member that prepares itself for many calls of `predict` can override this
+        method, and leave the preparation out.
         """
         return self.predict(rows)
 
@@ -876,7 +876,7 @@ def _unpacked_forest(packed):
     Returns
     -------
     skroute.forests.Forest
-        It shares arrays with `packed`.
+        The forest shares arrays with `packed`.
     """
     n_nodes = len(packed.child)
     n_trees = len(packed.roots)

@@ -57,7 +57,7 @@ class Agreement(NamedTuple):
 def effective_size(weight):
     """Return how many rows of equal weight would give a mean the same variance.
 
-    It is ``(sum w)^2 / sum w^2``, and 0 if all weights are 0.
+    The number is ``(sum w)^2 / sum w^2``, or 0 if all weights are 0.
     """
     sum_of_squares = float(weight @ weight)
     if sum_of_squares > 0:

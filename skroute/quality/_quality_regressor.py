@@ -227,10 +227,10 @@ class QualityRegressor(
 ):
     """Estimate the quality of each choice, with several estimators that are stacked.
 
-    It is the routers' default. The members of the family are extremely randomised
-    trees, boosted trees, ridge regression on factors that the choices share, and the
-    same regression on similarities to cluster centres. Each member estimates all
-    choices in one model.
+    This is the default of the routers. The members of the family are extremely
+    randomised trees, boosted trees, ridge regression on factors that the choices share,
+    and the same regression on similarities to cluster centres. Each member estimates
+    all choices in one model.
 
     The members are stacked with weights of at least zero, which are fitted on held-out
     rows. Each member has one weight for the differences between the choices of a row,
@@ -253,10 +253,10 @@ class QualityRegressor(
 
     standard_errors : bool, default=False
         Whether `fit` estimates the standard errors that ``predict(X, return_std=True)``
-        returns. They are errors on simulated outcomes, whose true quality is the
-        out-of-fold estimate. The noise of a row is its residual with a random sign. The
-        members with weight are fitted again on these outcomes, which takes about half
-        as long as the rest of `fit`.
+        returns. Standard errors are errors on simulated outcomes, whose true quality is
+        the out-of-fold estimate. The noise of a row is its residual with a random sign.
+        The members with weight are fitted again on the simulated outcomes. This takes
+        about half as long as the rest of `fit`.
 
     random_state : int, RandomState instance or None, default=0
         Determines the folds, the trees and the clusters. Pass an int for the same

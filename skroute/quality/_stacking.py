@@ -85,7 +85,8 @@ def stacked_weights(deviations, outcome_deviations, members, row_weight=None):
     """Fit non-negative weights of members by ridge regression on out-of-fold estimates.
 
     The level of a row is the mean over its choices. The differences of a row are its
-    choices less the level. Each has a regression, and each member has a weight in both.
+    choices less the level. There is one regression for levels and one for differences.
+    Each member has a weight in both.
 
     Parameters
     ----------
@@ -541,7 +542,7 @@ def _select(candidates, table, rows):
     curves = None  # not corrected
     if best.is_corrected and len(weights.used_members()):
         curves = table.fit_curves(best.deviation, rows)
-    return Combination(table.mean(rows), weights, curves, limits=table.limits)
+    return Combination(table.mean(rows), weights, curves=curves, limits=table.limits)
 
 
 def _best_candidate(candidates, table, rows):

@@ -4,13 +4,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Errors on simulated outcomes are multiplied by this factor. They are too small: the
-# simulated truth is an estimate, and smoother than the real truth. The factor was
-# chosen on simulated tables of several kinds. An iterated bootstrap would estimate the
-# factor with much noise.
+# Errors on simulated outcomes are too small, because the simulated truth is an
+# estimate, and smoother than the real truth. These errors are multiplied by this
+# factor. The factor was chosen on simulated tables of several kinds. An iterated
+# bootstrap would estimate the factor with much noise.
 _ERROR_FACTOR = 1.15
-# Upper bound of a second factor. It corrects for a truth that varies more than its
-# estimate.
+# Upper bound of a second factor of the errors. The factor corrects for a truth that
+# varies more than its estimate.
 _MOST_INFLATION = 2.0
 # Smallest number of rows of a bin. The mean of 100 squared errors has a relative error
 # of about 15 %.

@@ -521,7 +521,7 @@ def _solve_core(dual, most, base, is_option, *, bound, closed_gap, options):
 
     choices : ndarray of shape (n_rows,)
     core_bound : float
-        Upper bound on the mean value of the plans of the core, at most `bound`.
+        Upper bound on the mean value of the plans of the core.
     """
     import highspy
 

@@ -441,8 +441,8 @@ def _nearest_rows(distances, n_neighbors):
 def _tied_with_last(distances, last_distances, nearest, weights):
     """Return all neighbours of queries whose last neighbour is tied with other rows.
 
-    The tied rows become neighbours as well. The nearest rows at this distance have a
-    weight. All rows at this distance share it equally.
+    The tied rows become neighbours as well. Only the nearest rows at this distance have
+    weights before. All rows at this distance then share the sum of these weights.
 
     Parameters
     ----------

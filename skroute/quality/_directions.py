@@ -89,7 +89,7 @@ def along_directions_of_others(rows, directions, rows_as_new=None):
     # r @ r: the squared length of a row, less the squared length along the directions.
     squared_rests = _products_of_rows(rows, rows)
     squared_rests -= (coordinates**2).sum(axis=1)
-    # r @ b, likewise.
+    # r @ b, in the same way.
     rest_products = _products_of_rows(rows, rows_as_new)
     rest_products -= (coordinates * coordinates_as_new).sum(axis=1)
     squares = (coordinates**2).sum(axis=0)  # diagonal of L, (n_directions,)

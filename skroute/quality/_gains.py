@@ -207,8 +207,8 @@ def _is_above(middle, left, right, costs, mean):
     """Return True if `middle` is better than the mix of `left` and `right` at its cost.
 
     The line from `left` to `middle` is then steeper than the line from `left` to
-    `right`. Both slopes are multiplied by the costs of both lines, so that nothing is
-    divided by zero.
+    `right`. Both slopes are multiplied by the differences of cost of both lines, so
+    that nothing is divided by zero.
 
     Parameters
     ----------

@@ -420,8 +420,8 @@ class QualityRegressor(
             Out-of-fold estimates. Members and means are fitted without the fold of the
             row, and weights and corrections are fitted and selected on the other folds.
             The stack is not nested: the members that estimate the other folds were
-            fitted with the row. This moves its estimate away from its outcome, by a
-            share of about one over the number of rows.
+            fitted with the row. This moves the estimate of the row away from its
+            outcome, by about one over the number of rows.
 
         kept : ndarray of the same shape
             Estimates on the scale of new rows: out-of-fold estimates of the members,

@@ -9,15 +9,15 @@ exceed :math:`b_r`. With prices :math:`p \ge 0` the dual function
         + \sum_r p_r b_r
 
 is an upper bound on the mean value of all plans within the limits. Its minimum is the
-optimum of the linear relaxation. It is convex and piecewise linear: the plan that is
-best at some prices bounds the sum from below at all other prices (a cut). A cut does
-not depend on the limits. The cuts of one call of a `DualFunction` therefore serve all
-later calls.
+optimum of the linear relaxation. The dual function is convex and piecewise linear. The
+plan that is best at some prices bounds the first sum from below at all other prices (a
+cut). A cut does not depend on the limits. The cuts of one call of a `DualFunction`
+therefore serve all later calls.
 
-The values get a factor :math:`q`, the value price. With :math:`q = 1` the minimum is
-that of the problem. With :math:`q = 0` a negative minimum proves that no plan meets the
-limits. With :math:`q = 0` and a fixed price of 1 of one limit, the minimum is minus the
-least amount of this limit that the other limits leave possible.
+The values get a factor :math:`q`, the value price. :math:`q = 1` is for the prices of a
+problem. With :math:`q = 0`, a negative minimum proves that no plan meets the limits.
+With :math:`q = 0` and a fixed price of 1 of one limit, the minimum is minus the least
+amount of this limit that the other limits leave possible.
 """
 
 from typing import NamedTuple
@@ -26,9 +26,11 @@ import numpy as np
 
 from skroute.utils._tolerances import ROUNDING, TIE
 
-# In this file, "inside" means: in the units of a `DualFunction`. Prices inside are in
-# units of the mean spread of a row's values per mean spread of its amounts, so that
-# usual prices are about 1. The first search is below this price.
+# In this file, "inside" means: in the units of a `DualFunction`. A value inside is
+# divided by the mean spread of a row's values. An amount inside is divided by the mean
+# spread of a row's amounts. So usual prices inside are about 1.
+
+# Cap of the prices inside in the first search.
 _FIRST_CAP = 10.0
 
 # Factor by which the cap grows if the minimum is at the cap.
@@ -41,27 +43,27 @@ _MAX_GROWTHS = 6
 # A minimum within this share of its cap is at the cap.
 _NEAR_CAP = 0.99
 
-# The next plan is asked for half-way between the best prices so far and the minimum of
-# the cuts ("in-out"). Alone, the minimum of the cuts jumps far, and the best prices
-# move slowly.
+# The next prices are this share of the way from the minimum of the cuts to the best
+# prices so far ("in-out"). Without the best prices, the search would jump far. With the
+# best prices alone, it would move slowly.
 _TOWARDS_BEST = 0.5
 
 # The search ends if the dual function at the best prices is this near to the minimum of
-# its cuts, in units of the mean spread of a row's values. It is a hundredth of the gap
-# that plans of 10,000 rows are asked for.
+# its cuts, in units of the mean spread of a row's values. This is a hundredth of the
+# gap that plans of 10,000 rows should have.
 _TOLERANCE = 1e-7
 
-# Distance of prices inside above which the best prices and those at the minimum of the
-# cuts may not be the same minimum.
+# Largest distance, inside, of the best prices from the prices at the minimum of the
+# cuts. Prices that are farther apart may be at two different minima.
 _FAR = 1e-3
 
 # Distance at which the search for a conflict ends, in the unit of `_TOLERANCE`. Without
-# a conflict, the minimum is exactly 0. It may not seem negative by the distance that is
-# left.
+# a conflict, the minimum is exactly 0. The search may miss it by this distance, which
+# must not look like a conflict.
 _CONFLICT_TOLERANCE = 1e-10
 
 # A minimum below this is a proof of a conflict, in mean spreads of the amounts of a
-# row. Ten times `_CONFLICT_TOLERANCE`.
+# row. Ten times `_CONFLICT_TOLERANCE`, with a negative sign.
 _CONFLICT = -1e-9
 
 # Largest number of plans of a search. Most searches end after 10 to 90 plans.
@@ -70,16 +72,16 @@ _MAX_PLANS = 2000
 # Plans with a smaller share in the minimum do not count: the tolerance of HiGHS.
 _LEAST_SHARE = 1e-9
 
-# The prices of the mixed plans are moved by this share of the way from the minimum to
-# the prices at which the plan was best. It breaks ties, and changes nothing else.
+# The prices of each mixed plan are moved by this share of the way from the minimum to
+# the prices at which the plan was best. The move breaks ties, and changes nothing else.
 _APART = 1e-6
 
 # Number of corrections of the limits on the deciding amounts, so that the limits on the
 # realised amounts hold. Three or four are usual.
 _MAX_CORRECTIONS = 12
 
-# Relative to a limit: the realised mean is as near as this after the corrections. A
-# tenth of the sampling noise of some 100,000 rows.
+# Distance of a realised mean from its limit at which the corrections end, relative to
+# the limit. A tenth of the sampling noise of some 100,000 rows.
 _CORRECTED = 2e-3
 
 # Tolerances of HiGHS for the model of cuts. Its numbers are about 1.
@@ -96,12 +98,12 @@ class LimitPrices(NamedTuple):
     bound : float
         No plan within the limits has a larger mean value.
     points : ndarray of shape (n_mixed, n_limits)
-        Prices of the mixed plans. They differ from `prices` by so little that only tied
-        rows are decided differently.
+        Prices of each mixed plan. They hardly differ from `prices`: only tied rows are
+        decided differently.
     shares : ndarray of shape (n_mixed,)
         Share of each plan in the mixture. Their sum is 1.
     n_plans : int
-        Number of plans that the search looked at.
+        Number of plans that the search evaluated.
     """
 
     prices: np.ndarray
@@ -117,9 +119,9 @@ class Search(NamedTuple):
     Attributes
     ----------
     value : float
-        The value price. It is fixed.
+        The value price, which is fixed.
     most : ndarray of shape (n_limits,)
-        The limits.
+        The limits, on gains in place of values.
     lower, upper : ndarray of shape (n_limits,)
         Bounds of the prices. A price is fixed if its bounds are equal.
     """
@@ -139,11 +141,11 @@ class Minimum(NamedTuple):
     height : float
         The dual function at these prices.
     cuts : ndarray of shape (n_mixed,), dtype=int64
-        The cuts that are mixed at the minimum.
+        Positions of the cuts that are mixed at the minimum.
     shares : ndarray of shape (n_mixed,)
-        Their shares, with a sum of 1.
+        Share of each mixed cut. Their sum is 1.
     n_plans : int
-        Number of plans that were looked at. 0 for a minimum of the cuts.
+        Number of plans that the search evaluated. 0 for a minimum of the cuts.
     """
 
     prices: np.ndarray
@@ -156,7 +158,9 @@ class Minimum(NamedTuple):
 class CutModel:
     """The cuts of a dual function, and the linear program of their minimum.
 
-    It has no data: a stream keeps it and asks for the prices of what is left.
+    A cut is a plan of all rows, reduced to its means. So the model has no data of rows,
+    and a stream can keep it. The stream uses it to compute prices of the limits that
+    are left.
 
     Parameters
     ----------
@@ -169,7 +173,8 @@ class CutModel:
     used : list of ndarray of shape (n_limits,)
         Mean amounts of each plan.
     points : list of ndarray of shape (1 + n_limits,)
-        The value price and the prices at which each plan was best.
+        Prices at which each plan was best: the value price, then the prices of the
+        limits.
     """
 
     def __init__(self, n_limits):
@@ -177,7 +182,8 @@ class CutModel:
         self.gains = []
         self.used = []
         self.points = []
-        # The object of HiGHS, made at the first use. None before, and in a copy.
+        # The program as an object of HiGHS, made at the first use. None before the
+        # first use, and in a copy.
         self._program = None
 
     def __getstate__(self):
@@ -212,8 +218,8 @@ class CutModel:
 
         The program has the variables value price, prices and height, in this order. It
         minimises the sum of the prices times the limits, plus the height. Its
-        constraints are the cuts, as in `_add_row`. There must be a cut: without one,
-        the height has no bound.
+        constraints are the cuts, as in `_add_row`. There must be at least one cut, or
+        the height would have no lower bound.
 
         Parameters
         ----------
@@ -232,19 +238,20 @@ class CutModel:
         if self._program is None:
             self._start_program()
         program = self._program
-        # The value price and the prices. The height keeps its bounds and its cost of 1.
+        # Variables that change: the value price and the prices. The height keeps its
+        # bounds and its cost of 1.
         columns = np.arange(self.n_limits + 1, dtype=np.int32)
         # Equal bounds fix the value price.
         lower = np.append(search.value, search.lower)
         upper = np.append(search.value, search.upper)
         program.changeColsBounds(len(columns), columns, lower, upper)
-        # The cost of the value price is 0, and those of the prices are the limits.
+        # The cost of the value price is 0. The cost of each price is its limit.
         objective = np.append(0.0, search.most)
         program.changeColsCost(len(columns), columns, objective)
         self._run()
         solution = program.getSolution()
-        # The duals of the cuts are the shares of their plans in the mixture: the height
-        # has the cost 1 and the coefficient 1 in each cut, so that they sum to 1.
+        # The duals of the cuts are the shares of their plans in the mixture. They sum
+        # to 1, because the height has the cost 1, and the coefficient 1 in each cut.
         shares = np.array(solution.row_dual)
         cuts = np.flatnonzero(shares > _LEAST_SHARE)
         # Without the first variable, the value price, and the last one, the height.
@@ -254,23 +261,19 @@ class CutModel:
             height=program.getInfo().objective_function_value,
             cuts=cuts,
             shares=shares[cuts] / shares[cuts].sum(),
-            # The cuts are known already: no plan is looked at.
-            n_plans=0,
+            n_plans=0,  # no new plan is evaluated
         )
 
     def _start_program(self):
-        """Make the linear program, with all cuts.
-
-        `lowest` has the order of its variables.
-        """
+        """Make the linear program that `lowest` describes, with all cuts."""
         import highspy
 
         from skroute.assignment._highs import SilentHighs
 
         program = SilentHighs()
         # More threads cost more than they save on some hundred numbers. The option
-        # "threads" is no way: HiGHS refuses another number of threads than that of the
-        # first program of a process.
+        # "threads" cannot be used: all programs of a process must have the number of
+        # threads of the first one.
         program.setOptionValue("parallel", "off")
         program.setOptionValue("primal_feasibility_tolerance", _FEASIBILITY)
         program.setOptionValue("dual_feasibility_tolerance", _FEASIBILITY)
@@ -280,22 +283,29 @@ class CutModel:
         # The height may have any sign.
         lower[-1] = -highspy.kHighsInf
         program.addVars(n_columns, lower, np.full(n_columns, highspy.kHighsInf))
-        # The height is a part of the objective as it is.
+        # The height has the cost 1.
         program.changeColCost(n_columns - 1, 1.0)
         self._program = program
         for gain, used in zip(self.gains, self.used):
             self._add_row(gain, used)
 
     def _add_row(self, gain, used):
-        """Add ``height >= value * gain - prices @ used`` to the program."""
+        """Add the cut ``height >= value * gain - prices @ used`` to the program.
+
+        `gain` and `used` are as in `add`.
+        """
         n_columns = self.n_limits + 2
         columns = np.arange(n_columns, dtype=np.int32)
+        # ``-gain * value + used @ prices + height`` has the lower bound 0, and no upper
+        # bound.
         coefficients = np.concatenate(([-gain], used, [1.0]))
-        # No upper bound.
         self._program.addRow(0.0, np.inf, n_columns, columns, coefficients)
 
     def _run(self):
-        """Solve the program, from the last basis, or from none if that fails."""
+        """Solve the program from the last basis. If that fails, solve it without one.
+
+        A RuntimeError is raised if both fail.
+        """
         import highspy
 
         program = self._program
@@ -316,11 +326,11 @@ class CutModel:
 class DualFunction:
     """Lagrangian dual function of the assignment problem with several limits.
 
-    It is evaluated at prices, one for each limit. The limits are in this order
-    everywhere: means of amounts, shares of rows by choice (capacities), floors of the
-    mean value on segments. A floor ``f`` is a limit ``-f`` on minus the mean value. The
-    choice rule is the largest value less the sum of price times amount, with ties to
-    the cheaper choice.
+    The function is evaluated at prices, one for each limit. The limits are in this
+    order everywhere: means of amounts, shares of rows by choice (capacities), floors of
+    the mean value on segments. A floor ``f`` is a limit ``-f`` on minus the mean value.
+    At prices, each row gets the choice with the largest net value: its value less the
+    sum of price times amount. Ties go to the cheaper choice.
 
     Parameters
     ----------
@@ -347,9 +357,10 @@ class DualFunction:
     cuts : CutModel
         The plans so far, in the units inside.
     units : ndarray of shape (n_limits,)
-        Size of each amount inside: its mean spread within a row.
+        Divisors of the limits, which give limits inside: the mean spread of each amount
+        within a row, 1 for a capacity, and `value_unit` for a floor.
     value_unit : float
-        Size of a value inside: the mean spread of the values within a row.
+        Divisor of values, which gives values inside: their mean spread within a row.
     offsets : ndarray of shape (n_limits,)
         A limit on gains is a limit on values plus its offset. 0 except for floors.
     """
@@ -380,9 +391,10 @@ class DualFunction:
         n_rows = len(values)
         # `tops` (n_rows,) are the best values of the rows. The weights have mean 1.
         self._mean_top = float(tables.weight @ tops) / n_rows
-        # Gains are values less the best value of the row. The tables have gains in
-        # place of values. A floor of a segment is a limit on minus its mean value. The
-        # same limit on minus its mean gain is larger by its mean best value.
+        # The tables have gains in place of values: a gain is a value less the best
+        # value of its row. A floor limits minus the mean value of its segment. The
+        # limit on minus the mean gain is larger: the mean best value of the segment is
+        # added.
         weighted_top = tables.weight * tops
         # -1 is a row without a segment (`NO_SEGMENT`).
         in_segment = tables.segment >= 0
@@ -391,6 +403,7 @@ class DualFunction:
             weights=weighted_top[in_segment],
             minlength=n_floors,
         )
+        # Mean best value of the rows of each segment, (n_floors,).
         mean_tops = top_of_segment / (n_rows * tables.segment_share)
         self.n_means = len(tables.amounts)
         self.n_capacities = len(tables.capacity_choice)
@@ -411,13 +424,20 @@ class DualFunction:
     # Plans ----------------------------------------------------------------------------
 
     def plan_at(self, prices):
-        """Return the best choice of each row at prices, an array (n_rows,)."""
+        """Return the best choice of each row at prices, an array (n_rows,).
+
+        `prices` (n_limits,) are in the units of values and amounts.
+        """
         # The value price is 1.
         choices, _ = self._decide(1.0, np.asarray(prices, dtype=np.float64))
         return choices
 
     def means_of(self, choices):
-        """Return the mean value of a plan and its means of all limits (n_limits,)."""
+        """Return the mean value of a plan, and its mean use of all limits (n_limits,).
+
+        `choices` (n_rows,) is the plan. The use of a floor is minus the mean value of
+        its segment.
+        """
         gain, used = self._use(choices)
         return self._mean_top + gain, used - self.offsets
 
@@ -427,18 +447,23 @@ class DualFunction:
         return value
 
     def losses_at(self, prices):
-        """Return what each choice loses at the prices, shape (n_rows, n_choices)."""
+        """Return what each choice loses at the prices, shape (n_rows, n_choices).
+
+        `prices` are as in `plan_at`. A net value is a value less the sum of price times
+        amount. A loss is the difference from the best net value of the row, times the
+        weight of the row. It is infinite if a choice is not allowed.
+        """
         from skroute.assignment import _limit_kernels
 
         losses = np.empty(self.tables.gains.T.shape)
-        # The value price is 1. The kernel writes into `losses`.
-        _limit_kernels.losses_at_prices(
-            self.tables, self._prices(1.0, np.asarray(prices, np.float64)), losses
-        )
+        # The value price is 1.
+        priced = self._prices(1.0, np.asarray(prices, np.float64))
+        # The kernel writes into `losses`.
+        _limit_kernels.losses_at_prices(self.tables, priced, losses)
         return losses
 
     def _prices(self, value, prices):
-        """Return prices (n_limits,) as the kernels take them (`Prices`)."""
+        """Return a value price and prices (n_limits,) in the layout of the kernels."""
         return kernel_prices(
             value,
             prices,
@@ -461,7 +486,7 @@ class DualFunction:
         -------
         choices : ndarray of shape (n_rows,), dtype=int64
         mean_net_value : float
-            Mean gain times `value`, less the mean amounts times their prices.
+            Mean gain of the plan times `value`, less its mean amounts times `prices`.
         """
         from skroute.assignment import _limit_kernels
 
@@ -474,7 +499,10 @@ class DualFunction:
         return choices, total / n_rows
 
     def _use(self, choices):
-        """Return the mean gain of a plan, and its mean use of all limits."""
+        """Return the mean gain of a plan, and its mean use of all limits (n_limits,).
+
+        The use of a floor is minus the mean gain of its segment.
+        """
         from skroute.assignment import _limit_kernels
 
         used = np.empty(self.n_limits)
@@ -487,7 +515,8 @@ class DualFunction:
 
         The sum of whole numbers is a whole number. If 5 % of 30 rows may be slow, a
         plan of whole rows has at most one slow row, and the limit is 1 / 30. Limits on
-        other amounts stay as they are. So do all limits of rows with weights.
+        amounts that are not whole numbers stay as they are. If rows have weights, all
+        limits stay as they are.
 
         Parameters
         ----------
@@ -509,7 +538,10 @@ class DualFunction:
         return np.where(is_whole, whole, most)
 
     def slack(self, most):
-        """Return what a mean may be above its limit by rounding, shape (n_limits,)."""
+        """Return how far a mean may be above its limit by rounding, shape (n_limits,).
+
+        `most` (n_limits,) are the limits.
+        """
         return ROUNDING * np.maximum(np.abs(most), self.units)
 
     # Prices ---------------------------------------------------------------------------
@@ -526,8 +558,8 @@ class DualFunction:
         Returns
         -------
         LimitPrices
-            If there are realised amounts, its `bound` is that of the deciding amounts
-            within the corrected limits.
+            If there are realised amounts, its `bound` is for plans whose deciding
+            amounts are within the corrected limits.
 
         Raises
         ------
@@ -543,14 +575,14 @@ class DualFunction:
     def prices_by_cuts(self, most):
         """Return the prices at the minimum of the cuts so far, without new plans.
 
-        This takes some tens of microseconds. It is for a stream, whose limits change
-        with each request: they are what is left of each limit for the rows to come.
+        This takes some tens of microseconds. It is for a stream. The limits of a stream
+        are what is left for the rows to come, and change with each request.
 
         Parameters
         ----------
         most : array-like of shape (n_limits,)
-            The limits on the deciding amounts. If they exclude each other, the prices
-            are at a cap, and the most exceeded limits count most.
+            The limits on the deciding amounts. If they exclude each other, the price of
+            at least one limit is at the cap.
 
         Returns
         -------
@@ -580,17 +612,21 @@ class DualFunction:
     def _corrected_prices(self, most, limit_prices):
         """Return the prices at which the realised means meet the limits.
 
-        A choice is made partly because its amount was underestimated, so that realised
-        means are above the deciding ones. The limits on the deciding means are moved by
-        what the realised means miss.
+        A choice is made partly because its amount was underestimated. So realised means
+        are above deciding means. The limits on the deciding means are moved by the
+        distances of the realised means from the limits `most`.
 
         Parameters
         ----------
         most : ndarray of shape (n_limits,)
         limit_prices : LimitPrices
-            Those of `most` as limits on the deciding means.
+            The prices of `most` as limits on the deciding means.
+
+        Returns
+        -------
+        LimitPrices
         """
-        planned = most.copy()
+        planned = most.copy()  # limits on the deciding means
         n_plans = limit_prices.n_plans
         # If the corrections do not end, the prices that exceed the limits least stay.
         best = limit_prices
@@ -599,33 +635,34 @@ class DualFunction:
         # A limit of 0 is compared with the mean spread of a row's amounts.
         size = np.where(most == 0, self.units, np.abs(most))
         for _ in range(_MAX_CORRECTIONS):
-            missing = most - self.realised_means(limit_prices)
-            excess = np.max(-missing / size)
-            if excess < least_excess:
-                least_excess = excess
+            # What the realised means leave of the limits, negative above a limit.
+            room = most - self.realised_means(limit_prices)
+            largest_excess = np.max(-room / size)
+            if largest_excess < least_excess:
+                least_excess = largest_excess
                 best = limit_prices
             # A limit without a price is only moved if it is exceeded.
-            matters = (limit_prices.prices > 0) | (missing < 0)
-            missing = np.where(matters, missing, 0.0)
-            if (np.abs(missing) <= _CORRECTED * size).all():
+            is_moved = (limit_prices.prices > 0) | (room < 0)
+            correction = np.where(is_moved, room, 0.0)
+            if (np.abs(correction) <= _CORRECTED * size).all():
                 best = limit_prices
                 break
             try:
-                moved_prices = self._prices_of_planned(planned + step * missing)
+                moved_prices = self._prices_of_planned(planned + step * correction)
             except ConflictError:
                 # No plan has such deciding means. A shorter step may be possible.
                 step /= 2
                 continue
-            planned = planned + step * missing
+            planned = planned + step * correction
             limit_prices = moved_prices
             n_plans += limit_prices.n_plans
         return best._replace(n_plans=n_plans)
 
     def realised_means(self, limit_prices):
-        """Return the means of all limits under a mixture of plans, shape (n_limits,).
+        """Return the means of all limits under the mixture of plans of `limit_prices`.
 
-        They are those of the realised amounts, if there are any. The mixture is that of
-        `limit_prices`.
+        The shape is (n_limits,). If there are realised amounts, their means are in the
+        place of the means of the deciding amounts.
         """
         n_rows = len(self.tables.weight)
         rows = np.arange(n_rows)
@@ -649,15 +686,15 @@ class DualFunction:
         most : array-like of shape (n_limits,)
             The limits on the deciding amounts.
         limits : sequence of int, default=None
-            Indices of the limits that count. None takes all.
+            Positions of the limits that count. None takes all.
         """
         return len(self._conflict_prices(most, limits)) > 0
 
     def conflict(self, most):
-        """Return the indices of limits that exclude each other, an empty list if none.
+        """Return the positions of limits that exclude each other, or an empty list.
 
-        `most` (n_limits,) are the limits. The result is minimal: without any one of
-        them, the others can be met.
+        `most` (n_limits,) are the limits. The list is minimal: if one limit is left
+        out, a mixture of plans meets the rest.
         """
         proof = self._conflict_prices(most, None)
         # Limits without a price are not needed for the proof.
@@ -675,14 +712,14 @@ class DualFunction:
         Parameters
         ----------
         limit : int
-            Index of the limit.
+            Position of the limit.
         most : array-like of shape (n_limits,)
-            The limits on the deciding amounts. That of `limit` has no effect.
+            The limits on the deciding amounts. The entry of `limit` has no effect.
 
         Returns
         -------
         float
-            It is that of a mixture of plans. Infinity if the other limits exclude each
+            Least mean of a mixture of plans. Infinity if the other limits exclude each
             other, so that no value of this limit is enough.
         """
         most = np.asarray(most, dtype=np.float64)
@@ -698,11 +735,14 @@ class DualFunction:
             upper = np.full(self.n_limits, cap)
             lower[limit] = 1.0
             upper[limit] = 1.0
-            minimum, _ = self._minimise(Search(0.0, inside, lower, upper))
+            # The value price is 0: values do not matter.
+            search = Search(value=0.0, most=inside, lower=lower, upper=upper)
+            minimum, _ = self._minimise(search)
             if (minimum.prices[others] <= _NEAR_CAP * cap).all():
                 break
             cap *= _CAP_GROWTH
-        # The height is minus the least amount, in the units inside and of gains.
+        # The height is minus the least amount inside. For a floor, it is about gains:
+        # the offset leads back to values.
         return float(-minimum.height * self.units[limit] - self.offsets[limit])
 
     def _conflict_prices(self, most, limits):
@@ -719,7 +759,8 @@ class DualFunction:
             upper[limits] = 1.0
         inside = self._inside(np.asarray(most, dtype=np.float64))
         # The value price is 0: only the limits matter.
-        search = Search(0.0, inside, np.zeros(self.n_limits), upper)
+        lower = np.zeros(self.n_limits)
+        search = Search(value=0.0, most=inside, lower=lower, upper=upper)
         minimum, _ = self._minimise(
             search, tolerance=_CONFLICT_TOLERANCE, enough=_CONFLICT
         )
@@ -736,11 +777,12 @@ class DualFunction:
     def _search(self, inside, cap):
         """Return the search for the prices of limits below a cap (`Search`).
 
-        `inside` are the limits in the units inside, and `cap` is the same for all
-        prices.
+        `inside` (n_limits,) are the limits, from `_inside`. The cap is the same for all
+        prices. The value price is 1.
         """
         lower = np.zeros(self.n_limits)
-        return Search(1.0, inside, lower, np.full(self.n_limits, cap))
+        upper = np.full(self.n_limits, cap)
+        return Search(value=1.0, most=inside, lower=lower, upper=upper)
 
     def _add_cut_at(self, value, prices):
         """Add the plan that is best at some prices to the cuts.
@@ -772,15 +814,15 @@ class DualFunction:
         tolerance : float
             Distance from the minimum at which the search ends.
         enough : float, default=-inf
-            The search ends if the dual function is below this number. -inf ends it
-            by `tolerance` only.
+            The search also ends if the dual function is below this number. With -inf,
+            only `tolerance` ends it.
 
         Returns
         -------
         minimum : Minimum
             The best prices, and the mixture of cuts at the minimum of the cuts.
         tied_prices : ndarray of shape (n_limits,)
-            Prices at which the mixed plans are tied, and best.
+            Prices at which the mixed plans are tied, and no other plan is better.
         """
         best_height = np.inf
         best_prices = search.lower
@@ -796,15 +838,17 @@ class DualFunction:
             if height < best_height:
                 best_height = height
                 best_prices = prices
-            model = self.cuts.lowest(search)
-            is_done = best_height - model.height <= tolerance or best_height < enough
-            if is_done or n_plans == _MAX_PLANS:
+            # The minimum of the cuts is a lower bound of the minimum.
+            lowest = self.cuts.lowest(search)
+            is_close = best_height - lowest.height <= tolerance
+            is_enough = best_height < enough
+            if is_close or is_enough or n_plans == _MAX_PLANS:
                 break
-            prices = model.prices + _TOWARDS_BEST * (best_prices - model.prices)
-        minimum = model._replace(
+            prices = lowest.prices + _TOWARDS_BEST * (best_prices - lowest.prices)
+        minimum = lowest._replace(
             prices=best_prices, height=best_height, n_plans=n_plans
         )
-        tied_prices = model.prices
+        tied_prices = lowest.prices
         if np.abs(tied_prices - best_prices).max() > _FAR:
             # The minimum of the cuts may be at many prices, for example with a limit of
             # 0. At some of them, plans that have no cut yet are better.
@@ -819,13 +863,13 @@ class DualFunction:
 
         The parameters are as `_minimise` returns them.
         """
-        # Plans that are best at their prices and tied at the minimum of the cuts are
-        # best between the two.
+        # A mixed plan is best at the prices of its cut, and tied at the minimum of the
+        # cuts. So it is best at all prices between the two.
         centre = np.append(1.0, tied_prices)
         plan_points = np.array([self.cuts.points[cut] for cut in minimum.cuts])
         points = centre + _APART * (plan_points - centre)
         # Column 0 is the value price, and the others are the prices of the limits. Only
-        # their ratios decide, so that the value price is made 1.
+        # their ratios matter for decisions, so that the value price is made 1.
         points = points[:, 1:] / points[:, :1]
         price_unit = self.value_unit / self.units
         return LimitPrices(
@@ -859,19 +903,25 @@ class ConflictError(ValueError):
 def priced_tables(
     values, amounts, *, costs, capacity_choice, segment, n_floors, weight
 ):
-    """Return a problem as the kernels take it.
+    """Return a problem in the layout of the kernels.
 
-    The parameters are those of `DualFunction`.
+    The parameters are as in `DualFunction`.
 
     Returns
     -------
     tables : PricedTables
     tops : ndarray of shape (n_rows,)
         Value of the best choice of each row.
+
+    Raises
+    ------
+    ValueError
+        If a row has no choice that is allowed.
     """
     from skroute.assignment import _limit_kernels
 
     n_rows = len(values)
+    # (n_rows, n_choices)
     allowed = np.isfinite(values) & np.isfinite(amounts).all(axis=1)
     if not allowed.any(axis=1).all():
         row = int(np.flatnonzero(~allowed.any(axis=1))[0])
@@ -879,6 +929,7 @@ def priced_tables(
             f"Row {row} has no choice with a finite value and finite amounts. Each "
             "row needs one."
         )
+    # -inf: a choice that is not allowed is not the best.
     tops = np.where(allowed, values, -np.inf).max(axis=1)
     gains = np.where(allowed, values - tops[:, np.newaxis], 0.0)
     # Amounts of choices that are not allowed are not read. 0 keeps them finite.
@@ -905,6 +956,7 @@ def priced_tables(
         segment_share=segment_weight / n_rows,
         weight=weight,
         all_allowed=bool(allowed.all()),
+        # No gain is above 0.
         largest_gain=float(-gains.min()),
         largest_amount=np.abs(amounts).max(axis=(1, 2)),
     )
@@ -912,7 +964,7 @@ def priced_tables(
 
 
 def kernel_prices(value, prices, *, n_means, capacity_choice, n_choices):
-    """Return prices (n_limits,) as the kernels take them.
+    """Return prices of all limits in the layout of the kernels.
 
     Parameters
     ----------
@@ -944,8 +996,18 @@ def kernel_prices(value, prices, *, n_means, capacity_choice, n_choices):
 def _mean_spread(table, tables):
     """Return the mean difference of the largest and smallest number of a row.
 
-    `table` has shape (n_choices, n_rows). Only allowed choices count. If all numbers of
-    each row are equal, it is the mean absolute number, or 1 if all are 0.
+    If all numbers of each row are equal, the mean absolute number is returned, or 1 if
+    all numbers are 0.
+
+    Parameters
+    ----------
+    table : ndarray of shape (n_choices, n_rows)
+    tables : PricedTables
+        Has the allowed choices, which alone count, and the weights of the rows.
+
+    Returns
+    -------
+    float
     """
     highest = np.where(tables.allowed, table, -np.inf).max(axis=0)
     lowest = np.where(tables.allowed, table, np.inf).min(axis=0)
@@ -960,7 +1022,7 @@ def _mean_spread(table, tables):
 def choose_by_mixture(
     limit_prices, values, amounts, draws, *, costs, capacity_choice=()
 ):
-    """Decide rows one by one, by the prices of limits that another table had.
+    """Decide rows one by one, by prices of limits that other rows determined.
 
     Parameters
     ----------
@@ -992,11 +1054,12 @@ def choose_by_mixture(
         weight=None,
     )
     n_choices, n_rows = tables.gains.shape
-    # Each plan has an interval of draws, as long as its share. These are their upper
-    # ends. The last end is 1, and is left out: rounding leaves no draw without a plan.
-    last_draws = np.cumsum(limit_prices.shares)[:-1]
-    plan_of_row = np.searchsorted(last_draws, draws, side="right")
+    # Each plan has an interval of draws, as long as its share. The last interval ends
+    # at 1. Its end is left out, so that rounding leaves no draw without a plan.
+    ends_of_intervals = np.cumsum(limit_prices.shares)[:-1]
+    plan_of_row = np.searchsorted(ends_of_intervals, draws, side="right")
     mixed_choices = np.empty(n_rows, np.int64)
+    # Choices of all rows by one plan, overwritten for each plan.
     choices = np.empty(n_rows, np.int64)
     for plan in np.unique(plan_of_row):
         prices = kernel_prices(

@@ -20,7 +20,7 @@ _MAX_STATES = 4_000_000
 # Largest number of steps between the smallest and the largest value of a grid.
 _MAX_STEPS = 10_000
 
-# Number of values that the number of steps is computed from.
+# Number of values that the number of steps of a grid is computed from.
 _N_GRID_POSITIONS = 64
 
 # Share of a step by which the difference of two sums may miss a step, by rounding.
@@ -69,7 +69,7 @@ class ProvenPlan(NamedTuple):
     choices : ndarray of shape (n_rows,)
         The plan.
     bound : float
-        Upper bound of the value of a plan minus that of the cheapest choices.
+        Upper bound of the value of a plan minus the value of the cheapest choices.
     """
 
     choices: np.ndarray
@@ -83,21 +83,33 @@ def value_grid(values):
     differ by at least 1/K, which closes a gap that the relaxation leaves open. The grid
     starts at the smallest value, so that the unit and an offset of the values have no
     effect.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows, n_choices)
+
+    Returns
+    -------
+    Grid or None
+        None if all values are equal, or if a grid needs more than `_MAX_STEPS` steps.
     """
     lowest = values.min()
     spread = float(values.max() - lowest)
     if spread == 0:
         return None
+    # From 0, the smallest value, to 1, the largest one.
     positions = (values - lowest) / spread
+    # Least common denominator of the positions.
     n_steps = 1
-    # A few positions find the number of steps. All positions are checked below.
+    # A few positions determine the number of steps. All positions are checked below.
     for position in positions.ravel()[:_N_GRID_POSITIONS].tolist():
         nearest = Fraction(position).limit_denominator(_MAX_STEPS)
         n_steps = math.lcm(n_steps, nearest.denominator)
         if n_steps > _MAX_STEPS:
             return None
     step = spread / n_steps
-    # In place: there may be many values.
+    # The positions become distances from the grid, in steps. This is done in place,
+    # because there may be many values.
     positions *= n_steps
     positions -= np.rint(positions)
     np.abs(positions, out=positions)
@@ -111,9 +123,9 @@ def value_grid(values):
 def solve_exact(problem, greedy, tolerance, *, finish):
     """Search the core for a better plan, and return the best plan with a bound.
 
-    An alternative whose loss at the dual price exceeds the gap is in no better plan.
-    The other alternatives are the core, which is searched in order of loss (Pisinger
-    1995).
+    An alternative is a choice that the break plan does not make. A plan with an
+    alternative whose loss at the dual price exceeds the gap is not better. The other
+    alternatives are the core, which is searched by rising loss (Pisinger 1995).
 
     Parameters
     ----------
@@ -122,8 +134,8 @@ def solve_exact(problem, greedy, tolerance, *, finish):
     tolerance : float
         Gap that counts as closed, in the unit of summed values.
     finish : bool
-        Solve a core that is too hard for the search by HiGHS. Else the best plan of the
-        search is returned with the bound of the relaxation.
+        If True, HiGHS solves a core that is too hard for the search. If False, the best
+        plan of the search is returned with the bound of the relaxation.
 
     Returns
     -------
@@ -139,8 +151,9 @@ def solve_exact(problem, greedy, tolerance, *, finish):
     # this number. 0 without a grid.
     error = 0.0
     grid = value_grid(problem.values)
-    # `error` is added to the bound, so that it must be within the tolerance. It must
-    # also be small against the step, or it would hide a difference of one step.
+    # The error of the grid is added to the bound, so that it must be within the
+    # tolerance. An error that is not small against the step would hide a difference of
+    # one step.
     if grid is not None and grid.error <= min(tolerance, _STEP_ROUNDING * grid.step):
         # The summed values of two plans on a grid are equal or differ by at least a
         # step.
@@ -149,9 +162,9 @@ def solve_exact(problem, greedy, tolerance, *, finish):
     if gap < margin:
         # No plan can be better by a step.
         return ProvenPlan(greedy.choices, greedy.gain + error)
-    # `greedy.choices` is the best plan so far, and its gain determines the gap.
-    # `greedy.break_choices` is the best plan at the dual price. Losses and extra costs
-    # of alternatives are relative to it.
+    # There are two plans. `greedy.choices` is the best plan so far, and its gain
+    # determines the gap. `greedy.break_choices` is the break plan, the best one at the
+    # dual price. Losses and extra costs of alternatives are relative to the break plan.
     core = _core(problem, greedy, gap)
     search = _CoreSearch(
         core,
@@ -170,8 +183,11 @@ def solve_exact(problem, greedy, tolerance, *, finish):
         choices = greedy.break_choices.copy()
         choices[core.row[taken]] = core.choice[taken]
     if is_complete:
-        # The search ends early at a gap within the tolerance.
-        open_gap = search.gap if search.gap <= tolerance else 0.0
+        # A search to the end proves that no plan is better: the open gap is 0.
+        open_gap = 0.0
+        if search.gap <= tolerance:
+            # The search may have ended early at this gap.
+            open_gap = search.gap
         gain = total_gain(problem, choices, greedy.cheapest)
         return ProvenPlan(choices, gain + max(open_gap, error))
     if not finish:
@@ -188,10 +204,14 @@ class Core(NamedTuple):
     Attributes
     ----------
     row, choice : ndarray of shape (n_alternatives,), dtype=int64
+        Positions of the row, and of the choice that is the alternative.
     loss : ndarray of shape (n_alternatives,)
-        Loss of taking the alternative, in value at the dual price. Not negative.
+        Net value of the choice of the break plan, less the net value of the
+        alternative. A net value is a value less the dual price times the cost. Not
+        negative.
     extra_cost : ndarray of shape (n_alternatives,)
-        Cost minus that of the break plan. May be negative.
+        Cost of the alternative, less the cost of the choice of the break plan. May be
+        negative.
     """
 
     row: np.ndarray
@@ -201,54 +221,77 @@ class Core(NamedTuple):
 
 
 def _core(problem, greedy, gap):
-    """Return the alternatives that lose less than `gap` at the dual price (`Core`).
+    """Return the alternatives that lose less than `gap` at the dual price.
 
-    They are alternatives to `break_choices` of the plan `greedy`, which has the price.
+    Parameters
+    ----------
+    problem : Problem
+    greedy : GreedyPlan
+        Has the break plan and the dual price.
+    gap : float
+
+    Returns
+    -------
+    Core
     """
     values = problem.values
     break_choices = greedy.break_choices
     all_rows = np.arange(len(values))
     costs = np.broadcast_to(problem.costs, values.shape)
     break_costs = costs[all_rows, break_choices]
-    # Differences first, so that an offset of the values has no effect.
+    # Differences of values come first, so that an offset of the values has no effect.
+    # (n_rows, n_choices)
     loss = values[all_rows, break_choices][:, np.newaxis] - values
     loss -= greedy.price * (break_costs[:, np.newaxis] - problem.costs)
     # The choice of the break plan is no alternative to itself.
     loss[all_rows, break_choices] = np.inf
     row, choice = np.nonzero(loss < gap)
     # Losses below 0 are rounding.
-    loss = np.maximum(loss[row, choice], 0.0)
+    core_loss = np.maximum(loss[row, choice], 0.0)
     extra_cost = costs[row, choice] - break_costs[row]
-    turn = _turn_of_rows(row, loss, extra_cost, n_rows=len(values))
-    search_order = np.lexsort((loss, row, turn[row]))
+    turn_of_row = _turn_of_rows(row, core_loss, extra_cost, n_rows=len(values))
+    # By turn of the row, then by loss.
+    search_order = np.lexsort((core_loss, row, turn_of_row[row]))
     return Core(
-        row[search_order],
-        choice[search_order],
-        loss[search_order],
-        extra_cost[search_order],
+        row=row[search_order],
+        choice=choice[search_order],
+        loss=core_loss[search_order],
+        extra_cost=extra_cost[search_order],
     )
 
 
 def _turn_of_rows(row, loss, extra_cost, *, n_rows):
-    """Return a number for each row by which the rows of a core are searched.
+    """Return a number for each row. The search takes the rows by these numbers.
 
-    Rows are sorted by their smallest loss. Rows that can spend more and rows that
-    cannot take turns, so that the search finds combinations that free and spend money.
-    `row`, `loss` and `extra_cost` have one entry for each alternative, as in `Core`.
-    The result has shape (n_rows,).
+    There are two groups: rows that have a more expensive alternative, and rows that
+    have none. Each group is sorted by the smallest loss of the row. A row of one group
+    follows a row of the other group, so that the search finds combinations that free
+    money and spend it.
+
+    Parameters
+    ----------
+    row, loss, extra_cost : ndarray of shape (n_alternatives,)
+        As in `Core`, in any order.
+    n_rows : int
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
     """
+    # Infinity: a row without alternatives.
     smallest_loss = np.full(n_rows, np.inf)
     np.minimum.at(smallest_loss, row, loss)
     can_spend = np.isin(np.arange(n_rows), row[extra_cost > 0])
-    turn = np.empty(n_rows)
-    # Turns 0, 1, 2, ... of rows that cannot spend more; 0.5, 1.5, ... of the others.
+    turn_of_row = np.empty(n_rows)
+    # Rows that cannot spend more have the turns 0, 1, 2, ... The others have the turns
+    # 0.5, 1.5, 2.5, ...
     for rows, first_turn in (
         (np.flatnonzero(~can_spend), 0.0),
         (np.flatnonzero(can_spend), 0.5),
     ):
         by_loss = rows[np.argsort(smallest_loss[rows], kind="stable")]
-        turn[by_loss] = np.arange(len(rows)) + first_turn
-    return turn
+        turn_of_row[by_loss] = np.arange(len(rows)) + first_turn
+    return turn_of_row
 
 
 # Position of the alternative of a state that keeps the choice of the break plan.
@@ -265,7 +308,7 @@ class _States(NamedTuple):
     extra_cost, loss : ndarray of shape (n_states,)
         Sums over the alternatives of each state.
     previous : ndarray of shape (n_states,), dtype=int64
-        Index of the state before this row.
+        Position of the state before this row, among the states after the row before.
     alternative : ndarray of shape (n_states,), dtype=int64
         Position in the core of the alternative of this row, or `_NO_ALTERNATIVE`.
     """
@@ -279,8 +322,8 @@ class _States(NamedTuple):
 class _Extension(NamedTuple):
     """All states that a row makes of the states before it.
 
-    First come the states without an alternative in this row, then those with its first
-    alternative, then those with its second one, and so on.
+    The states come in groups. Group 0 has no alternative in this row. Group 1 has the
+    first alternative of the row, group 2 the second one, and so on.
 
     Attributes
     ----------
@@ -298,9 +341,12 @@ class _Extension(NamedTuple):
     start: int
 
     def select(self, index):
-        """Return the states at an array of positions (`_States`)."""
-        # States of group 0 have no alternative. Those of group 1 have the first one.
+        """Return the states at some positions (`_States`).
+
+        `index` (n_selected,) has positions in `extra_cost` and `loss`.
+        """
         group = index // self.n_before
+        # Group 1 has the alternative at `start`. Group 0 gets `_NO_ALTERNATIVE` below.
         alternative = self.start + group - 1
         return _States(
             extra_cost=self.extra_cost[index],
@@ -324,7 +370,7 @@ class _CoreSearch:
     price : float
         Dual price.
     slack : float
-        Room of the break plan.
+        What the break plan leaves of the budget, as a sum over rows.
     gap : float
         Gap of the best plan so far.
     margin : float
@@ -337,8 +383,8 @@ class _CoreSearch:
     gap : float
         Gap of the best plan.
     best : list of int
-        Positions in the core of the alternatives of the best plan. Empty if none is
-        better.
+        Positions in the core of the alternatives of the best plan. Empty if the search
+        found no plan that is better than the first one.
     """
 
     def __init__(self, core, *, price, slack, gap, margin, tolerance):
@@ -349,7 +395,7 @@ class _CoreSearch:
         self.margin = margin
         self.tolerance = tolerance
         self.best = []
-        # States after each row that was searched.
+        # `_States` after each row whose alternatives were tried, in order.
         self._levels = []
 
     def run(self):
@@ -357,6 +403,7 @@ class _CoreSearch:
         core = self.core
         if not len(core.row):
             return True
+        # True for the first alternative of each row.
         is_first = np.r_[True, core.row[1:] != core.row[:-1]]
         # The alternatives of row `core_row` of the core are those from position
         # ``starts[core_row]`` to before ``ends[core_row]``.
@@ -375,7 +422,7 @@ class _CoreSearch:
             previous=np.zeros(1, dtype=np.int64),
             alternative=np.full(1, _NO_ALTERNATIVE),
         )
-        n_states = 0
+        n_states = 0  # number of states that were made so far
         for core_row in range(len(starts)):
             if self.gap <= self.tolerance:
                 break
@@ -385,9 +432,10 @@ class _CoreSearch:
             start = starts[core_row]
             end = ends[core_row]
             if core.loss[start] >= self.gap - self.margin:
-                # No alternative of this row does.
+                # No alternative of this row leads to a better plan.
                 continue
-            # The 1 is the choice of the break plan.
+            # Each state is extended by each alternative, and by the choice of the break
+            # plan.
             n_states += len(states.loss) * (end - start + 1)
             if n_states > _MAX_STATES:
                 return False
@@ -432,7 +480,8 @@ class _CoreSearch:
         Parameters
         ----------
         extension : _Extension
-            The states after the present row. `_levels` has those of the rows before it.
+            The states after the present row. `_levels` has the states after the rows
+            before it.
         """
         room = self.slack - extension.extra_cost
         gap_if_it_fits = extension.loss + self.price * room
@@ -478,16 +527,17 @@ class _CoreSearch:
         # A state is dominated if another one costs no more and is worth no less.
         worth = self.price * spent[by_cost] - extension.loss[by_cost]
         highest_worth_before = np.maximum.accumulate(worth)[:-1]
-        is_worth_more = worth[1:] > highest_worth_before + _SAME_WORTH * (
-            self.gap + np.abs(highest_worth_before)
-        )
+        rounding = _SAME_WORTH * (self.gap + np.abs(highest_worth_before))
+        is_worth_more = worth[1:] > highest_worth_before + rounding
         # No state dominates the cheapest one. The slice is for the case without states.
         is_undominated = np.append(True, is_worth_more)[: len(by_cost)]
         return extension.select(by_cost[is_undominated])
 
 
 def _sum_over_later_rows(amount, starts):
-    """Sum the largest positive amount of each row over all later rows.
+    """Return, for each row, the sum of the largest amounts of all later rows.
+
+    A row whose amounts are all negative counts as 0.
 
     Parameters
     ----------
@@ -540,7 +590,7 @@ def _finish_core(problem, greedy, choices, *, gap, tolerance):
     # The part of the total that the rows outside of the core leave to the core.
     break_cost_inside = costs[core_rows, break_choices[rows]].sum()
     room = problem.total - total_cost(problem, break_choices) + break_cost_inside
-    core_problem = Problem(values[rows], costs, float(room), problem.order)
+    core_problem = Problem(values[rows], costs, total=float(room), order=problem.order)
     core_plan = solve_highs(core_problem, tolerance, allowed=allowed)
     plan = break_choices.copy()
     plan[rows] = core_plan.choices
@@ -567,9 +617,9 @@ class ScaledProgram(NamedTuple):
     Attributes
     ----------
     gains : ndarray of shape (n_rows, n_choices)
-        Values minus those of the cheapest choices. 0 for choices that are not usable.
+        Values minus the values of the cheapest choices. 0 if a choice is not usable.
     extra_costs : ndarray of shape (n_rows, n_choices)
-        Costs minus those of the cheapest choices. 0 for choices that are not usable.
+        Costs minus the costs of the cheapest choices. 0 if a choice is not usable.
     usable : ndarray of shape (n_rows, n_choices), dtype=bool
         Choices that a best plan may have.
     room : float
@@ -629,9 +679,9 @@ def scaled_program(problem, allowed=None):
 
 
 def _power_of_two_near(number):
-    """Return a power of two of about this size, or 1 for 0.
+    """Return the next power of two above a number that is not negative, or 1 for 0.
 
-    Dividing by a power of two is exact.
+    Division by a power of two does not round.
     """
     if number == 0:
         return 1.0
@@ -650,7 +700,8 @@ def within_cap(problem, program, solve):
     problem : Problem
     program : ScaledProgram
     solve : callable
-        ``solve(room)`` returns the choices and an upper bound on the gain, or None.
+        ``solve(room)`` returns the choices, and an upper bound on the gain. The bound
+        is None if the solver has none.
 
     Returns
     -------
@@ -660,7 +711,8 @@ def within_cap(problem, program, solve):
     room = program.room
     # Least amount by which the room shrinks.
     reduction = _FEASIBILITY
-    # This bound is of the whole budget. Those of smaller rooms prove nothing about it.
+    # This bound is for the whole budget. Bounds for less room prove nothing about the
+    # whole budget, and are not used.
     choices, bound = solve(room)
     for _ in range(_MAX_CALLS):
         excess = (total_cost(problem, choices) - cap) / program.cost_unit
@@ -668,8 +720,8 @@ def within_cap(problem, program, solve):
             return ProvenPlan(choices, bound)
         # Twice the excess, because the next plan may exceed its room by as much.
         room = max(room - max(2 * excess, reduction), 0.0)
-        # Four times: in 16 calls it grows from 1e-9 to 1, which is about the largest
-        # extra cost.
+        # The factor 4 lets it grow from 1e-9 to 1 in 16 calls. The largest extra cost
+        # is about 1.
         reduction *= 4
         choices, _ = solve(room)
     raise RuntimeError(
@@ -718,6 +770,7 @@ def solve_highs(problem, tolerance, *, allowed=None, options=None):
     model.passModel(_highs_program(program))
 
     def solve(room):
+        """Return the choices of HiGHS within a room, and its bound on the gain."""
         # The last constraint is the budget.
         model.changeRowBounds(n_rows, -np.inf, room)
         model.run()
@@ -739,8 +792,9 @@ def solve_highs(problem, tolerance, *, allowed=None, options=None):
 def _highs_program(program):
     """Return the integer program as an object of HiGHS, with an unlimited budget.
 
-    It has a variable for each row and choice, in this order. Its constraints are one
-    choice for each row, and the budget as the last one.
+    `program` is a `ScaledProgram`. The program of HiGHS has a variable for each row and
+    choice, all variables of the first row first. Its constraints are one choice for
+    each row, and the budget as the last one.
     """
     import highspy
 
@@ -755,12 +809,13 @@ def _highs_program(program):
     lp.col_upper_ = program.usable.ravel().astype(np.float64)
     lp.row_lower_ = np.r_[np.ones(n_rows), -np.inf]
     lp.row_upper_ = np.r_[np.ones(n_rows), np.inf]
-    # Each variable is in two constraints: that of its row, and the budget.
+    # Each variable is in two constraints: one choice for its row, and the budget.
     row_constraint = np.repeat(np.arange(n_rows, dtype=np.int32), n_choices)
     budget_constraint = np.full_like(row_constraint, n_rows)
     constraints = np.column_stack([row_constraint, budget_constraint])
     coefficients = np.column_stack([np.ones(n_variables), program.extra_costs.ravel()])
-    # Two entries for each variable. Its entries start at twice its number.
+    # The matrix has two entries for each variable. The entries of variable `i` start at
+    # position ``2 * i``.
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     lp.a_matrix_.start_ = np.arange(0, 2 * n_variables + 1, 2, dtype=np.int32)
     lp.a_matrix_.index_ = constraints.ravel()
@@ -791,6 +846,7 @@ def solve_cvxpy(problem, tolerance, options):
         options = {"solver": "HIGHS", **_HIGHS, "mip_abs_gap": mip_abs_gap}
 
     def solve(room):
+        """Return the choices of the solver within a room, and None as the bound."""
         is_taken = cp.Variable(program.gains.shape, boolean=True)
         constraints = [
             cp.sum(is_taken, axis=1) == 1,

@@ -6,8 +6,8 @@ import numpy as np
 
 from skroute.assignment._problem import total_gain
 
-# Largest number of changes of one row's choice that spend the room which a plan leaves.
-# The kernel reads all values for each change.
+# Largest number of single changes that spend what a plan leaves of the budget. A single
+# change gives one row another choice. The kernel reads all values for each change.
 _MAX_CHANGES = 8
 
 
@@ -54,7 +54,7 @@ class GreedyPlan(NamedTuple):
     cheapest : ndarray of shape (n_rows,)
         The cheapest choices. All gains are relative to their value.
     gain : float
-        Value of the plan minus that of the cheapest choices.
+        Value of the plan minus the value of the cheapest choices.
     bound : float
         Upper bound on the gain of any plan that fits.
     price : float
@@ -76,7 +76,7 @@ class GreedyPlan(NamedTuple):
 
 
 def build_hulls(problem):
-    """Return the increments that the linear relaxation chooses from (`Hulls`).
+    """Return the increments that the linear relaxation chooses from.
 
     Parameters
     ----------
@@ -97,6 +97,7 @@ def build_hulls(problem):
     choice = np.empty(max_increments, np.int32)
     efficiency = np.empty(max_increments)
     extra_cost = np.empty(max_increments)
+    # The kernel writes into the last five arrays.
     n_increments = _kernels.build_hulls(
         problem.values,
         problem.costs,
@@ -132,8 +133,9 @@ def solve_greedy(problem, tolerance):
     hulls = build_hulls(problem)
     room = problem.room_beyond(hulls.cheapest)
     is_bought, price = _buy(hulls, room)
-    # Increments of a row follow each other, so that its last bought increment leads to
-    # its choice. For equal indices, numpy keeps the last assignment.
+    # The choice of a row is where its last bought increment leads to. The increments of
+    # a row follow each other. If an index occurs several times, numpy keeps the last
+    # assignment.
     choices = hulls.cheapest.copy()
     choices[hulls.row[is_bought]] = hulls.choice[is_bought]
     gain = total_gain(problem, choices, hulls.cheapest)
@@ -151,8 +153,8 @@ def solve_greedy(problem, tolerance):
             filled = _fill(
                 problem, choices, room=slack, room_to_leave=closed_gap / price
             )
-            # Sums are compared, not running differences. Rounding may have made the
-            # plan too expensive.
+            # `_fill` adds up differences, and rounding may have made its plan too
+            # expensive. So the sums of the plan are compared.
             filled_gain = total_gain(problem, filled, hulls.cheapest)
             if filled_gain > gain and problem.room_beyond(filled) >= 0:
                 plan = filled
@@ -181,11 +183,11 @@ def _buy(hulls, room):
     -------
     is_bought : ndarray of shape (n_increments,), dtype=bool
     price : float
-        Efficiency of the first increment that does not fit, the dual price. 0 if all
-        fit.
+        The dual price: the efficiency of the first increment that does not fit. 0 if
+        all increments fit.
     """
-    # Efficiency and cost of the increments whose efficiency may be the price. `room` is
-    # what is left after all increments that are more efficient than these.
+    # Efficiency and cost of the candidates, whose efficiency may be the price. `room`
+    # is the amount that is left after all more efficient increments are bought.
     efficiency = hulls.efficiency
     cost = hulls.extra_cost
     while len(efficiency):
@@ -197,18 +199,18 @@ def _buy(hulls, room):
         is_tied = efficiency == price
         room_after_ties = room_before_ties - (cost * is_tied).sum()
         if room_before_ties >= 0 > room_after_ties:
-            # The more efficient increments fit, but not all with this efficiency: it is
-            # the price. Tied increments are taken in their order.
+            # The more efficient increments fit, but not all tied increments: this is
+            # the price. Tied increments are bought in their order.
             is_bought = hulls.efficiency > price
             tied = np.flatnonzero(hulls.efficiency == price)
-            tied_that_fit = tied[np.cumsum(hulls.extra_cost[tied]) <= room_before_ties]
-            is_bought[tied_that_fit] = True
+            fits = np.cumsum(hulls.extra_cost[tied]) <= room_before_ties
+            is_bought[tied[fits]] = True
             return is_bought, float(price)
         if room_before_ties < 0:
             # The more efficient increments do not fit: the price is higher.
             is_candidate = is_above
         else:
-            # All of these fit, ties included: the price is lower.
+            # The more efficient and the tied increments fit: the price is lower.
             is_candidate = efficiency < price
             room = room_after_ties
         efficiency = efficiency[is_candidate]
@@ -218,10 +220,10 @@ def _buy(hulls, room):
 
 
 def _fill(problem, choices, *, room, room_to_leave):
-    """Spend what a plan leaves of the budget on single changes; return the new plan.
+    """Spend what a plan leaves of the budget on single changes. Return the new plan.
 
-    It stops if at most `room_to_leave` is left, if no change fits, or after
-    `_MAX_CHANGES` changes.
+    There are at most `_MAX_CHANGES` changes. There are fewer if at most `room_to_leave`
+    is left before, or if no change that fits adds value.
 
     Parameters
     ----------
@@ -231,6 +233,7 @@ def _fill(problem, choices, *, room, room_to_leave):
     room : float
         Amount that all changes together may cost.
     room_to_leave : float
+        Amount that is too small to be spent.
 
     Returns
     -------

@@ -1,14 +1,14 @@
 """Backward induction: decisions in several steps, at each of some prices.
 
 A *state* is what a row has bought so far: answers of models, or sets of features. In a
-state a row stops, or it moves on to another state, which has a cost. Decisions are made
-in the last states first, so that what comes of a move is known when the move is decided
-on: backward induction as for American options (Longstaff and Schwartz, 2001, section
-1). What is known of a row in a state may be one number, the leaves of a tree or a table
-of features. The induction does not read it: the caller estimates what a move is worth.
+state a row stops, or it moves on to another state at a cost. Decisions are made in the
+last states first. So the outcomes of a move are computed before the move is decided on.
+American options are decided in the same way (Longstaff and Schwartz, 2001, section 1).
+The caller estimates the values of moves, from any data. The induction does not read
+the data.
 
-Tables of rows have their two axes in the order of the caller: rows and prices, or
-prices and rows. Where they have an axis of moves too, it is the second of three.
+The arrays below have the axes rows, moves and prices. A caller may exchange the axes
+of rows and of prices. The axis of moves is the second of three.
 """
 
 from typing import NamedTuple
@@ -30,9 +30,9 @@ class BestMove(NamedTuple):
     Attributes
     ----------
     position : ndarray of shape (n_rows, n_prices), dtype=int64
-        Position of the move among those that are possible; `STOP` if the row stops.
+        Position of the move among the possible moves, or `STOP` if the row stops.
     value : ndarray of shape (n_rows, n_prices)
-        Estimated value of the best move, or of stopping.
+        Estimated value of this move, or of stopping.
     """
 
     position: NDArray[np.int64]
@@ -40,7 +40,7 @@ class BestMove(NamedTuple):
 
 
 def best_move(values, value_of_stopping):
-    """Return whether each row moves on, and to which state (`BestMove`).
+    """Return the best move of each row, or `STOP` if no move is better than stopping.
 
     Parameters
     ----------
@@ -49,9 +49,13 @@ def best_move(values, value_of_stopping):
         move.
     value_of_stopping : float or ndarray of shape (n_rows, n_prices)
         Estimated value of stopping.
+
+    Returns
+    -------
+    BestMove
     """
-    best = values.argmax(axis=1)
-    # This is faster than the maximum along this axis.
+    best = values.argmax(axis=1)  # (n_rows, n_prices)
+    # This is faster than ``values.max(axis=1)``.
     value_of_moving = take_moves(values, best)
     moves_on = value_of_moving > value_of_stopping + _TIED
     return BestMove(
@@ -68,14 +72,16 @@ def take_moves(tables, position):
     tables : ndarray of shape (n_rows, n_moves, n_prices)
         A table for each move.
     position : ndarray of shape (n_rows, n_prices)
-        Position of the move of each row.
+        Position of the move of each row, or `STOP`.
 
     Returns
     -------
     ndarray of shape (n_rows, n_prices)
-        The entry of a row that stops has no meaning.
+        A row that stops has an entry without a meaning: `STOP` reads the last move.
     """
-    return np.take_along_axis(tables, position[:, np.newaxis], axis=1)[:, 0]
+    # (n_rows, 1, n_prices)
+    taken = np.take_along_axis(tables, position[:, np.newaxis], axis=1)
+    return taken[:, 0]
 
 
 def induce_backward(following, decide, *, outcomes_after=None):
@@ -84,15 +90,16 @@ def induce_backward(following, decide, *, outcomes_after=None):
     Parameters
     ----------
     following : dict from int to ndarray of int
-        For each state to decide in, the states that may come next. Their numbers are
-        larger than that of the state.
+        For each state to decide in, the states that may come next. A state has a
+        smaller number than the states that may come next.
     decide : callable
-        ``decide(state, next_outcomes)`` decides what each row does in a state, and
-        returns the outcomes: an object that holds what comes of it.
-        `next_outcomes` is the list of those of the states that may come next.
+        ``decide(state, next_outcomes)`` decides what each row does in a state. It
+        returns the outcomes of the state: an object of any class. `next_outcomes` is
+        the list of the outcomes of the states that may come next.
     outcomes_after : dict from int to object, default=None
-        Outcomes that count after a move. None: those that are being made. If only some
-        moves are left, they are those with one move less.
+        Outcomes of the states that a move leads to. None takes the outcomes that this
+        call returns. If the number of moves is limited, pass the outcomes of the call
+        with one move less.
 
     Returns
     -------
@@ -101,8 +108,10 @@ def induce_backward(following, decide, *, outcomes_after=None):
     """
     outcomes = {}
     if outcomes_after is None:
+        # The same dict: the loop fills it, the last state first.
         outcomes_after = outcomes
     for state in sorted(following, reverse=True):
-        next_outcomes = [outcomes_after[number] for number in following[state].tolist()]
+        next_states = following[state].tolist()
+        next_outcomes = [outcomes_after[next_state] for next_state in next_states]
         outcomes[state] = decide(state, next_outcomes)
     return outcomes

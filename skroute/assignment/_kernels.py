@@ -1,32 +1,32 @@
-"""Numba kernels of the multiple-choice knapsack.
+"""Numba kernels of the multiple-choice knapsack problem.
 
 Parameters with the same meaning in all kernels:
 
 - `values`: ndarray of shape (n_rows, n_choices), float64, C-contiguous;
 - `costs`: ndarray of shape (n_rows, n_choices), or (1, n_choices) if all rows share
   their costs, float64, C-contiguous;
-- `order`: ndarray of shape (n_choices,), int64, a permutation of the choices. It sorts
-  the first row of the costs.
+- `order`: ndarray of shape (n_choices,), int64: positions of the choices, by rising
+  cost in the first row of the costs.
 
 An increment is a step on the concave hull of a row, from a choice to the next more
-expensive one. Its efficiency is the additional value per additional cost. `row_hull`
-alone computes efficiencies. All other kernels, those of `skroute.distributed` included,
-use them: "efficiency above the price" is then the same to the last bit.
+expensive one. Its efficiency is the additional value per additional cost. Only
+`row_hull` computes efficiencies. All other kernels use its results, also the kernels of
+`skroute.distributed`. So all of them agree whether an efficiency is above a price.
 """
 
 import numpy as np
 from numba import njit
 
-# Row that `best_upgrade` returns if no change gains.
+# Row that `best_upgrade` returns if no change adds value.
 NO_ROW = -1
 
 
 @njit(cache=True, nogil=True)
 def sort_row(costs, cost_row, order):
-    """Sort the choices by a row of the costs, in place; ties by index.
+    """Sort the choices by a row of the costs, in place. Ties go to the smaller index.
 
-    It is an insertion sort: rows have few choices, and the order of the row before is a
-    good start.
+    This is an insertion sort. It is fast, because rows have few choices, and `order`
+    has the order of the row before, which is nearly right.
 
     Parameters
     ----------
@@ -34,13 +34,14 @@ def sort_row(costs, cost_row, order):
     cost_row : int
         Row of `costs`.
     order : ndarray of shape (n_choices,), dtype=int64
-        A permutation of the choices. Changed.
+        Positions of the choices, in any order. Sorted in place.
     """
-    # The choices before `unsorted` are sorted. Those that come after `choice` move by
-    # one position.
-    for unsorted in range(1, order.shape[0]):
-        choice = order[unsorted]
-        position = unsorted - 1
+    # The choices at positions before `n_sorted` are sorted.
+    for n_sorted in range(1, order.shape[0]):
+        choice = order[n_sorted]
+        position = n_sorted - 1
+        # Sorted choices that cost more than `choice` move by one position. Choices of
+        # equal cost move if their index is larger.
         while position >= 0 and (
             costs[cost_row, order[position]] > costs[cost_row, choice]
             or (
@@ -65,12 +66,12 @@ def row_hull(values, costs, row, cost_row, order, hull, efficiency):
     order : ndarray of shape (n_choices,), dtype=int64
         Choices by their cost in this row.
     hull : ndarray of shape (n_choices,), dtype=int64
-        The choices on the hull are written here, by rising cost. The first one is the
-        cheapest choice. Ties of costs go to the higher value, then to the smaller
-        index.
+        Written: the choices on the hull, by rising cost. The first one is the cheapest
+        choice. Ties of costs go to the higher value, then to the smaller index.
     efficiency : ndarray of shape (n_choices,), dtype=float64
-        For each choice on the hull, the value per cost that it adds to the choice
-        before it is written here. It falls strictly. The first one is infinite.
+        Written: the efficiency of the increment that leads to each choice on the hull.
+        Efficiencies fall strictly. The first choice has no increment: infinity is
+        written.
 
     Returns
     -------
@@ -102,8 +103,9 @@ def row_hull(values, costs, row, cost_row, order, hull, efficiency):
             top_value = values[row, hull[hull_size - 1]]
             top_cost = costs[cost_row, hull[hull_size - 1]]
         new_efficiency = (new_value - top_value) / (new_cost - top_cost)
-        # Choices below the line to the new one leave the hull. The cheapest choice
-        # stays, also if the efficiency is infinite because the costs hardly differ.
+        # The last choice leaves the hull while it is below the line from the choice
+        # before it to the new choice. The cheapest choice stays, even if the efficiency
+        # overflows to infinity because the costs hardly differ.
         while hull_size > 1 and new_efficiency >= efficiency[hull_size - 1]:
             hull_size -= 1
             new_efficiency = (new_value - values[row, hull[hull_size - 1]]) / (
@@ -141,7 +143,9 @@ def build_hulls(values, costs, order, starts, choice, efficiency, extra_cost, ch
     """
     n_rows, n_choices = values.shape
     has_shared_costs = costs.shape[0] == 1
+    # The copy is sorted in place for each row.
     order = order.copy()
+    # Overwritten for each row.
     hull = np.empty(n_choices, np.int64)
     row_efficiency = np.empty(n_choices)
     n_increments = 0
@@ -180,7 +184,9 @@ def choose_at_price(values, costs, order, price, tolerance, choices):
     """
     n_rows, n_choices = values.shape
     has_shared_costs = costs.shape[0] == 1
+    # The copy is sorted in place for each row.
     order = order.copy()
+    # Overwritten for each row.
     hull = np.empty(n_choices, np.int64)
     row_efficiency = np.empty(n_choices)
     least_efficiency = price * (1.0 + tolerance)
@@ -189,7 +195,8 @@ def choose_at_price(values, costs, order, price, tolerance, choices):
         if not has_shared_costs:
             sort_row(costs, row, order)
         hull_size = row_hull(values, costs, row, cost_row, order, hull, row_efficiency)
-        # Efficiency falls along the hull: `position` is the last increment taken.
+        # Efficiency falls along the hull. `position` is the position on the hull that
+        # the last increment taken leads to. 0: no increment is taken.
         position = 0
         while (
             position + 1 < hull_size and row_efficiency[position + 1] > least_efficiency
@@ -200,7 +207,7 @@ def choose_at_price(values, costs, order, price, tolerance, choices):
 
 @njit(cache=True, nogil=True)
 def best_upgrade(values, costs, choices, room):
-    """Find the change of one row's choice that adds most value.
+    """Find the change of one row's choice that adds most value within a room.
 
     Ties go to the cheaper change.
 
@@ -215,15 +222,14 @@ def best_upgrade(values, costs, choices, room):
     Returns
     -------
     row : int
-        `NO_ROW` if no change within the room gains.
+        `NO_ROW` if no change within the room adds value.
     choice : int
         The new choice of this row.
     """
     n_rows, n_choices = values.shape
     has_shared_costs = costs.shape[0] == 1
     best_row = NO_ROW
-    # Not read if there is no best row.
-    best_choice = -1
+    best_choice = -1  # without a meaning, as long as there is no best row
     best_gain = 0.0
     best_cost = 0.0
     for row in range(n_rows):
@@ -233,6 +239,7 @@ def best_upgrade(values, costs, choices, room):
         for choice in range(n_choices):
             gain = values[row, choice] - value_before
             extra_cost = row_costs[choice] - cost_before
+            # The bound of 0 excludes the present choice, whose gain is 0.
             if extra_cost <= room and (
                 gain > best_gain or (gain == best_gain > 0.0 and extra_cost < best_cost)
             ):

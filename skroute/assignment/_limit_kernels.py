@@ -37,8 +37,8 @@ class PricedTables(NamedTuple):
     Attributes
     ----------
     gains : ndarray of shape (n_choices, n_rows)
-        Value of each choice minus that of the row's best choice. 0 where a choice is
-        not allowed.
+        Value of each choice minus the value of the row's best choice. 0 if the choice
+        is not allowed.
     allowed : ndarray of shape (n_choices, n_rows), dtype=bool
         The choices that a row may get, at least one.
     costs : ndarray of shape (n_choices, n_rows) or (n_choices, 1)
@@ -95,9 +95,19 @@ class Prices(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def floor_factor(tables, prices, row):
-    """Return the price of a row's gain in addition to the value price.
+    """Return the price of a row's gain by the floor of its segment.
 
-    It is 0 for a row without a floor.
+    It is added to the value price. It is 0 for a row without a floor.
+
+    Parameters
+    ----------
+    tables : PricedTables
+    prices : Prices
+    row : int
+
+    Returns
+    -------
+    float
     """
     segment = tables.segment[row]
     if segment == NO_SEGMENT:
@@ -109,8 +119,14 @@ def floor_factor(tables, prices, row):
 def price_block(tables, prices, start, end, net):
     """Write what each choice is worth at the prices, for the rows ``start:end``.
 
-    Fills ``net[:, : end - start]`` with the gain less the sum of price times amount,
-    and with -inf where a choice is not allowed.
+    Parameters
+    ----------
+    tables : PricedTables
+    prices : Prices
+    start, end : int
+    net : ndarray of shape (n_choices, at least end - start)
+        Written: in column j, the net values of row ``start + j``. A net value is the
+        gain less the sum of price times amount. -inf: the choice is not allowed.
     """
     n_rows = end - start
     for choice in range(net.shape[0]):
@@ -140,7 +156,7 @@ def price_block(tables, prices, start, end, net):
 
 @njit(cache=True, nogil=True)
 def largest_priced(tables, prices):
-    """Return an upper bound of the sum of price times amount of one choice."""
+    """Return an upper bound of `priced_amount` for all rows and choices."""
     total = prices.choices.max()
     for mean in range(prices.means.shape[0]):
         total += prices.means[mean] * tables.largest_amount[mean]
@@ -155,7 +171,8 @@ def largest_priced(tables, prices):
 def priced_amount(tables, prices, row, choice):
     """Return the sum of absolute amounts times prices of one choice of one row.
 
-    The gain counts as an amount, too, with the price of the floor of the row.
+    Ties are relative to this number. The gain counts as an amount, too, with the price
+    of the floor of the row.
     """
     factor = floor_factor(tables, prices, row)
     total = prices.choices[choice] + abs(factor * tables.gains[choice, row])
@@ -168,9 +185,24 @@ def priced_amount(tables, prices, row, choice):
 def cheapest_tied(tables, prices, row, net, top, tolerance):
     """Return the cheapest choice of a row among those tied with its best one.
 
-    `net` (n_choices,) is what the choices are worth, and `top` the best choice. Two
-    choices are tied if they differ by `tolerance`, relative to their priced amounts.
-    Among tied choices of one cost the larger net value wins, then the smaller index.
+    Two choices are tied if their net values differ by at most `tolerance`, relative to
+    the sum of their priced amounts. Among tied choices of equal cost, the larger net
+    value wins, then `top`, then the smaller index.
+
+    Parameters
+    ----------
+    tables : PricedTables
+    prices : Prices
+    row : int
+    net : ndarray of shape (n_choices,)
+        Net values of the choices of the row.
+    top : int
+        The choice with the largest net value.
+    tolerance : float
+
+    Returns
+    -------
+    int
     """
     # All rows share the costs if there is one row of them.
     cost_row = 0 if tables.costs.shape[1] == 1 else row
@@ -191,17 +223,30 @@ def cheapest_tied(tables, prices, row, net, top, tolerance):
 
 @njit(cache=True, nogil=True)
 def plan_at_prices(tables, prices, tolerance, choices):
-    """Write the best choice of each row at the prices into `choices` (n_rows,) int64.
+    """Write the best choice of each row at the prices. Ties are as in `cheapest_tied`.
 
-    Ties go to the cheaper choice, as `cheapest_tied` says. Returns the weighted sum of
-    the largest net values.
+    Parameters
+    ----------
+    tables : PricedTables
+    prices : Prices
+    tolerance : float
+        As in `cheapest_tied`.
+    choices : ndarray of shape (n_rows,), dtype=int64
+        Written.
+
+    Returns
+    -------
+    float
+        Weighted sum of the largest net values of all rows.
     """
     n_choices, n_rows = tables.gains.shape
     net = np.empty((n_choices, _BLOCK))
+    # Largest net value of each row of the block.
     top_net = np.empty(_BLOCK)
+    # Number of choices of each row that may be tied with its best choice.
     n_near = np.empty(_BLOCK, np.int64)
-    # `largest_priced` is the size of the numbers whose rounding makes ties. Choices are
-    # not tied if their net values differ by more than this.
+    # Choices whose net values differ by more than this are not tied. It is an upper
+    # bound, so that most rows need no exact test.
     widest_tie = 2.0 * tolerance * largest_priced(tables, prices)
     total = 0.0
     for start in range(0, n_rows, _BLOCK):
@@ -224,7 +269,8 @@ def plan_at_prices(tables, prices, tolerance, choices):
                 n_near[row] += choice_net[row] >= top_net[row] - widest_tie
         for row in range(end - start):
             total += tables.weight[start + row] * top_net[row]
-            # The best choice is near itself.
+            # The best choice is near itself. With no other near choice, there is no
+            # tie.
             if n_near[row] > 1:
                 block_choices[row] = cheapest_tied(
                     tables,
@@ -239,11 +285,22 @@ def plan_at_prices(tables, prices, tolerance, choices):
 
 @njit(cache=True, nogil=True)
 def use_of_plan(tables, choices, used):
-    """Write what a plan uses of each limit into `used`, as weighted sums over the rows.
+    """Write what a plan uses of each limit, as weighted sums over the rows.
 
-    `used` (n_means + n_capacities + n_floors,) has the means, the capacities and the
-    floors, in this order. A floor is the negative sum of the gains of its segment,
-    divided by the segment's share. Returns the weighted sum of the gains.
+    Parameters
+    ----------
+    tables : PricedTables
+    choices : ndarray of shape (n_rows,), dtype=int64
+        The plan.
+    used : ndarray of shape (n_means + n_capacities + n_floors,)
+        Written: the use of means, capacities and floors, in this order. The use of a
+        floor is minus the sum of the gains of its segment, divided by the segment's
+        share.
+
+    Returns
+    -------
+    float
+        Weighted sum of the gains of all rows.
     """
     n_means = tables.amounts.shape[0]
     n_capacities = tables.capacity_choice.shape[0]
@@ -273,8 +330,13 @@ def use_of_plan(tables, choices, used):
 def losses_at_prices(tables, prices, losses):
     """Write what each choice loses against the best one of its row at the prices.
 
-    Fills `losses` (n_rows, n_choices), by weight. It is infinite where a choice is not
-    allowed.
+    Parameters
+    ----------
+    tables : PricedTables
+    prices : Prices
+    losses : ndarray of shape (n_rows, n_choices)
+        Written: differences of net values, times the weight of the row. Infinity: the
+        choice is not allowed.
     """
     n_choices, n_rows = tables.gains.shape
     net = np.empty((n_choices, _BLOCK))
@@ -295,9 +357,18 @@ def losses_at_prices(tables, prices, losses):
 def lacking_after(room, extra, first, second):
     """Return how far a plan is above its limits after one change or two.
 
-    `room` (n_limits,) is what the limits leave, and `extra` (n_options, n_limits) what
-    each option uses in addition. `first` and `second` are the options that are taken.
-    `second` is `_NO_OPTION` for a single change.
+    Parameters
+    ----------
+    room, extra
+        As in `find_improvement`.
+    first, second : int
+        Positions of the options that are taken. `second` is `_NO_OPTION` for a single
+        change.
+
+    Returns
+    -------
+    float
+        Sum over the limits. 0 if the plan is within all limits.
     """
     lacking = 0.0
     for limit in range(room.shape[0]):
@@ -323,8 +394,8 @@ def find_repair(row_of_option, gain, extra, room, locked):
     Returns
     -------
     first, second : int
-        The options to take. `second` is `_NO_OPTION` for a single change, and both are
-        if no change is allowed.
+        Positions of the options to take. `second` is `_NO_OPTION` for a single change.
+        Both are `_NO_OPTION` if no change is allowed.
     lacking : float
         Sum of what the changed plan is above its limits.
     """
@@ -336,7 +407,7 @@ def find_repair(row_of_option, gain, extra, room, locked):
     for first in range(n_options):
         if row_of_option[first] == locked:
             continue
-        # The first option as its own partner stands for the change alone.
+        # `partner == first` stands for a single change, without a second option.
         for partner in range(first, n_options):
             second = partner
             if partner == first:
@@ -369,9 +440,9 @@ def find_improvement(row_of_option, gain, extra, room, locked):
     row_of_option : ndarray of shape (n_options,), dtype=int64
         Row of each option.
     gain : ndarray of shape (n_options,)
-        Value of each option less that of the row's option in the plan.
+        Value of each option, less the value of the row's option in the plan.
     extra : ndarray of shape (n_options, n_limits)
-        Amounts of each option less those of the row's option in the plan.
+        Amounts of each option, less the amounts of the row's option in the plan.
     room : ndarray of shape (n_limits,)
         What the plan leaves of the limits.
     locked : int
@@ -380,17 +451,19 @@ def find_improvement(row_of_option, gain, extra, room, locked):
     Returns
     -------
     first, second : int
-        The options to take. `second` is `_NO_OPTION` for a single change, and both are
-        if nothing gains.
+        Positions of the options to take. `second` is `_NO_OPTION` for a single change.
+        Both are `_NO_OPTION` if no change gains.
     """
     n_options = row_of_option.shape[0]
     best_first = _NO_OPTION
     best_second = _NO_OPTION
     best_gain = _LEAST_GAIN
-    # By falling gain: pairs without enough gain end both loops.
+    # Options by falling gain.
     order = np.argsort(-gain)
     for first_position in range(n_options):
         first = order[first_position]
+        # No second option gains more than the first one. So no pair from here on gains
+        # enough.
         if 2.0 * gain[first] <= best_gain:
             break
         if row_of_option[first] == locked:
@@ -403,6 +476,7 @@ def find_improvement(row_of_option, gain, extra, room, locked):
         for second_position in range(first_position + 1, n_options):
             second = order[second_position]
             total_gain = gain[first] + gain[second]
+            # No later second option gains enough either.
             if total_gain <= best_gain:
                 break
             if (
@@ -421,7 +495,8 @@ def find_improvement(row_of_option, gain, extra, room, locked):
 def take_option(option, starts, row_of_option, gain, extra, room, current):
     """Make an option the choice of its row.
 
-    Writes into `gain` and `extra` (of the row's options), `room` and `current`.
+    Writes into `room` and `current`, and into `gain` and `extra` for the options of the
+    row.
 
     Parameters
     ----------
@@ -444,7 +519,7 @@ def take_option(option, starts, row_of_option, gain, extra, room, current):
 
 @njit(cache=True, nogil=True)
 def improve_plan(starts, row_of_option, gain, extra, room, current, locked):
-    """Change one row or two at a time: until the plan fits, then while it gains.
+    """Change one or two rows at a time: until the plan fits, then while it gains.
 
     Writes into `gain`, `extra`, `room` and `current`.
 
@@ -455,7 +530,7 @@ def improve_plan(starts, row_of_option, gain, extra, room, current, locked):
     row_of_option, gain, extra, room, locked
         As in `find_improvement`.
     current : ndarray of shape (n_rows,)
-        The option of each row in the plan.
+        Position of the option of each row in the plan.
 
     Returns
     -------
@@ -471,13 +546,14 @@ def improve_plan(starts, row_of_option, gain, extra, room, current, locked):
             first, second, lacking_then = find_repair(
                 row_of_option, gain, extra, room, locked
             )
-            # No change brings the plan nearer to its limits.
             if first == _NO_OPTION or lacking_then >= lacking:
+                # No change brings the plan nearer to its limits.
                 return False
             lacking = lacking_then
         else:
             first, second = find_improvement(row_of_option, gain, extra, room, locked)
             if first == _NO_OPTION:
+                # The plan fits, and no change gains.
                 return True
         take_option(first, starts, row_of_option, gain, extra, room, current)
         if second != _NO_OPTION:
@@ -489,21 +565,23 @@ def improve_plan(starts, row_of_option, gain, extra, room, current, locked):
 def search_around(
     starts, row_of_option, value, gain, extra, room, current, order, enough
 ):
-    """Improve a plan, then force one option after the other and improve again.
+    """Improve a plan. Then force one option after the other, and improve again.
 
-    A forced option changes a plan that no change of one row or two improves. The new
-    plan replaces the best plan if it fits and is worth more. If the best plan does not
-    fit, any plan that fits replaces it.
+    No change of one or two rows improves the first result. To force an option is to
+    make it the choice of its row, and to change other rows first. The new plan replaces
+    the best plan if it fits and is worth more. If the best plan does not fit, any plan
+    that fits replaces it.
 
     Parameters
     ----------
     starts, row_of_option, gain, extra, room, current
-        As in `improve_plan`. The last four are overwritten with those of the best plan.
+        As in `improve_plan`. The last four are written: they become the arrays of the
+        best plan.
     value : ndarray of shape (n_options,)
         Value of each option less the best value of its row, at most 0. It does not
         depend on the plan.
     order : ndarray of shape (n_forced,), dtype=int64
-        The options to force, the most promising first.
+        Positions of the options to force, the most promising first.
     enough : float
         The search ends if the summed `value` of the plan is at least this.
 
@@ -519,6 +597,7 @@ def search_around(
             break
         row = row_of_option[option]
         if current[row] == option:
+            # The best plan has this option already.
             continue
         trial_gain = gain.copy()
         trial_extra = extra.copy()

@@ -7,23 +7,23 @@ import numpy as np
 from skroute.assignment._dual import ConflictError
 from skroute.utils._tolerances import TINY
 
-# Number of alternatives that the local search changes rows to. 100 leave gaps of 1e-4
-# at 1,000 rows; twice as many take four times as long.
+# Number of alternatives that the local search can change rows to. With 100, gaps of
+# 1e-4 are left at 1,000 rows. Twice as many take four times as long.
 _CORE_SIZE = 200
 
-# Number of options that the search forces, one after the other. 60 halve the gaps at
-# 1,000 rows, and take as long as the prices.
+# Number of options that the search forces, one after the other. At 1,000 rows, 60
+# options halve the gaps, and take as long as the search for the prices.
 _MAX_FORCED = 60
 
-# The search forces no options at this distance from the bound, in units of the mean
-# spread of a row's values.
+# The search forces no options if the plan is as near as this to the bound, in units of
+# the mean spread of a row's values.
 _SMALL_GAP = 1e-5
 
 # Number of alternatives of a second search, if the first one finds no plan.
 _LARGE_CORE_SIZE = 800
 
-# With at most this number of alternatives that can improve a plan, HiGHS proves the
-# optimum in some milliseconds, so that solver="auto" calls it.
+# Largest number of alternatives for which solver="auto" calls HiGHS. It proves the
+# optimum of such a core in some milliseconds.
 _SMALL_CORE = 30
 
 # Absolute tolerance of constraints of HiGHS. Its numbers are about 1.
@@ -39,6 +39,7 @@ class LimitedPlan(NamedTuple):
     Attributes
     ----------
     choices : ndarray of shape (n_rows,), dtype=int64
+        The plan: position of the choice of each row.
     value : float
         Mean value of the plan.
     bound : float
@@ -57,18 +58,21 @@ class LimitedPlan(NamedTuple):
 
 
 class Core(NamedTuple):
-    """The alternatives of the rows that a search may change.
+    """The rows that a search may change, and their options.
+
+    An option is a row with one of its choices. *Inside* units are those of
+    `DualFunction`.
 
     Attributes
     ----------
     rows : ndarray of shape (n_core_rows,)
-        The rows, rising.
+        Positions of the rows, rising.
     starts : ndarray of shape (n_core_rows + 1,), dtype=int64
         The options of row ``rows[j]`` are ``starts[j]:starts[j + 1]``.
     core_row : ndarray of shape (n_options,), dtype=int64
-        Index into `rows` of each option.
+        Position in `rows` of the row of each option.
     choice : ndarray of shape (n_options,), dtype=int64
-        The choice of each option.
+        Position of the choice of each option.
     gain : ndarray of shape (n_options,)
         Weighted gain, in units of values inside.
     use : ndarray of shape (n_options, n_limits)
@@ -84,22 +88,27 @@ class Core(NamedTuple):
 
 
 def plan_within(dual, most, *, solver="auto", tol=0.0, options=None):
-    """Return the best plan that is found within the limits (`LimitedPlan`).
+    """Return the best plan that is found within the limits.
 
     Parameters
     ----------
     dual : DualFunction
-        Its limits are on the amounts that the rows are decided by: `realised` is None.
+        Without realised amounts, so that the limits are on the deciding amounts.
     most : ndarray of shape (n_limits,)
         The limits: the largest mean of each amount. A floor ``f`` is a limit ``-f``.
     solver : {"auto", "exact", "highs"}, default="auto"
         "auto" takes HiGHS only for small cores, or if the local search finds no plan.
-        "exact" closes the gap by HiGHS on the alternatives that may improve the plan,
-        and "highs" gives it all alternatives.
+        "exact" takes HiGHS to close the gap that the local search leaves, on the
+        alternatives that may improve the plan. "highs" takes HiGHS on all alternatives,
+        without a local search.
     tol : float, default=0.0
         Relative gap at which the search ends.
     options : dict, default=None
         Options of HiGHS by name.
+
+    Returns
+    -------
+    LimitedPlan
 
     Raises
     ------
@@ -113,8 +122,14 @@ def plan_within(dual, most, *, solver="auto", tol=0.0, options=None):
         dual, most, limit_prices, solver=solver, tol=tol, options=options
     )
     value, means = dual.means_of(choices)
-    # By rounding, the bound may be below the value.
-    return LimitedPlan(choices, value, max(bound, value), means, limit_prices.prices)
+    return LimitedPlan(
+        choices=choices,
+        value=value,
+        # By rounding, the bound may be below the value.
+        bound=max(bound, value),
+        means=means,
+        prices=limit_prices.prices,
+    )
 
 
 def _prices_of_whole_rows(dual, most):
@@ -124,7 +139,7 @@ def _prices_of_whole_rows(dual, most):
     ----------
     dual : DualFunction
     most : ndarray of shape (n_limits,)
-        The limits, as they were given.
+        The limits of the user, not rounded for whole rows.
 
     Raises
     ------
@@ -134,8 +149,8 @@ def _prices_of_whole_rows(dual, most):
     try:
         return dual.prices_for(dual.whole_limits(most))
     except ConflictError:
-        # This raises an error about the limits as they were given, unless mixtures of
-        # plans meet them.
+        # If not even mixtures of plans meet the limits of the user, this raises an
+        # error about these limits.
         dual.prices_for(most)
         raise ConflictError(dual, most, in_whole_rows=True) from None
 
@@ -175,20 +190,20 @@ def _find_plan(dual, most, limit_prices, *, solver, tol, options):
             best = _search_near(
                 dual, most, bases, losses, bound=bound, n_alternatives=_LARGE_CORE_SIZE
             )
-    # Infinity: all alternatives can improve a plan that does not exist.
+    # Infinity: there is no plan yet, so that no alternative can be left out.
     open_gap = np.inf
     closed_gap = tol * max(abs(bound), TINY)
     if best is not None:
         open_gap = bound - dual.value_of(best)
         if open_gap <= closed_gap:
             return best, bound
-    # A loss is that of one row, and the gap is one of mean values. A plan with an
+    # Losses are for one row, and the gap is a difference of means. A plan with an
     # alternative has a mean value of at most ``bound - loss / n_rows``. It can be
     # better than the best plan so far only if ``loss / n_rows`` is within the gap.
     n_rows = len(losses)
-    may_improve = losses <= open_gap * n_rows
+    may_improve = losses <= open_gap * n_rows  # (n_rows, n_choices)
     may_improve[np.arange(n_rows), plan_at_prices] = True
-    # Each row has one choice that is no alternative, that of `plan_at_prices`.
+    # The choice of a row in `plan_at_prices` is no alternative.
     n_alternatives = int(may_improve.sum()) - n_rows
     if solver == "auto" and best is not None and n_alternatives > _SMALL_CORE:
         return best, bound
@@ -217,8 +232,8 @@ def _room(dual, most, choices):
     """Return what a plan leaves of the limits, as sums over the rows.
 
     `most` (n_limits,) are the limits, and `choices` (n_rows,) is the plan. The result
-    (n_limits,) is in the units inside and includes the slack for rounding. It is
-    negative where the plan is above a limit.
+    (n_limits,) is in the units inside, and includes the slack for rounding. A negative
+    number means that the plan is above the limit.
     """
     _, means = dual.means_of(choices)
     return (most - means + dual.slack(most)) / dual.units * len(choices)
@@ -228,13 +243,24 @@ def _room(dual, most, choices):
 
 
 def _base_plans(dual, limit_prices):
-    """Return the plans that the local search starts from, shape (n_plans, n_rows).
+    """Return the plans that the local search starts from.
 
-    The first is that of the prices. The second mixes the plans of the relaxation: among
-    rows that these plans decide alike, each plan has its share. The others are these
-    plans.
+    The relaxation is a mixture of plans, each with a share. The first plan of the
+    result is the best one at the prices. The second plan mixes whole rows. Rows to
+    which each mixed plan gives the same choice are one group, and in each group a mixed
+    plan decides its share of the rows. The mixed plans themselves follow, without
+    repetitions.
+
+    Parameters
+    ----------
+    dual : DualFunction
+    limit_prices : LimitPrices
+
+    Returns
+    -------
+    ndarray of shape (n_plans, n_rows)
     """
-    best = dual.plan_at(limit_prices.prices)
+    plan_at_prices = dual.plan_at(limit_prices.prices)
     # (n_mixed, n_rows)
     mixed = np.array([dual.plan_at(point) for point in limit_prices.points])
     # The plans differ in rows that are tied at the prices.
@@ -242,24 +268,25 @@ def _base_plans(dual, limit_prices):
     mixture = mixed[0].copy()
     tied_rows = np.flatnonzero(is_tied)
     if len(tied_rows):
-        # Rows are of one group if each plan decides them alike.
+        # Tied rows are in one group if each mixed plan gives them the same choice.
         _, group = np.unique(mixed[:, tied_rows], axis=1, return_inverse=True)
         group = group.ravel()
         by_group = np.argsort(group, kind="stable")
         group_size = np.bincount(group)
         first_of_group = np.cumsum(group_size) - group_size
         sorted_group = group[by_group]
-        # The position of a row in its group, as a share between 0 and 1.
+        # Number of rows of the same group that come before each row.
         rank = np.arange(len(group)) - first_of_group[sorted_group]
-        # The 0.5 makes it the middle of the row's part of its group.
-        position = (rank + 0.5) / group_size[sorted_group]
-        # A plan has the positions up to the sum of its share and the shares before it.
-        # The last sum is 1, up to rounding, and is left out.
-        last_positions = np.cumsum(limit_prices.shares)[:-1]
-        plan = np.searchsorted(last_positions, position, side="right")
+        # A group is the interval from 0 to 1, with equal parts for its rows. The 0.5
+        # leads to the middle of the part.
+        place = (rank + 0.5) / group_size[sorted_group]
+        # Each plan has an interval of places, as long as its share. The last interval
+        # ends at 1, up to rounding. Its end is left out.
+        ends_of_intervals = np.cumsum(limit_prices.shares)[:-1]
+        plan_of_row = np.searchsorted(ends_of_intervals, place, side="right")
         rows = tied_rows[by_group]
-        mixture[rows] = mixed[plan, rows]
-    plans = [best, mixture]
+        mixture[rows] = mixed[plan_of_row, rows]
+    plans = [plan_at_prices, mixture]
     for plan in mixed:
         is_new = all((plan != other).any() for other in plans)
         if is_new:
@@ -282,7 +309,7 @@ def _search_near(dual, most, bases, losses, *, bound, n_alternatives):
     bound : float
         Upper bound on the mean value.
     n_alternatives : int
-        Rows may change to this number of alternatives, those of the smallest losses.
+        Number of alternatives that rows may change to. They have the smallest losses.
 
     Returns
     -------
@@ -294,12 +321,11 @@ def _search_near(dual, most, bases, losses, *, bound, n_alternatives):
     # Infinity: a choice of the plan at the prices is no alternative.
     loss_of_alternative[np.arange(n_rows), bases[0]] = np.inf
     n_alternatives = min(n_alternatives, loss_of_alternative.size)
-    nearest = np.argpartition(loss_of_alternative, n_alternatives - 1, axis=None)[
-        :n_alternatives
-    ]
+    # Positions in the flat table, the alternatives of the smallest losses first.
+    partition = np.argpartition(loss_of_alternative, n_alternatives - 1, axis=None)
     is_option = np.zeros(losses.shape, dtype=bool)
-    is_option.ravel()[nearest] = True
-    # Choices that are not allowed have infinite losses, too.
+    is_option.ravel()[partition[:n_alternatives]] = True
+    # Choices that are not allowed have infinite losses, too. They are not options.
     is_option &= np.isfinite(loss_of_alternative)
     rows = np.flatnonzero(is_option.any(axis=1))
     # The options of a row are its alternatives and its choices in the base plans.
@@ -309,18 +335,18 @@ def _search_near(dual, most, bases, losses, *, bound, n_alternatives):
     loss_of_option = losses[rows[core.core_row], core.choice]
     by_loss = np.argsort(loss_of_option, kind="stable")
     # To force an option is to start a search with the option as the choice of its row.
-    # First no option is forced.
-    nothing = by_loss[:0]
-    best = _best_search(dual, most, bases, core, order=nothing, enough=bound)
+    # In the first search, no option is forced.
+    no_options = by_loss[:0]
+    best = _best_search(dual, most, bases, core, order=no_options, enough=bound)
     if best is None:
-        # No plan fits: all options are forced, one after the other, until one does.
+        # No plan fits: options are forced, one after the other, until a plan fits.
         best = _best_search(dual, most, bases, core, order=by_loss, enough=-np.inf)
     if best is None:
         return None
     enough = bound - _SMALL_GAP * dual.value_unit
     if dual.value_of(best) >= enough:
         return best
-    # The gap is still large: the options of the smallest losses are forced.
+    # The gap is large: the options of the smallest losses are forced.
     order = by_loss[:_MAX_FORCED]
     return _best_search(dual, most, best[np.newaxis], core, order=order, enough=enough)
 
@@ -337,7 +363,8 @@ def _best_search(dual, most, bases, core, *, order, enough):
     order : ndarray of shape (n_forced,), dtype=int64
         The options of the core that are forced, one after the other.
     enough : float
-        A search ends at a plan of this mean value. -inf ends at any plan that fits.
+        A search ends at a plan of this mean value. With -inf, it ends at any plan that
+        fits.
     """
     best = None
     best_value = -np.inf
@@ -382,8 +409,9 @@ def _core(dual, is_option, rows):
     first_floor = dual.n_means + dual.n_capacities
     segment = tables.segment[option_row]
     for floor, share in enumerate(tables.segment_share):
-        # A floor is a limit on minus the mean gain of its segment. Divided by the
-        # segment's share, a sum over all rows has the size of a mean of the segment.
+        # A floor is a limit on minus the mean gain of its segment. Other limits are on
+        # means of all rows. The division by the segment's share makes such a mean the
+        # mean of the segment.
         use[:, first_floor + floor] = -gain * (segment == floor) / share
     n_options_of_row = np.bincount(core_row, minlength=len(rows))
     return Core(
@@ -399,10 +427,11 @@ def _core(dual, is_option, rows):
 def _options_of(core, choices):
     """Return the option of each core row that a plan takes, shape (n_core_rows,).
 
-    `choices` (n_rows,) is the plan. Its choices of the core rows must be options.
+    The result has positions of options. `choices` (n_rows,) is the plan. Its choices of
+    the core rows must be options.
     """
-    is_taken = core.choice == choices[core.rows][core.core_row]
-    return np.flatnonzero(is_taken)
+    choice_in_plan = choices[core.rows][core.core_row]  # (n_options,)
+    return np.flatnonzero(core.choice == choice_in_plan)
 
 
 def _improve(dual, most, base, core, *, order, enough):
@@ -418,10 +447,11 @@ def _improve(dual, most, base, core, *, order, enough):
     core : Core
         The options that the search may change rows to.
     order : ndarray of shape (n_forced,), dtype=int64
-        Options to force, the most promising first. Each in turn becomes the choice of
-        its row, and the search is repeated.
+        Positions of the options to force, the most promising first. Each in turn
+        becomes the choice of its row, and the search is repeated.
     enough : float
-        The search ends at a plan of this mean value. -inf ends at any plan that fits.
+        The search ends at a plan of this mean value. With -inf, it ends at any plan
+        that fits.
 
     Returns
     -------
@@ -431,14 +461,14 @@ def _improve(dual, most, base, core, *, order, enough):
 
     room = _room(dual, most, base)
     current = _options_of(core, base)
-    # The option that the base plan takes in the row of each option.
+    # For each option, the option of the same row that the base plan takes.
     base_option = current[core.core_row]
-    # Gains and uses of the options in addition to those of the base plan.
+    # Gains and uses of the options, less the gains and uses of these base options.
     gain = core.gain - core.gain[base_option]
     extra = core.use - core.use[base_option]
     # `enough` is a mean value of all rows. The kernel compares summed gains of the core
-    # rows, in units inside. All other rows keep their gains, so that the core rows must
-    # gain what the base plan misses.
+    # rows, in units inside. All other rows keep their gains. So the core rows must gain
+    # all of what the base plan misses.
     missing_gain = (enough - dual.value_of(base)) * len(base) / dual.value_unit
     enough_inside = core.gain[current].sum() + missing_gain
     # The kernel writes into `gain`, `extra`, `room` and `current`.
@@ -457,7 +487,8 @@ def _improve(dual, most, base, core, *, order, enough):
         return None
     choices = base.copy()
     choices[core.rows] = core.choice[current]
-    # The kernel updated its room change by change. Sums have less rounding.
+    # The kernel updated its room change by change. The room is computed again from
+    # sums, which have less rounding.
     if (_room(dual, most, choices) < 0).any():
         return None
     return choices
@@ -506,9 +537,9 @@ def _solve_core(dual, most, base, is_option, *, bound, closed_gap, options):
             return None
         return base, value_of_base
     core = _core(dual, is_option, rows)
-    # The option that the base plan takes in the row of each option.
+    # For each option, the option of the same row that the base plan takes.
     base_option = _options_of(core, base)[core.core_row]
-    # Gains and uses of the options in addition to those of the base plan.
+    # Gains and uses of the options, less the gains and uses of these base options.
     gain = core.gain - core.gain[base_option]
     extra = core.use - core.use[base_option]
     model = SilentHighs()
@@ -530,8 +561,8 @@ def _solve_core(dual, most, base, is_option, *, bound, closed_gap, options):
     room = _room(dual, most, base)
     # Least amount by which the room of an exceeded limit shrinks.
     reduction = _FEASIBILITY
-    # The bound of the first call is that of all plans within the limits. Later calls
-    # have less room, so that theirs prove nothing. None until the first call.
+    # The bound of the first call holds for all plans within the limits. Later calls
+    # have less room, so that their bounds prove nothing. None until the first call.
     first_bound = None
     for _ in range(_MAX_CALLS):
         for limit in range(dual.n_limits):
@@ -539,16 +570,18 @@ def _solve_core(dual, most, base, is_option, *, bound, closed_gap, options):
             model.changeRowBounds(len(rows) + limit, -np.inf, room[limit])
         model.run()
         info = model.getInfo()
-        is_feasible = highspy.SolutionStatus.kSolutionStatusFeasible
-        if info.primal_solution_status != is_feasible:
+        feasible_status = highspy.SolutionStatus.kSolutionStatusFeasible
+        if info.primal_solution_status != feasible_status:
             _check_infeasible(model)
             return None
         if first_bound is None:
+            # HiGHS has a bound on the summed gains over the base plan, in units inside.
             dual_bound = value_of_base + info.mip_dual_bound * dual.value_unit / n_rows
             first_bound = min(bound, dual_bound)
         # About 1 for the option that a row has, and about 0 for its other options.
         taken = np.asarray(model.getSolution().col_value)
-        # Sorted by row, the largest number of each row first. This option is taken.
+        # Options by row, and within a row by falling number. The first option of each
+        # row is taken.
         by_row = np.lexsort((-taken, core.core_row))
         taken_options = by_row[core.starts[:-1]]
         choices = base.copy()
@@ -556,11 +589,12 @@ def _solve_core(dual, most, base, is_option, *, bound, closed_gap, options):
         excess = -_room(dual, most, choices)
         if (excess <= 0).all():
             return choices, first_bound
-        # Above a limit by the tolerance of HiGHS. The room shrinks by twice the excess,
-        # because the next plan may exceed its room by as much.
+        # The plan is above a limit, by the tolerance of HiGHS. The room shrinks by
+        # twice the excess, because the next plan may exceed its room by as much.
         is_above = excess > 0
-        room = np.where(is_above, room - np.maximum(2 * excess, reduction), room)
-        # Four times: in 10 calls it grows from 1e-9 to 3e-4.
+        smaller_room = room - np.maximum(2 * excess, reduction)
+        room = np.where(is_above, smaller_room, room)
+        # The factor 4 lets it grow from 1e-9 to 3e-4 in 10 calls.
         reduction *= 4
     raise RuntimeError(
         f"The plans of HiGHS exceed the limits after {_MAX_CALLS} calls: its tolerance "
@@ -571,7 +605,12 @@ def _solve_core(dual, most, base, is_option, *, bound, closed_gap, options):
 def _check_infeasible(model):
     """Raise a RuntimeError unless HiGHS has proven that there is no plan.
 
-    It ends without a plan at a limit of its own, too, such as ``time_limit``.
+    HiGHS ends without a plan also at a limit of its options, such as ``time_limit``.
+
+    Parameters
+    ----------
+    model : SilentHighs
+        After a run without a plan.
     """
     import highspy
 
@@ -586,8 +625,8 @@ def _check_infeasible(model):
 def _core_program(core, gain, extra):
     """Return the integer program of a core as an object of HiGHS.
 
-    It has a variable for each option. Its constraints are one option for each row, and
-    the limits as the last ones, which have no bound yet.
+    The program has a variable for each option. The first constraints are one option for
+    each row. The last constraints are the limits, which have no bound yet.
 
     Parameters
     ----------
@@ -595,7 +634,11 @@ def _core_program(core, gain, extra):
     gain : ndarray of shape (n_options,)
         Gains over the base plan.
     extra : ndarray of shape (n_options, n_limits)
-        Amounts in addition to those of the base plan.
+        Amounts in addition to the amounts of the base plan.
+
+    Returns
+    -------
+    highspy.HighsLp
     """
     import highspy
 
@@ -610,18 +653,18 @@ def _core_program(core, gain, extra):
     lp.col_upper_ = np.ones(n_options)
     lp.row_lower_ = np.append(np.ones(n_core_rows), np.full(n_limits, -np.inf))
     lp.row_upper_ = np.append(np.ones(n_core_rows), np.full(n_limits, np.inf))
-    constraints = np.column_stack(
-        (core.core_row, np.tile(n_core_rows + np.arange(n_limits), (n_options, 1)))
-    )
+    # The constraints of each variable, (n_options, 1 + n_limits): first the constraint
+    # of its row, then all limits.
+    limit_constraints = np.tile(n_core_rows + np.arange(n_limits), (n_options, 1))
+    constraints = np.column_stack((core.core_row, limit_constraints))
     coefficients = np.column_stack((np.ones(n_options), extra))
-    # Each variable is in the constraint of its row, and in the limits on amounts that
-    # it uses. Zeros are left out.
+    # The matrix has no zeros: a variable is not in limits on amounts that it does not
+    # use.
     is_nonzero = coefficients != 0
     n_entries_of_variable = is_nonzero.sum(axis=1)
+    first_entries = np.append(0, np.cumsum(n_entries_of_variable))
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    lp.a_matrix_.start_ = np.append(0, np.cumsum(n_entries_of_variable)).astype(
-        np.int32
-    )
+    lp.a_matrix_.start_ = first_entries.astype(np.int32)
     lp.a_matrix_.index_ = constraints[is_nonzero].astype(np.int32)
     lp.a_matrix_.value_ = coefficients[is_nonzero]
     lp.integrality_ = [highspy.HighsVarType.kInteger] * n_options

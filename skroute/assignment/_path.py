@@ -1,7 +1,8 @@
 """The linear relaxation of the assignment problem, solved for all budgets by one sort.
 
-The increments of all rows are sorted by their efficiency. The budget buys them in this
-order, so that the sums so far are the budgets and the objectives.
+The increments of all rows (`Hulls`) are sorted by their efficiency. A budget buys them
+in this order. So cumulative sums of their costs are the budgets, and cumulative sums of
+their gains are the objectives.
 """
 
 from typing import NamedTuple
@@ -50,9 +51,9 @@ class AssignmentPath(NamedTuple):
     Attributes
     ----------
     budgets : ndarray of shape (n_breaks,), dtype=float64
-        Mean costs per row at which the price changes, rising. They are mean realised
-        costs, if these were given. The first is the smallest feasible budget, the last
-        buys the best choice of every row.
+        Mean costs per row at which the price changes, rising. If there are realised
+        costs, the means are of realised costs. The first is the smallest feasible
+        budget, the last buys the best choice of every row.
 
     objectives : ndarray of shape (n_breaks,), dtype=float64
         Mean value at each of these budgets. The greedy plan is exact there.
@@ -62,11 +63,12 @@ class AssignmentPath(NamedTuple):
         fall, and the last one is 0.
 
     planned : ndarray of shape (n_breaks,), dtype=float64
-        Mean costs that the rows are decided by, at each break. They are equal to
-        `budgets`, except for rounding, if no realised costs were given.
+        Mean costs that the rows are decided by, at each break. Without realised costs,
+        they are equal to `budgets`, except for rounding.
 
     counts : ndarray of shape (n_breaks,), dtype=int64
-        Number of rows that change their choice at ``prices[k]``. 0 for the last.
+        Number of increments that have the price ``prices[k]``: steps of a row to a more
+        expensive choice. 0 for the last price.
     """
 
     budgets: NDArray[np.float64]
@@ -78,8 +80,8 @@ class AssignmentPath(NamedTuple):
     def price(self, budget: float | None) -> float:
         """Return the dual price at a budget, for `choose_at_price`.
 
-        It is infinite at the smallest feasible budget. No money is left there, also for
-        a new row that gains more than all rows before.
+        The price is infinite at the smallest feasible budget. No money is left there,
+        not even for a new row that gains more than all rows before.
 
         Parameters
         ----------
@@ -105,14 +107,14 @@ class AssignmentPath(NamedTuple):
     def rule(self, budget: float | None) -> Rule:
         """Return the dual price at a budget, with a share for tied rows.
 
-        If only one row changes its choice at this price, a new row hardly ever has a
-        tie there. The share is then rounded to 0 or 1.
+        If only one row changes its choice at this price, new rows hardly ever have a
+        tie at this price. The share is then rounded to 0 or 1.
 
         Parameters
         ----------
         budget : float or None
-            Mean cost per row. None is unlimited. A budget below the cheapest plan
-            counts as that of the cheapest plan.
+            Mean cost per row. None is unlimited. A budget below the cost of the
+            cheapest plan counts as this cost.
 
         Returns
         -------
@@ -127,7 +129,8 @@ class AssignmentPath(NamedTuple):
         if segment == len(self.prices) - 1:
             # The budget buys the best choice of every row.
             return Rule(0.0, 0.0)
-        # Part of the way from this break to the next one that the budget covers.
+        # Position of the budget between this break (0) and the next one (1). Rounding
+        # may lead outside.
         width = self.budgets[segment + 1] - self.budgets[segment]
         share = (budget - self.budgets[segment]) / width
         if self.counts[segment] == 1:
@@ -135,7 +138,8 @@ class AssignmentPath(NamedTuple):
             if round(share) == 1:
                 segment += 1
             return Rule(float(self.prices[segment]), 0.0)
-        return Rule(float(self.prices[segment]), float(min(max(share, 0.0), 1.0)))
+        share = min(max(share, 0.0), 1.0)
+        return Rule(float(self.prices[segment]), float(share))
 
     def planned_at(self, budget: float | None) -> float:
         """Return the mean planned cost that corresponds to a mean realised cost.
@@ -152,8 +156,8 @@ class AssignmentPath(NamedTuple):
         """
         budget = check_budget(budget)
         if not budget < self.budgets[-1]:
-            # The budget is infinite, or beyond the last break. From there on, the
-            # difference of planned and realised costs stays the same.
+            # The budget is infinite, or not below the last break. From the last break
+            # on, the difference of planned and realised costs stays the same.
             difference = float(self.planned[-1] - self.budgets[-1])
             return budget + max(difference, 0.0)
         return float(np.interp(budget, self.budgets, self.planned))
@@ -190,10 +194,14 @@ class AssignmentPath(NamedTuple):
         return budget
 
     def _segment(self, budget):
-        """Return the index of the largest of `budgets` that is within a budget."""
-        # The budgets are sums, which rounding may have put just above the given number.
-        room_for_rounding = budget * (1 + ROUNDING)
-        return int(self.budgets.searchsorted(room_for_rounding, side="right")) - 1
+        """Return the position of the largest of `budgets` that is within a budget.
+
+        The price of this position is the dual price at the budget.
+        """
+        # The breaks are sums. By rounding, a break may be just above the budget that it
+        # is equal to.
+        widened_budget = budget * (1 + ROUNDING)
+        return int(self.budgets.searchsorted(widened_budget, side="right")) - 1
 
 
 def assignment_path(
@@ -217,9 +225,9 @@ def assignment_path(
         Real cost of each choice, if `costs` are estimates or a price list. The budgets
         are then means of real costs. A choice is made partly because its cost was
         underestimated, so that planned costs are below real ones. The mean realised
-        cost is a step function of the price that need not be monotone; the budgets are
+        cost is a step function of the price that need not be monotone. The budgets are
         its isotonic regression. Single entries may be negative, as unbiased estimates
-        are. None takes `costs`.
+        can be. None takes `costs`.
 
     weight : array-like of shape (n_rows,), default=None
         Weight of each row in all means. Not negative, and not 0 for all rows. None
@@ -270,27 +278,28 @@ def assignment_path(
         checked_costs = checked_costs * row_weight
         if realised is not None:
             realised = realised * row_weight
-    # Without a budget: the increments do not depend on it.
+    # An infinite budget: the increments do not depend on the budget.
     problem = problem_of(checked_values, checked_costs, np.inf)
     n_rows = len(problem.values)
     hulls = build_hulls(problem)
     by_efficiency = np.argsort(-hulls.efficiency, kind="stable")
     prices = hulls.efficiency[by_efficiency]
     extra_costs = hulls.extra_cost[by_efficiency]
+    # Cost and gain of all increments up to each one, in addition to the cheapest plan.
     spent = np.cumsum(extra_costs)
-    # The price of an increment is its gain per cost.
     gained = np.cumsum(extra_costs * prices)
     # Each group of tied increments has one break, behind its last increment.
     last_of_group = _last_of_ties(prices)
     cheapest_cost = total_cost(problem, hulls.cheapest)
     cheapest_value = total_value(problem, hulls.cheapest)
+    # The first break is before any increment: its sums are 0.
     planned = (cheapest_cost + np.r_[0.0, spent[last_of_group]]) / n_rows
     budgets = planned
     if realised is not None:
         budgets = _realised_budgets(hulls, realised, by_efficiency, last_of_group)
     # -1 is the position before the first increment.
     sizes_of_groups = np.diff(np.r_[-1, last_of_group])
-    # The first break is before any increment. No increment has the last price, 0.
+    # The last price is 0. No increment has this price.
     return AssignmentPath(
         budgets=budgets,
         objectives=(cheapest_value + np.r_[0.0, gained[last_of_group]]) / n_rows,
@@ -301,10 +310,17 @@ def assignment_path(
 
 
 def _last_of_ties(prices):
-    """Return the position of the last of each group of tied prices.
+    """Return the position of the last price of each group of tied prices.
 
-    `prices` fall. Neighbours are tied if they differ by less than `TIE`, relative to
-    the larger one. Tied increments have one break.
+    Parameters
+    ----------
+    prices : ndarray of shape (n_increments,)
+        Falling. Neighbours are tied if they differ by at most `TIE`, relative to the
+        larger one.
+
+    Returns
+    -------
+    ndarray of shape (n_groups,), dtype=intp
     """
     is_last = np.ones(len(prices), dtype=bool)
     is_last[:-1] = prices[1:] < prices[:-1] * (1 - TIE)
@@ -320,11 +336,11 @@ def _realised_budgets(hulls, realised, by_efficiency, last_of_group):
     realised : ndarray of shape (n_rows, n_choices) or (1, n_choices)
         What each choice has really cost.
     by_efficiency : ndarray of shape (n_increments,)
-        Increments by falling efficiency.
+        Positions of the increments, by falling efficiency.
     last_of_group : ndarray of shape (n_breaks - 1,)
-        Position of the last increment of each group in `by_efficiency`. A group is the
-        increments of equal efficiency. It has one break, and one break is before all
-        groups.
+        Position in `by_efficiency` of the last increment of each group. The increments
+        of a group have tied efficiencies, and one break. A further break, the first
+        one, is before all groups.
 
     Returns
     -------
@@ -333,10 +349,11 @@ def _realised_budgets(hulls, realised, by_efficiency, last_of_group):
     n_rows = len(hulls.cheapest)
     realised = np.broadcast_to(realised, (n_rows, realised.shape[1]))
     increment_row = hulls.row
-    # The choice that each increment starts from: that of the increment before it. The
-    # first increment has none before it. Its 0 is replaced below.
+    # The choice that each increment starts from: the increment before it leads there.
+    # The very first increment has no increment before it. Its 0 is replaced below.
     choice_before = np.r_[0, hulls.choice[:-1]]
-    # The first increment of a row starts from the cheapest choice of the row.
+    # The first increment of a row starts from the cheapest choice of the row, and not
+    # from a choice of the row before.
     has_increments = np.diff(hulls.starts) > 0
     first_increments = hulls.starts[:-1][has_increments]
     choice_before[first_increments] = hulls.cheapest[increment_row[first_increments]]

@@ -15,6 +15,8 @@ from skroute.utils._validation import read_only
 class Problem(NamedTuple):
     """A checked problem: one choice for each row, within a total budget.
 
+    A *plan* is an array of shape (n_rows,) with the position of each row's choice.
+
     Attributes
     ----------
     values : ndarray of shape (n_rows, n_choices)
@@ -23,7 +25,8 @@ class Problem(NamedTuple):
     total : float
         The budget, as a sum over all rows. Infinity if unlimited.
     order : ndarray of shape (n_choices,), dtype=int64
-        Choices by rising cost of the first row of `costs`. The kernels start with it.
+        Positions of the choices, by rising cost of the first row of `costs`. The
+        kernels start with this order.
     """
 
     values: np.ndarray
@@ -39,7 +42,11 @@ class Problem(NamedTuple):
         return ROUNDING * self.total
 
     def room_beyond(self, choices):
-        """Return `total` minus the cost of a plan, plus the slack for rounding."""
+        """Return what a plan leaves of the budget, as a sum over all rows.
+
+        The slack for rounding is included. A negative number means that the plan is too
+        expensive.
+        """
         return self.total - total_cost(self, choices) + self.slack_for_rounding
 
 
@@ -49,12 +56,17 @@ def by_names(costs, values, name="costs"):
     Parameters
     ----------
     costs : array-like, dict or frame
-        Returned as it is if it has no names, or if `values` has none.
     values : array-like or frame
     name : str, default="costs"
         Name of `costs` in messages.
+
+    Returns
+    -------
+    array-like
+        The argument itself if `costs` or `values` has no names.
     """
     columns = column_keys(values)
+    # None: `values` has no names. Nor has an array of costs.
     if columns is None or type(costs) is np.ndarray:
         return costs
     choice_names = [str(column) for column in columns]
@@ -129,22 +141,23 @@ def problem_of(values, costs, budget):
     n_rows = len(values)
     check_sums_are_finite(values, "values", n_rows)
     check_sums_are_finite(costs, "costs", n_rows)
-    # Rows with other costs have other orders. The kernels sort them, starting with this
-    # one.
+    # The order of the first row. The kernels sort other rows, starting with this order.
     order = np.argsort(costs[0], kind="stable").astype(np.int64)
     cheapest_total = float(costs.min(axis=1).sum())
     if len(costs) == 1:
+        # All rows share these costs.
         cheapest_total *= n_rows
     check_affordable(budget, cheapest_total / n_rows)
-    return Problem(values, costs, budget * n_rows, order)
+    return Problem(values, costs, total=budget * n_rows, order=order)
 
 
 def check_sums_are_finite(numbers, name, n_rows):
     """Raise a ValueError if twice the sum of numbers over all rows may overflow."""
     lowest = numbers.min()
     highest = numbers.max()
-    # Twice, because solvers sum differences of two numbers.
-    if max(-lowest, highest) > np.finfo(np.float64).max / (2 * n_rows):
+    # The factor 2 is for solvers, which sum differences of two numbers.
+    largest_allowed = np.finfo(np.float64).max / (2 * n_rows)
+    if max(-lowest, highest) > largest_allowed:
         raise ValueError(
             f"{name} must be numbers whose sum over the {n_rows} rows is finite, got "
             f"{float(max(lowest, highest, key=abs))!r}. Give them in another unit."
@@ -152,14 +165,16 @@ def check_sums_are_finite(numbers, name, n_rows):
 
 
 def cheapest_choices(problem):
-    """Return the cheapest choice of each row. Ties go to the highest value."""
+    """Return the plan of the cheapest choices. Ties go to the highest value."""
     costs = np.broadcast_to(problem.costs, problem.values.shape)
     is_cheapest = costs == costs.min(axis=1, keepdims=True)
-    return np.where(is_cheapest, problem.values, -np.inf).argmax(axis=1)
+    # -inf: other choices are not taken.
+    value_if_cheapest = np.where(is_cheapest, problem.values, -np.inf)
+    return value_if_cheapest.argmax(axis=1)
 
 
 def total_cost(problem, choices):
-    """Return the summed cost of a plan."""
+    """Return the cost of a plan, as a sum over all rows."""
     if len(problem.costs) == 1:
         # Counts times costs: one rounding per choice, for any number of rows.
         counts = np.bincount(choices, minlength=problem.costs.shape[1])
@@ -168,22 +183,24 @@ def total_cost(problem, choices):
 
 
 def values_of(problem, choices):
-    """Return the value of each row's choice, float64 of shape (n_rows,)."""
+    """Return the value of each row's choice in a plan, float64 of shape (n_rows,)."""
     n_choices = problem.values.shape[1]
-    # Positions in the flat table. They are read in a third of the time of pairs.
+    # Position of the first entry of each row in the flat table. Entries of a flat table
+    # are read three times as fast as entries by pairs of row and choice.
     first_of_row = np.arange(0, problem.values.size, n_choices)
     return problem.values.ravel().take(first_of_row + choices)
 
 
 def total_value(problem, choices):
-    """Return the summed value of a plan."""
+    """Return the value of a plan, as a sum over all rows."""
     return float(values_of(problem, choices).sum())
 
 
 def total_gain(problem, choices, reference):
-    """Return the summed value of a plan minus that of a reference plan.
+    """Return the value of a plan minus the value of a reference plan, as sums.
 
-    Differences are summed, not totals, so that an offset of the values has no effect.
+    Differences of rows are summed, not totals, so that an offset of the values has no
+    effect.
     """
     gains = values_of(problem, choices) - values_of(problem, reference)
     return float(gains.sum())

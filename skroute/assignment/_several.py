@@ -20,8 +20,8 @@ from skroute.utils._validation import is_amount
 
 # Name of the budget among the limits.
 BUDGET_NAME = "budget"
-# A limit with a smaller dual price is slack: the rounding of prices, which are about 1
-# in the units inside.
+# A limit whose dual price is at most this does not bind. Prices are about 1 in the
+# units of `DualFunction`, and smaller prices are rounding.
 _SLACK_PRICE = 1e-9
 
 
@@ -70,6 +70,7 @@ class LimitsOfProblem(NamedTuple):
     Attributes
     ----------
     names : list of str
+        Name of each limit, for messages and results.
     most : ndarray of shape (n_limits,)
         The largest mean of each limited amount, the largest share of rows of each
         capacity, and minus the least mean value of each floor.
@@ -77,10 +78,11 @@ class LimitsOfProblem(NamedTuple):
         Number of floors, which are the last limits.
     amounts : ndarray of shape (n_rows, n_means, n_choices)
         The costs are the first amount if there is a budget.
-    capacity_choice : ndarray of int
-        The choice of each capacity.
+    capacity_choice : ndarray of shape (n_capacities,), dtype=int64
+        Position of the choice of each capacity.
     segment : ndarray of shape (n_rows,), dtype=int64, or None
-        Index of the floor of each row, -1 for none. None without floors.
+        Index of the floor of each row. -1: the row has no floor. None: there are no
+        floors.
     """
 
     names: list
@@ -103,7 +105,7 @@ class SeveralPlan(NamedTuple):
     ----------
     choices : ndarray of shape (n_rows,), dtype=int64
     value, bound : float
-        Mean value of the plan, and an upper bound of that of all plans.
+        Mean value of the plan, and an upper bound on the mean value of all plans.
     limits : list of PlanLimit
     """
 
@@ -116,7 +118,7 @@ class SeveralPlan(NamedTuple):
 def read_limits(
     values, costs, budget, *, names, limits, amounts, capacities, floors, segments
 ):
-    """Return the limits of a problem (`LimitsOfProblem`), checked.
+    """Check the limits of a problem, and return them as arrays.
 
     Parameters
     ----------
@@ -128,6 +130,15 @@ def read_limits(
         Names of the choices. None: they are numbers.
     limits, amounts, capacities, floors, segments
         As the user gave them to `solve_assignment`.
+
+    Returns
+    -------
+    LimitsOfProblem
+
+    Raises
+    ------
+    ValueError
+        If a limit has an invalid number, or a name that does not exist.
     """
     n_rows, n_choices = values.shape
     check_sums_are_finite(values, "values", n_rows)
@@ -179,7 +190,9 @@ def read_limits(
                 f"floors of {name!r} must be a finite number, got {least!r}."
             )
         limit_names.append(f"value of {name}")
+        # A floor is a limit on minus the value.
         most.append(-float(least))
+    # Without limits on means, the axis of means has the length 0.
     stacked = np.empty((n_rows, 0, n_choices))
     if amount_tables:
         stacked = np.stack(amount_tables, axis=1)
@@ -194,7 +207,10 @@ def read_limits(
 
 
 def _as_mapping(name, values):
-    """Return a mapping with text keys, empty for None. `name` is the parameter."""
+    """Return a mapping as a dict with text keys, empty for None.
+
+    `name` is the name of the parameter that has the mapping, for messages.
+    """
     values = by_label(values)
     if values is None:
         return {}
@@ -206,12 +222,19 @@ def _as_mapping(name, values):
 
 
 def _position_of(name, names, n_choices):
-    """Return the position of a choice, which is given by its name or its number.
+    """Return the position of the choice that a capacity names.
 
-    `names` are the names of all choices. If it is None, choices have numbers as text.
+    Parameters
+    ----------
+    name : str
+        Name of the choice, or its position as text if `names` is None.
+    names : list of str or None
+        Names of all choices.
+    n_choices : int
     """
     known_names = names
     if names is None:
+        # Choices without names have their positions as names.
         known_names = [str(position) for position in range(n_choices)]
     if name not in known_names:
         raise ValueError(
@@ -222,10 +245,19 @@ def _position_of(name, names, n_choices):
 
 
 def _segment_of_rows(segments, floor_names, n_rows):
-    """Return the index of the floor of each row, -1 for rows without a floor.
+    """Return the position of the floor of each row, -1 for rows without a floor.
 
-    `segments` are the labels of the rows, as the user gave them. `floor_names` are the
-    labels, as text, that have a floor.
+    Parameters
+    ----------
+    segments : array-like of shape (n_rows,), or None
+        Labels of the rows, as the user gave them.
+    floor_names : list of str
+        The labels that have a floor, as text.
+    n_rows : int
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), dtype=int64
     """
     if segments is None:
         raise ValueError(
@@ -239,26 +271,26 @@ def _segment_of_rows(segments, floor_names, n_rows):
         )
     # -1: the row counts for no floor (`NO_SEGMENT` of the kernels).
     segment = np.full(n_rows, -1, dtype=np.int64)
-    texts = np.array([str(label) for label in labels])
+    label_texts = np.array([str(label) for label in labels])
     for position, name in enumerate(floor_names):
-        is_in = texts == name
-        if not is_in.any():
+        is_in_segment = label_texts == name
+        if not is_in_segment.any():
             raise ValueError(
                 f"floors names {name!r}, which is the segment of no row. The segments "
-                f"are {sorted(set(texts))!r}."
+                f"are {sorted(set(label_texts))!r}."
             )
-        segment[is_in] = position
+        segment[is_in_segment] = position
     return segment
 
 
 def solve_within_limits(values, costs, problem_limits, *, solver, tol, options):
-    """Return the best plan that is found within several limits (`SeveralPlan`).
+    """Return the best plan that is found within several limits.
 
     Parameters
     ----------
     values : ndarray of shape (n_rows, n_choices)
     costs : ndarray of shape (n_rows, n_choices) or (1, n_choices)
-        They break ties.
+        Costs that break ties.
     problem_limits : LimitsOfProblem
     solver : {"auto", "exact", "highs"}
         As in `plan_within`.
@@ -266,6 +298,10 @@ def solve_within_limits(values, costs, problem_limits, *, solver, tol, options):
         Relative gap at which the search ends.
     options : dict or None
         Options of HiGHS by name.
+
+    Returns
+    -------
+    SeveralPlan
 
     Raises
     ------
@@ -291,7 +327,7 @@ def solve_within_limits(values, costs, problem_limits, *, solver, tol, options):
     plan_limits = []
     for position, name in enumerate(problem_limits.names):
         is_floor = position >= problem_limits.first_floor
-        # The problem has a floor as a limit on minus the value.
+        # In the problem, a floor is a limit on minus the value.
         sign = -1.0 if is_floor else 1.0
         plan_limits.append(
             PlanLimit(
@@ -308,7 +344,9 @@ def solve_within_limits(values, costs, problem_limits, *, solver, tol, options):
         labels={"most": "limit"},
         hidden=["is_floor"],
     )
-    return SeveralPlan(plan.choices, plan.value, plan.bound, limits)
+    return SeveralPlan(
+        choices=plan.choices, value=plan.value, bound=plan.bound, limits=limits
+    )
 
 
 def conflict_message(error, names, *, first_floor=None):
@@ -321,6 +359,10 @@ def conflict_message(error, names, *, first_floor=None):
         Names of the limits, in the order of their prices.
     first_floor : int, default=None
         Position of the first floor. None: there are no floors.
+
+    Returns
+    -------
+    str
     """
     if error.in_whole_rows:
         return (
@@ -328,25 +370,26 @@ def conflict_message(error, names, *, first_floor=None):
             "one of them a little."
         )
     if first_floor is None:
-        first_floor = len(names)
+        first_floor = len(names)  # behind the last limit
 
     def text(limit, amount, sign):
         """Return a limit as text, such as "seconds <= 0.8".
 
         `limit` is its position, `amount` the number, and `sign` "<=" or ">=".
         """
-        if limit >= first_floor:
-            # A floor is a limit on minus the value: number and sign are turned round.
-            amount = -amount
-            sign = {"<=": ">=", ">=": "<="}[sign]
-        return f"{names[limit]} {sign} {amount:.6g}"
+        if limit < first_floor:
+            return f"{names[limit]} {sign} {amount:.6g}"
+        # A floor is a limit on minus the value: the number changes its sign, and the
+        # comparison its direction.
+        direction = ">=" if sign == "<=" else "<="
+        return f"{names[limit]} {direction} {-amount:.6g}"
 
-    conflicting = error.dual.conflict(error.most)
+    conflicting = error.dual.conflict(error.most)  # positions of limits
     limit_texts = [text(limit, error.most[limit], "<=") for limit in conflicting]
     possible_texts = []
     for limit in conflicting:
-        # Infinite if no value of this limit is enough.
         least = error.dual.least(limit, error.most)
+        # If `least` is infinite, no value of this limit is enough.
         if np.isfinite(least):
             possible_texts.append(text(limit, least, ">="))
     if len(conflicting) == 1:
@@ -362,13 +405,24 @@ def conflict_message(error, names, *, first_floor=None):
 
 
 def names_of_choices(values):
-    """Return the names of the choices, those of the columns of a frame, or None."""
+    """Return the column names of a frame of values as text, or None without names."""
     columns = column_keys(values)
     return None if columns is None else [str(column) for column in columns]
 
 
 def amounts_by_names(amounts, values):
-    """Return amounts with their choices in the order of the columns of `values`."""
+    """Return amounts with their choices in the order of the columns of `values`.
+
+    Parameters
+    ----------
+    amounts : mapping from str to array-like, or None
+        As the user gave them to `solve_assignment`.
+    values : array-like or frame
+
+    Returns
+    -------
+    dict of str to array-like, or None
+    """
     if amounts is None:
         return None
     ordered = {}
@@ -380,7 +434,7 @@ def amounts_by_names(amounts, values):
 
 
 def gap_to_bound(value, bound):
-    """Return the difference of a bound and a value, 0 if it is rounding."""
+    """Return the bound less the value, or 0 if this difference is rounding."""
     difference = bound - value
     if difference <= ROUNDING * max(abs(bound), abs(value)):
         return 0.0

@@ -1,4 +1,4 @@
-"""Solvers of the assignment problem, in one function, and the plan of a price."""
+"""Solvers of the assignment problem, in one function, and the choices at a price."""
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -31,8 +31,8 @@ from skroute.utils._tolerances import ROUNDING, TIE, TINY
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import read_only
 
-# Relative to the bound on the gain: a greedy plan with a smaller gap is not improved
-# further, because each single change takes a scan of all values.
+# Gap, relative to the bound on the gain, at which solver="greedy" does not improve its
+# plan further. Each improvement takes a scan of all values.
 _GREEDY_TOLERANCE = 1e-7
 
 
@@ -47,7 +47,7 @@ class Assignment(NamedTuple):
         The choice made for each row.
 
     objective : float
-        Mean value of the plan, or its smallest value with ``objective="min"``.
+        Mean value of the plan. With ``objective="min"``, the smallest value of a row.
 
     spent : float
         Mean cost per row, in the unit of `costs`. Never above the budget.
@@ -56,7 +56,8 @@ class Assignment(NamedTuple):
         Upper bound of the objective of all plans within the budget.
 
     gap : float
-        ``(upper_bound - objective) / max(|upper_bound|, tiny)``.
+        ``(upper_bound - objective) / max(|upper_bound|, tiny)``. `tiny` avoids a
+        division by 0.
 
     price : float
         Dual price of the budget: value per unit of cost at the margin. 0 if the budget
@@ -133,8 +134,9 @@ def solve_assignment(
         Mean cost per row, in the unit of `costs`. A hard cap. None is unlimited.
 
     objective : {"mean", "min"}, default="mean"
-        Maximise the mean value, or the smallest one. With ``"min"`` the plan is the
-        cheapest that attains it, always exact, and `solver` is not used.
+        Maximise the mean value, or the smallest value of a row. With ``"min"``, the
+        result is the cheapest of the optimal plans. It is exact, and `solver` is not
+        used.
 
     solver : {"auto", "greedy", "exact", "highs", "cvxpy"}, default="auto"
         - ``"greedy"``: increments of the concave hulls of rows by falling efficiency,
@@ -185,8 +187,8 @@ def solve_assignment(
     ValueError
         For NaN or infinity, wrong shapes, negative costs, or a budget that the cheapest
         plan exceeds. The message has the smallest feasible budget. Also for limits that
-        exclude each other: the message names them, with the least value of each that
-        the others leave possible.
+        exclude each other. The message names these limits. For each of them it has the
+        least value that the others leave possible.
     ImportError
         For ``solver="cvxpy"`` if cvxpy is not installed.
     RuntimeError
@@ -200,12 +202,12 @@ def solve_assignment(
 
     Notes
     -----
-    The unit of the values and that of the costs do not matter. The solvers are given
-    gains and extra costs over the cheapest choice of each row, scaled to about 1. All
-    tolerances are relative: `tol` as described, the budget to ``1e-12`` of the budget
-    for the rounding of sums, and a gap below ``1e-12`` of the gain over the cheapest
-    plan is the rounding of sums and counts as none. HiGHS meets the budget to ``1e-9``
-    of the largest extra cost; a plan above the budget is not returned.
+    The units of values and costs do not matter. The solvers get gains and extra costs
+    over the cheapest choice of each row, scaled to about 1. All tolerances are
+    relative. By rounding, a plan may exceed the budget by ``1e-12`` of the budget.
+    A gap below ``1e-12`` of the gain over the cheapest plan is rounding, too, and
+    counts as 0. HiGHS meets the budget to ``1e-9`` of the largest extra cost. If its
+    plan is above the budget, it is called again with less room.
 
     With several limits the bound is the minimum of the dual function of their prices
     [3]_, by cutting planes. Changes of one or two rows improve the plan of the prices.
@@ -289,9 +291,16 @@ def solve_assignment(
 
 
 def _solve_several(values, costs, problem_limits, *, solver, tol, options):
-    """Return the plan of the largest mean value within several limits (`Assignment`).
+    """Return the plan of the largest mean value within several limits.
 
-    The parameters are those of `solve_within_limits`.
+    Parameters
+    ----------
+    values, costs, problem_limits, solver, tol, options
+        As in `solve_within_limits`.
+
+    Returns
+    -------
+    Assignment
     """
     plan = solve_within_limits(
         values, costs, problem_limits, solver=solver, tol=tol, options=options
@@ -299,9 +308,10 @@ def _solve_several(values, costs, problem_limits, *, solver, tol, options):
     n_rows = len(values)
     all_costs = np.broadcast_to(costs, values.shape)
     spent = all_costs[np.arange(n_rows), plan.choices].sum() / n_rows
+    # Value that a better plan may have in addition.
     open_value = gap_to_bound(plan.value, plan.bound)
     gap = open_value / max(abs(plan.bound), TINY)
-    # A budget is the first limit. Without a budget, the price is 0.
+    # The budget is the first limit, if there is one. Without a budget, the price is 0.
     price = 0.0
     if plan.limits[0].name == BUDGET_NAME:
         price = plan.limits[0].price
@@ -318,20 +328,31 @@ def _solve_several(values, costs, problem_limits, *, solver, tol, options):
 
 
 def _solve_mean(problem, *, solver, tol, solver_options):
-    """Return the plan of the largest mean value (`Assignment`).
+    """Return the plan of the largest mean value.
 
-    `problem` is a `Problem`. The other parameters are those of `solve_assignment`.
+    Parameters
+    ----------
+    problem : Problem
+    solver, tol, solver_options
+        As in `solve_assignment`.
+
+    Returns
+    -------
+    Assignment
     """
-    greedy_tolerance = max(tol, _GREEDY_TOLERANCE) if solver == "greedy" else tol
+    greedy_tolerance = tol
+    if solver == "greedy":
+        greedy_tolerance = max(tol, _GREEDY_TOLERANCE)
     greedy = solve_greedy(problem, greedy_tolerance)
     cheapest_value = total_value(problem, greedy.cheapest)
     # Gains are relative to the value of the cheapest choices.
     bound_gain = greedy.bound
+    bound_value = cheapest_value + bound_gain
     # A smaller gap is the rounding of sums.
     rounding = ROUNDING * bound_gain
-    # An offset of the values changes the bound and not the gain. The smaller of the two
-    # counts.
-    scale = min(bound_gain, abs(cheapest_value + bound_gain))
+    # `tol` is relative to the smaller one of the gain and the value. The gain does not
+    # depend on an offset of the values.
+    scale = min(bound_gain, abs(bound_value))
     tolerance = max(tol * scale, rounding)
     choices = greedy.choices
     price = greedy.price
@@ -343,9 +364,10 @@ def _solve_mean(problem, *, solver, tol, solver_options):
         choices, bound_gain = solve_highs(problem, tolerance, options=solver_options)
         price = np.nan
     elif solver == "cvxpy":
-        # cvxpy returns no dual bound. That of the relaxation is used.
+        # cvxpy returns no dual bound. The bound of the relaxation stays in use.
         choices = solve_cvxpy(problem, tolerance, solver_options)
         price = np.nan
+    # Gain that a better plan may have in addition.
     open_gain = bound_gain - total_gain(problem, choices, greedy.cheapest)
     if open_gain <= rounding:
         open_gain = 0.0
@@ -364,16 +386,27 @@ def _solve_mean(problem, *, solver, tol, solver_options):
 
 
 def _solve_max_min(problem):
-    """Return the plan of the largest smallest value, and of these the cheapest.
+    """Return the cheapest of the plans whose smallest value is largest.
 
-    It is a search for the largest threshold that all rows can reach within the budget.
+    A bisection finds the largest threshold that all rows can reach within the budget.
+
+    Parameters
+    ----------
+    problem : Problem
+
+    Returns
+    -------
+    Assignment
     """
     values = problem.values
 
     def cheapest_above(threshold):
+        """Return the cheapest choices with values of at least the threshold."""
+        # Infinity: a choice with a smaller value is not taken.
         return np.where(values >= threshold, problem.costs, np.inf).argmin(axis=1)
 
     def is_too_expensive(threshold):
+        """Return True if the cheapest plan with these values exceeds the budget."""
         cost = total_cost(problem, cheapest_above(threshold))
         return cost > problem.total + problem.slack_for_rounding
 
@@ -381,10 +414,11 @@ def _solve_max_min(problem):
     # cheapest plan, which is within the budget.
     largest_threshold = values.max(axis=1).min()
     thresholds = np.unique(values[values <= largest_threshold])
-    # The first threshold is possible. If `i` of the others are, the last of these is at
-    # position `i` of all.
-    highest = bisect_left(thresholds[1:], True, key=is_too_expensive)
-    choices = cheapest_above(thresholds[highest])
+    # The thresholds rise, and a higher one costs at least as much. The first one is
+    # possible. So the number of further thresholds that are possible is the position of
+    # the last possible one.
+    n_further = bisect_left(thresholds[1:], True, key=is_too_expensive)
+    choices = cheapest_above(thresholds[n_further])
     smallest_value = float(values[np.arange(len(values)), choices].min())
     return Assignment(
         choices=choices,
@@ -418,9 +452,9 @@ def choose_at_price(
         less.
 
     tolerance : float, default=1e-9
-        Relative difference in value per cost that counts as a tie. Without it, averages
-        that differ by rounding turn thousands of ties into the more expensive choice. A
-        negative tolerance sends ties to the more expensive choice.
+        Relative difference in value per cost that counts as a tie. With 0, rounding
+        would break thousands of ties towards the more expensive choice. A negative
+        tolerance sends all ties to the more expensive choice.
 
     Returns
     -------

@@ -35,7 +35,8 @@ _ROWS_PER_SUBSET_ROW = 10
 _TAIL = 1e-6
 # Distances that each thread has in memory at once: 8 MB.
 _DISTANCES = 2**20
-# Names of the metrics in scipy. Squared distances have the order of euclidean ones.
+# Names of the metrics in scipy, except for chebyshev, which has its own kernel. Squared
+# distances sort rows as euclidean distances do.
 _SCIPY_METRICS = {"manhattan": "cityblock", "euclidean": "sqeuclidean"}
 
 
@@ -52,14 +53,15 @@ class BaggedNeighborsRegressor(
     success probabilities [1]_. The outcomes of the reference rows are known: for each
     model, the quality of its answer. Each subset of `subset_size` reference rows
     estimates a new row by the outcome of its nearest row, and the estimate is the mean
-    over the subsets. Larger subsets have nearer rows (less bias). The mean is then over
-    fewer of them (more variance).
+    over the subsets. In larger subsets, the nearest row is nearer (less bias). The mean
+    is then over fewer different rows (more variance).
 
     The mean is over *all* subsets of that size, and none is drawn. The j-th nearest of
     N rows is the nearest one in a share ``C(N - j, subset_size - 1) / C(N,
     subset_size)`` of the subsets. So the estimate is a weighted mean of the nearest
-    rows. It has the expectation of drawn subsets. Since the subsets overlap, it has
-    about half the variance of ``N / subset_size`` disjoint ones.
+    rows. A mean over drawn subsets has the same expectation. Since all subsets overlap,
+    the estimate has about half the variance of a mean over ``N / subset_size`` disjoint
+    subsets.
 
     All outputs share one search, in double precision. Rows are not scaled here, so
     scale the features if their units differ.
@@ -196,7 +198,7 @@ class BaggedNeighborsRegressor(
         """
         # Raises an error for n_jobs=0 here instead of in `predict`.
         effective_n_jobs(self.n_jobs)
-        # `validate_data` refuses sparse rows, with a message about sparse input.
+        # Sparse rows are refused below: `validate_data` has a message for them.
         is_sparse = hasattr(X, "tocsr")
         if not is_sparse:
             refuse_texts(X=X)
@@ -208,8 +210,9 @@ class BaggedNeighborsRegressor(
             multi_output=True,
             y_numeric=True,
         )
-        # None: all reference rows weigh one. Else an array of shape (n_rows,).
+        # Weights of the reference rows, of shape (n_rows,). None: all weigh one.
         self._row_weight = None
+        # Total weight of the reference rows, in units of one row.
         n_rows = len(rows)
         weight = given_weights(sample_weight, rows)
         if weight is not None:
@@ -218,8 +221,8 @@ class BaggedNeighborsRegressor(
             rows = rows[has_weight]
             outcomes = outcomes[has_weight]
             self._row_weight = none_if_equal(weight[has_weight])
-            # `relative_weights` returns counts of rows, or weights of mean 1. Their sum
-            # is the number of rows.
+            # `relative_weights` returns counts of rows, or weights of mean 1. The sum
+            # of these weights is the number of rows that they stand for.
             n_rows = round(weight.sum())
         subset_size = self.subset_size
         if subset_size is not None and subset_size > n_rows:
@@ -287,7 +290,7 @@ class BaggedNeighborsRegressor(
     def _distances(self, queries):
         """Return distances of queries to all reference rows, squared if euclidean.
 
-        They are used to sort the reference rows only. Squares have the same order.
+        Callers only sort and compare distances. Squares have the same order.
 
         Parameters
         ----------
@@ -308,9 +311,9 @@ class BaggedNeighborsRegressor(
     def _estimates(self, queries, return_std):
         """Return estimates of queries if all reference rows have the same weight.
 
-        Each query has as many neighbours as there are weights by rank. If further rows
-        are at the distance of the last neighbour, they share its weight. Such a query
-        is computed alone, over all its neighbours.
+        Each query has as many neighbours as `weights_` has entries. If further rows are
+        at the distance of the last neighbour, they become neighbours as well. Such a
+        query is computed alone, over all its neighbours.
 
         Parameters
         ----------
@@ -350,6 +353,9 @@ class BaggedNeighborsRegressor(
     def _weighted_estimates(self, queries, return_std):
         """Return estimates of queries if reference rows have different weights.
 
+        All reference rows are sorted for each query, because the number of rows that
+        have a share depends on their weights.
+
         Parameters
         ----------
         queries : ndarray of shape (n_queries, n_features)
@@ -363,7 +369,7 @@ class BaggedNeighborsRegressor(
         outcomes = self._outcomes.reshape(len(self._outcomes), -1)
         shares = weighted_shares(
             self._distances(queries), self._row_weight, weights=self.weights_
-        )
+        )  # (n_queries, n_rows)
         mean = shares @ outcomes
         if not return_std:
             return _Estimates(mean, std=None)
@@ -372,8 +378,8 @@ class BaggedNeighborsRegressor(
         for output in range(mean.shape[1]):
             residuals = outcomes[:, output] - mean[:, [output]]  # (n_queries, n_rows)
             variance[:, output] = (shares * residuals**2).sum(axis=1)
-        # Sum of the squared shares of single rows. A row of weight 2 is two rows, and
-        # each has half of its share.
+        # Sum of the squared shares of single rows. A row of weight w is w single rows,
+        # and each of them has the part 1 / w of its share.
         squared_shares = (shares**2 / self._row_weight).sum(axis=1)
         return _Estimates(mean, _standard_errors(variance, squared_shares))
 
@@ -435,8 +441,8 @@ def _nearest_rows(distances, n_neighbors):
 def _tied_with_last(distances, last_distances, nearest, weights):
     """Return all neighbours of queries whose last neighbour is tied with other rows.
 
-    These rows, at the same distance, become neighbours as well. All rows at this
-    distance then share their total weight equally.
+    The tied rows become neighbours as well. Only the nearest rows at this distance have
+    weights before. All rows at this distance then share the sum of these weights.
 
     Parameters
     ----------
@@ -444,6 +450,7 @@ def _tied_with_last(distances, last_distances, nearest, weights):
     last_distances : ndarray of shape (n_queries,)
         Distance of the last of the nearest rows.
     nearest : ndarray of shape (n_queries, n_neighbors), dtype=intp
+        Positions of the nearest rows, by rising distance.
     weights : ndarray of shape (n_queries, n_neighbors)
         Weights of the nearest rows.
 
@@ -452,6 +459,7 @@ def _tied_with_last(distances, last_distances, nearest, weights):
     list of _TiedNeighbors
     """
     n_neighbors = nearest.shape[1]
+    # Number of rows that are not farther than the last neighbour of each query.
     n_within = np.count_nonzero(distances <= last_distances[:, None], axis=1)
     tied_neighbors = []
     for query in np.flatnonzero(n_within > n_neighbors):
@@ -470,8 +478,8 @@ def _standard_errors(variance, squared_weights):
     """Return the standard errors of weighted means, NaN if one row has all the weight.
 
     The squared standard error is ``variance / (1 - squared_weights) *
-    squared_weights``. The first factor is an unbiased variance of the outcomes. The
-    second one is what a weighted mean leaves of it.
+    squared_weights``. The quotient is an unbiased variance of the outcomes. The
+    variance of their weighted mean is the share ``squared_weights`` of it.
 
     Parameters
     ----------
@@ -520,12 +528,12 @@ def nearest_weights(n_rows, subset_size, tail=_TAIL):
     # The weight beyond the j-th row is the probability that a subset has none of the j
     # nearest rows: C(n_rows - j, subset_size) / C(n_rows, subset_size). It is computed
     # as a product, because a difference from 1 would lose all its digits.
-    rows_left = n_rows - j + 1
+    rows_left = n_rows - j + 1  # rows without the j - 1 nearest ones
     log_beyond = np.cumsum(np.log((rows_left - subset_size) / rows_left))
-    # The first row has a weight. A further row has one if the weights from this row on
-    # sum to at least `tail`.
+    # The first row always has a weight. Row j + 1 has a weight if the rows beyond the
+    # j-th one have a total weight of at least `tail`.
     n_neighbors = 1 + int(np.count_nonzero(log_beyond >= np.log(tail)))
-    # Weights are in units of the first one, whose logarithm is thus 0.
+    # Weights are in units of the first weight, so that its logarithm is 0.
     log_weights = np.concatenate([[0.0], np.cumsum(log_ratios)])[:n_neighbors]
     weights = np.exp(log_weights)
     return weights / weights.sum()
@@ -534,8 +542,9 @@ def nearest_weights(n_rows, subset_size, tail=_TAIL):
 def weighted_shares(distances, row_weight, weights):
     """Return the share of each weighted row in the estimate of each query.
 
-    The nearest rows have places on a line, by rising distance. A row of weight w has w
-    places. Rows at one distance have their places in common.
+    Rows have places on a line, by rising distance. A row of weight w has w places. Rows
+    at the same distance have their places in common, and share the weight of these
+    places in proportion to their weights.
 
     Parameters
     ----------
@@ -552,26 +561,28 @@ def weighted_shares(distances, row_weight, weights):
     order = distances.argsort(axis=1, kind="stable")
     sorted_distances = np.take_along_axis(distances, order, axis=1)
     sorted_weight = row_weight[order]
-    # The places of each row go from `begin` to `end`.
+    # The places of each row go from `begin` to `end`, (n_queries, n_rows).
     end = sorted_weight.cumsum(axis=1)
     begin = np.zeros(end.shape)
     begin[:, 1:] = end[:, :-1]
-    is_tied = sorted_distances[:, 1:] == sorted_distances[:, :-1]  # with the row before
+    # Entry j is True if row j + 1 is tied with row j.
+    is_tied = sorted_distances[:, 1:] == sorted_distances[:, :-1]
     # Tied rows get the first `begin` and the last `end` of all rows at their distance.
     # An infinite bound has no effect on the running maximum or minimum.
     begin[:, 1:][is_tied] = -np.inf
     begin = np.maximum.accumulate(begin, axis=1)
     end[:, :-1][is_tied] = np.inf
+    # The running minimum starts with the last row.
     end = np.minimum.accumulate(end[:, ::-1], axis=1)[:, ::-1]
     # Total weight of the first 0, 1, 2, ... places of the line. Places beyond the last
-    # weight have the weight 0.
+    # entry of `weights` have the weight 0.
     n_places = np.arange(len(weights) + 1)
     total = np.append(0.0, np.cumsum(weights))
     # Total weight of the places that the rows at one distance have in common.
     weight_of_distance = np.interp(end, n_places, total)
     weight_of_distance -= np.interp(begin, n_places, total)
     shares = np.empty(distances.shape)
-    # A row has its own part of these places.
+    # A row gets the part of this weight that its own places are of all these places.
     sorted_shares = weight_of_distance * sorted_weight / (end - begin)
     np.put_along_axis(shares, order, sorted_shares, axis=1)
     return shares / shares.sum(axis=1, keepdims=True)
@@ -594,12 +605,13 @@ def share_tied_weights(weights, distances):
     -------
     ndarray of shape (n_queries, n_neighbors)
     """
-    # True where the distance is not that of the neighbour before.
+    # True where the distance is not equal to the distance of the neighbour before.
     is_new = np.ones(distances.shape, dtype=bool)
     is_new[:, 1:] = distances[:, 1:] != distances[:, :-1]
-    # Groups of equal distances, in the flat array of all queries.
-    starts = np.flatnonzero(is_new)
-    counts = np.diff(starts, append=distances.size)
+    # The queries are put one after another in a flat array. A group has neighbours of
+    # one query at one distance.
+    group_starts = np.flatnonzero(is_new)
+    group_sizes = np.diff(group_starts, append=distances.size)
     all_weights = np.broadcast_to(weights, distances.shape).ravel()
-    sums = np.add.reduceat(all_weights, starts)
-    return np.repeat(sums / counts, counts).reshape(distances.shape)
+    group_means = np.add.reduceat(all_weights, group_starts) / group_sizes
+    return np.repeat(group_means, group_sizes).reshape(distances.shape)

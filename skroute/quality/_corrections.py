@@ -14,8 +14,8 @@ _POINTS = 33
 # Share of the estimates that are below the first point, and above the last point. A
 # polynomial is not reliable at extreme estimates.
 _ENDS = 0.005
-# A polynomial has values with a root mean square of about 1. The part that those of
-# lower degree cannot express is the rest. A rest below this is rounding.
+# The rest of a polynomial is what the polynomials of lower degree cannot express. A
+# polynomial has a root mean square of about 1. A rest below this bound is rounding.
 _LEAST_REST = 1e-3
 # A range that is narrower than this share of the largest outcome is rounding.
 _ROUNDING = 1e-9
@@ -23,11 +23,13 @@ _ROUNDING = 1e-9
 # estimates (see `_BITS_OF_RANGE`) is fine enough for the narrowest range.
 _MOST_RATIO = 16
 # Outcomes have a heavy tail if their range is above this number of standard deviations.
-# It is about 6.5 for 1,000 normal values, and 2 for answers of which half are wrong.
+# The range of 1,000 normal values is about 6.5 standard deviations. The range of
+# answers of which half are wrong is 2.
 _TAIL = 8
-# The unit of estimates is the widest range, rounded up to a power of two, divided by
-# two to this power: about a millionth. The narrowest range then has at least 2**15
-# units, because the widest one counts as 2**4 times as wide, or up to 2**5 if rounded.
+# The widest range is rounded up to a power of two. The unit of estimates is this number
+# divided by two to the power of this constant: about a millionth of the range. The
+# widest range counts as at most 2**4 times the narrowest one, and less than 2**5 times
+# after rounding up. So the narrowest range has at least 2**15 units.
 _BITS_OF_RANGE = 20
 
 
@@ -50,7 +52,7 @@ class CorrectionCurves(NamedTuple):
     added: np.ndarray
 
     def apply(self, estimate):
-        """Return calibrated estimates; both arrays have shape (n_rows, n_choices)."""
+        """Return calibrated estimates, of shape (n_rows, n_choices) as `estimate`."""
         # Position on the curve, from 0 (first point) to 1 (last point). It is 0 if the
         # width is infinite. np.clip takes twice the time for a single row.
         share = np.minimum(np.maximum((estimate - self.low) / self.width, 0), 1)
@@ -62,7 +64,8 @@ class CorrectionCurves(NamedTuple):
         choice = np.arange(len(self.low))
         added_before = self.added[choice, point]
         added_after = self.added[choice, point + 1]
-        return estimate + added_before + (place - point) * (added_after - added_before)
+        way_to_next = place - point  # from 0 to 1
+        return estimate + added_before + way_to_next * (added_after - added_before)
 
     def scaled(self, sizes):
         """Return the curves for estimates times `sizes`, an array of (n_choices,)."""
@@ -102,7 +105,8 @@ def fit_corrections(estimate, quality, weight=None):
     residual = quality - estimate
     total_weight = n_rows
     if weight is not None:
-        # Weighted least squares are those of rows times the root of their weights.
+        # Least squares with weights are least squares without weights, after each row
+        # is multiplied by the root of its weight.
         root_weight = np.sqrt(weight)[:, None]
         columns = root_weight * columns
         residual = root_weight * residual
@@ -112,13 +116,13 @@ def fit_corrections(estimate, quality, weight=None):
     added = (_polynomials(points, low, width, degree) * coef).sum(axis=2)
     # The corrected estimate must not fall where the estimate rises.
     added = np.maximum.accumulate(points + added) - points
-    return CorrectionCurves(low, width, np.ascontiguousarray(added.T))
+    return CorrectionCurves(low, width, added=np.ascontiguousarray(added.T))
 
 
 def _polynomials(values, low, width, degree):
     """Return the Legendre polynomials, up to a degree, of values of each choice.
 
-    The range of a curve is mapped to [-1, 1], and values outside of it to its ends.
+    The range of a curve is mapped to [-1, 1]. Values outside of the range are clipped.
 
     Parameters
     ----------
@@ -146,7 +150,7 @@ def _fit_shrunken(columns, residual, total_weight):
     ----------
     columns : ndarray of shape (n_choices, n_rows, n_columns)
     residual : ndarray of shape (n_rows, n_choices)
-        What the columns of each choice are fitted to.
+        The values that the columns of each choice are fitted to.
     total_weight : float
         Number of rows, or the sum of their weights.
 
@@ -156,27 +160,32 @@ def _fit_shrunken(columns, residual, total_weight):
         Coefficients of `columns`.
     """
     basis, triangle = np.linalg.qr(columns)
-    # Root mean square of the part of each column that those of lower degree lack.
-    rest = np.abs(np.diagonal(triangle, axis1=1, axis2=2)) / np.sqrt(total_weight)
-    # Estimates with few different values determine few coefficients. If one degree is
-    # not used, no higher one is. (n_choices, 1, n_columns)
+    # Length of the part of each column that is orthogonal to the columns of lower
+    # degree. (n_choices, n_columns)
+    length_of_rest = np.abs(np.diagonal(triangle, axis1=1, axis2=2))
+    # Its root mean square over rows.
+    rest = length_of_rest / np.sqrt(total_weight)
+    # Estimates with few different values determine few coefficients. If a degree is not
+    # used, higher degrees are not used either. (n_choices, 1, n_columns)
     is_used = np.logical_and.accumulate(rest > _LEAST_REST, axis=1)[:, None]
-    # A coefficient is a sum over rows of these products. Its variance is estimated by
-    # their spread. (n_choices, n_rows, n_columns)
+    # A coefficient is a sum of these products over rows. The spread of the products
+    # estimates its variance. (n_choices, n_rows, n_columns)
     products = np.where(is_used, basis, 0) * residual.T[..., None]
     coef = products.sum(axis=1)
     # Sum of the squared deviations of the products from their mean.
     variance = np.maximum((products**2).sum(axis=1) - coef**2 / total_weight, 0)
-    # The `t` of each degree.
+    # The `t` of each degree. (n_columns,)
     signal = np.maximum((coef**2 - variance).mean(axis=0), 0.0)
+    # `t / (t + v)`, or 0 where both are 0. (n_choices, n_columns)
     shrinkage = np.divide(
         signal,
         signal + variance,
         out=np.zeros_like(variance),
         where=signal + variance > 0,
     )
-    # Coefficients of the orthonormal columns become those of `columns`. A column that
-    # is not used has the coefficient 0. The identity keeps the system solvable.
+    # The coefficients of the orthonormal columns become coefficients of `columns`.
+    # Columns that are not used have the coefficient 0. Their part of the triangle may
+    # be singular. The identity replaces it, so that the system can be solved.
     n_columns = columns.shape[2]
     triangle = np.where(is_used, triangle, np.eye(n_columns))
     shrunken_coef = shrinkage * coef
@@ -215,9 +224,9 @@ class OutcomeRange(NamedTuple):
 def range_of(quality):
     """Return the range of each choice's outcomes, and the unit for rounding estimates.
 
-    The unit is a power of two, about a millionth of the widest range. A range above 16
-    times the narrowest one counts as 16 times: with a larger unit, rounding would
-    remove the differences between estimates of other choices.
+    The unit is a power of two, about a millionth of the widest range. The widest range
+    counts as at most 16 times the narrowest one. With a larger unit, rounding would
+    remove the differences between estimates of choices with a narrow range.
 
     Parameters
     ----------
@@ -236,7 +245,7 @@ def range_of(quality):
     unit = None
     if widest > 0:
         unit = float(2.0 ** (np.ceil(np.log2(widest)) - _BITS_OF_RANGE))
-    return OutcomeRange(low, high, unit)
+    return OutcomeRange(low, high, unit=unit)
 
 
 def real_widths(low, high):
@@ -271,9 +280,9 @@ def sizes_of(quality):
     Returns
     -------
     ndarray of shape (n_choices,)
-        Powers of two. For choices with a heavy tail and a range far wider than the
-        narrowest one, about the ratio of their standard deviation to that of the
-        narrowest; otherwise 1.
+        Powers of two. A choice with a heavy tail, and a range far wider than the
+        narrowest one, is divided by about the ratio of two standard deviations: of its
+        outcomes, and of the outcomes with the narrowest range. Other choices have 1.
     """
     low = quality.min(axis=0)
     high = quality.max(axis=0)
@@ -281,11 +290,14 @@ def sizes_of(quality):
     width = high - low
     narrowest = real_widths(low, high).min()
     # False for all choices if none varies: `narrowest` is then infinite.
-    has_tail = (width > _MOST_RATIO * narrowest) & (width > _TAIL * spread)
+    is_wide = width > _MOST_RATIO * narrowest
+    has_tail = width > _TAIL * spread
+    is_divided = is_wide & has_tail
     sizes = np.ones(len(low))
-    if has_tail.any():
+    if is_divided.any():
         # Several choices may have the narrowest range.
-        ratio = spread[has_tail] / spread[width == narrowest].max()
+        spread_of_narrowest = spread[width == narrowest].max()
+        exponent = np.round(np.log2(spread[is_divided] / spread_of_narrowest))
         # A size is at least 1: it makes a tail smaller, never larger.
-        sizes[has_tail] = 2.0 ** np.maximum(np.round(np.log2(ratio)), 0)
+        sizes[is_divided] = 2.0 ** np.maximum(exponent, 0)
     return sizes

@@ -83,23 +83,29 @@ def along_directions_of_others(rows, directions, rows_as_new=None):
     """
     if rows_as_new is None:
         rows_as_new = rows
-    coordinates = along(rows, directions)  # z of each row
+    # Comments name the symbols above, for each row where they depend on the row.
+    coordinates = along(rows, directions)  # z
     coordinates_as_new = along(rows_as_new, directions)  # V.T @ b
+    # r @ r: the squared length of a row, less the squared length along the directions.
     squared_rests = _products_of_rows(rows, rows)
-    squared_rests -= (coordinates**2).sum(axis=1)  # r @ r
+    squared_rests -= (coordinates**2).sum(axis=1)
+    # r @ b, in the same way.
     rest_products = _products_of_rows(rows, rows_as_new)
-    rest_products -= (coordinates * coordinates_as_new).sum(axis=1)  # r @ b
-    squares = (coordinates**2).sum(axis=0)  # diagonal of L
-    gaps = squares - _squares_along_rests(rows, coordinates, squared_rests)  # L - w
-    # D @ z of each row: D is diagonal, with the inverse gaps. A direction without a
-    # positive gap is as weak as the rest: its coordinate is not corrected.
+    rest_products -= (coordinates * coordinates_as_new).sum(axis=1)
+    squares = (coordinates**2).sum(axis=0)  # diagonal of L, (n_directions,)
+    # Diagonal of L - w. The same `w`, a mean, is taken for all rows.
+    gaps = squares - _squares_along_rests(rows, coordinates, squared_rests)
+    # D @ z: D is diagonal, with the inverse gaps. A direction whose gap is not positive
+    # is as weak as the rest of a row: its coordinate is not corrected.
     scaled_coordinates = np.divide(
         coordinates, gaps, out=np.zeros_like(coordinates), where=gaps > 0
     )
     leverage = (coordinates * scaled_coordinates).sum(axis=1)  # z @ D @ z
-    scaled_products = rest_products / np.maximum(1 - leverage, _LEAST_REST)
+    due_to_others = np.maximum(1 - leverage, _LEAST_REST)
+    scaled_products = rest_products / due_to_others
+    # D @ z * (r @ b) / (1 - z @ D @ z)
     due_to_row = scaled_coordinates * scaled_products[:, np.newaxis]
-    # The first order may overshoot. A coordinate shrinks to 0 at most.
+    # The first order may overshoot. A coordinate shrinks to 0 at most, and never grows.
     lowest = np.minimum(coordinates_as_new, 0)
     highest = np.maximum(coordinates_as_new, 0)
     return np.clip(coordinates_as_new - due_to_row, lowest, highest)
@@ -108,9 +114,10 @@ def along_directions_of_others(rows, directions, rows_as_new=None):
 def _squares_along_rests(rows, coordinates, squared_rests):
     """Return the sum of squares of the other rows along the rest of a row, on average.
 
-    The rest of a row is its part that is orthogonal to the directions. The squared
-    coordinates of the other rows along it are added up. The result is the mean of such
-    sums over a sample of rows, weighted by the squared lengths of their rests.
+    The rest of a row is its part that is orthogonal to the directions. Each other row
+    has a coordinate along this rest. The squares of these coordinates are added up. The
+    result is a weighted mean of such sums over a sample of rows. A sampled row is
+    weighted by the squared length of its rest.
 
     Parameters
     ----------
@@ -125,23 +132,27 @@ def _squares_along_rests(rows, coordinates, squared_rests):
     float
         It is 0 if the sampled rows have no rest.
     """
+    # Every `step`-th row is sampled.
     step = -(-len(coordinates) // _SAMPLED_ROWS)  # rounded up
     products = rows @ rows[::step].T  # (n_rows, n_sampled)
     if issparse(products):
         products = products.toarray()
-    # A sampled row has two parts: one along the directions, and its rest. From the
-    # squares of all rows along the sampled row, those along its first part are
-    # subtracted. So is the square of the sampled row itself along its rest. The result
-    # is the sum of squares of the others, times the squared length of the rest.
-    squares = (coordinates**2).sum(axis=0)
-    along_rows = (products**2).sum(axis=0)
-    along_directions = (coordinates[::step] ** 2) @ squares
-    of_others = along_rows - along_directions - squared_rests[::step] ** 2
-    total = squared_rests[::step].sum()
-    if total <= 0:
+    # A sampled row is the sum of two parts: one along the directions, and its rest. The
+    # squared products of the row with all rows are summed. The sum for the row is the
+    # sum for the first part, plus the sum for the rest.
+    squares = (coordinates**2).sum(axis=0)  # (n_directions,)
+    with_row = (products**2).sum(axis=0)  # (n_sampled,)
+    with_part_along = (coordinates[::step] ** 2) @ squares
+    # Squared product of the rest with the sampled row itself.
+    with_itself = squared_rests[::step] ** 2
+    # The remainder is the sum for the other rows, times the squared length of the rest.
+    of_others = with_row - with_part_along - with_itself
+    total_weight = squared_rests[::step].sum()
+    if total_weight <= 0:
         # The sampled rows have no rest. By rounding it may be below 0.
         return 0.0
-    return max(float(of_others.sum() / total), 0.0)
+    # A sum of squares below 0 is rounding.
+    return max(float(of_others.sum() / total_weight), 0.0)
 
 
 def _products_of_rows(first, second):
@@ -157,4 +168,5 @@ def _products_of_rows(first, second):
     ndarray of shape (n_rows,), dtype=float64
     """
     products = first.multiply(second) if issparse(first) else first * second
+    # Sums of a sparse matrix have the shape (n_rows, 1).
     return np.asarray(products.sum(axis=1), dtype=np.float64).ravel()

@@ -41,14 +41,14 @@ from skroute.utils._tensors import on_host
 from skroute.utils._texts_of_fit import counts_of, learned_once
 from skroute.utils._typing import ArrayLike, NDArray
 
-# A column of strings with at most this many different values is one of categories. Each
-# value becomes one column of numbers.
+# Largest number of different values of a column of categories. A column of strings with
+# more values is a column of texts. Each category becomes one column of numbers.
 _MOST_CATEGORIES = 50
 # Sequences of characters are counted in this number of characters at the start of a
 # text. Words are counted in the whole text. Bounds the time of a long text.
 _CHARACTERS = 500
-# Number of columns that words are hashed to. Sequences of characters have as many of
-# their own. With this number, two frequent words seldom share a column.
+# Number of columns that words are hashed to. Sequences of characters are hashed to the
+# same number of other columns. With this number, two frequent words seldom share one.
 _HASHED_COLUMNS = 2**17
 # Largest number of words and sequences that are kept for a column of texts. Bounds time
 # and memory.
@@ -123,9 +123,9 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
     takes them in any order. scikit-learn's transformers refuse another order.
 
     ``fit_transform(X)`` is not ``fit(X).transform(X)`` for texts, as in
-    :class:`~sklearn.preprocessing.TargetEncoder`. It returns each row as a new row, so
-    that a model that is trained on it has similar rows later. Train models on
-    `fit_transform`, as pipelines do.
+    :class:`~sklearn.preprocessing.TargetEncoder`. `fit_transform` returns each row as
+    if it were a new row. So a model is trained on rows that are similar to later rows.
+    Train models on the result of `fit_transform`, as pipelines do.
 
     Examples
     --------
@@ -190,16 +190,16 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
         X : array-like of shape (n_samples, n_features)
             As in `fit`.
 
-        y : array-like of shape (n_samples,) or (n_samples, n_columns)
-            As in `fit`.
+        y : None
+            Not used.
 
         Returns
         -------
         ndarray of shape (n_samples, n_outputs), dtype=float64
             Each row as `transform` would return it after a fit without this row.
             Directions of texts turn towards the texts that they are fitted on, so
-            ``fit(X).transform(X)`` has larger numbers than new rows have. Or a data
-            frame, see `set_output`.
+            ``fit(X).transform(X)`` has larger numbers than new rows have. The result is
+            a data frame if the user has chosen it by `set_output`.
         """
         return self._fit_rows(X)
 
@@ -214,16 +214,17 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_rows, n_outputs), dtype=float64
-            Each row as a new row would be.
+            Each row as `transform` would return it after a fit without this row.
         """
-        # After a fit that fails, the encoder is not fitted. Rows may have no names.
+        # After a fit that fails, the encoder is not fitted.
         vars(self).pop("kinds_", None)
+        # The new rows may have no names.
         vars(self).pop("feature_names_in_", None)
         X = _checked_rows(X)
         # One seed for all columns.
         seed = seed_of(self.random_state)
         if issparse(X):
-            # One encoder takes all sparse columns together.
+            # Wide sparse rows: one encoder takes all columns together.
             columns = [X]
             self.n_features_in_ = X.shape[1]
             n_components = _most_directions(self.n_components, n_rows=X.shape[0])
@@ -237,10 +238,11 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
                 self.feature_names_in_ = np.array(names, dtype=object)
             self._columns = []
             for position, column in enumerate(columns):
+                # Messages name a column by its position if it has no name.
+                name = position if names is None else names[position]
                 encoder = _Column(
                     column,
-                    # Messages name a column by its position if it has no name.
-                    name=position if names is None else names[position],
+                    name=name,
                     text=self.text,
                     n_components=self.n_components,
                     seed=seed,
@@ -262,17 +264,18 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : as in `fit`
-            The same columns. Those of a data frame are found by name, in any order.
+            The same columns. The columns of a data frame are found by name, and may be
+            in any order.
 
         Returns
         -------
         ndarray of shape (n_samples, n_outputs), dtype=float64
-            Or a data frame, see `set_output`.
+            A data frame if the user has chosen it by `set_output`.
 
         Raises
         ------
         ValueError
-            If the columns are not those of `fit`.
+            If the columns are not the same as in `fit`.
         """
         check_is_fitted(self)
         rows: Any = X
@@ -336,7 +339,16 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
 
 
 def _checked_rows(X):
-    """Return valid rows: a frame, an array, a series of texts or wide sparse rows.
+    """Return valid rows, or raise an error.
+
+    Parameters
+    ----------
+    X : as in `FrameEncoder.fit`
+
+    Returns
+    -------
+    data frame, ndarray, series of texts, or csr matrix
+        Sparse rows of at most 1,000 columns become an array.
 
     Raises
     ------
@@ -359,7 +371,7 @@ def _checked_rows(X):
     if issparse(rows):
         return check_array(rows, accept_sparse="csr", dtype=np.float64, input_name="X")
     if rows.ndim == 1 and len(rows) and _are_texts(rows):
-        # A series is returned as it is: its dtype may be that of categories.
+        # A series is returned as it is, because its dtype may mark categories.
         return X if hasattr(X, "dtype") else rows
     check_array(rows, dtype=None, ensure_all_finite=False, input_name="X")
     return rows
@@ -368,13 +380,14 @@ def _checked_rows(X):
 def few_columns_dense(X):
     """Return narrow sparse rows, and frames of sparse columns, as dense ones.
 
-    Narrow rows have at most 1,000 columns. Any other rows are returned as they are.
+    Narrow rows have at most 1,000 columns. All other rows, of any type, are returned as
+    they are.
     """
     if issparse(X):
         is_narrow = X.ndim == 2 and X.shape[1] <= _MOST_DENSE_COLUMNS
         return X.toarray() if is_narrow else X
     if hasattr(X, "iloc") and hasattr(X, "sparse") and is_frame(X):
-        # pandas has this accessor where all columns are sparse.
+        # A frame of pandas has the attribute `sparse` only if all columns are sparse.
         return X.sparse.to_dense()
     return X
 
@@ -397,9 +410,9 @@ def _are_texts(cells):
 
 
 def _most_directions(n_components, n_rows):
-    """Return the smaller of `n_components` and one direction for each five rows.
+    """Return the number of directions of a column of texts, or of sparse rows.
 
-    There is at least one direction.
+    It is `n_components`, but at most one direction for each five rows, and at least 1.
     """
     return min(n_components, max(1, n_rows // _ROWS_OF_DIRECTION))
 
@@ -411,26 +424,34 @@ class _ColumnEncoder(ABC):
     def fit_transform(self, column):
         """Learn the encoding of a column, and return the column as numbers.
 
+        Parameters
+        ----------
+        column : series or ndarray of shape (n_rows,), or csr matrix
+            A csr matrix has all columns of sparse rows.
+
         Returns
         -------
         ndarray of shape (n_rows, n_outputs), dtype=float64
-            Each row as a new row would be.
+            Each row as `transform` would return it after a fit without this row.
         """
 
     @abstractmethod
     def transform(self, column):
-        """Return a column of other rows as numbers, by the learned encoding."""
+        """Return a column of other rows as numbers, by the learned encoding.
+
+        `column` and the result are as in `fit_transform`.
+        """
 
     @abstractmethod
     def names_out(self, name, width):
-        """Return the names of the columns of numbers that a column is encoded as.
+        """Return the names of the outputs of a column.
 
         Parameters
         ----------
         name : str
             Name of the column.
         width : int
-            Number of outputs.
+            Number of outputs, which are the columns of `transform`.
 
         Returns
         -------
@@ -439,7 +460,19 @@ class _ColumnEncoder(ABC):
 
 
 class _SparseRows(_ColumnEncoder):
-    """All columns of sparse rows, reduced to a few directions."""
+    """All columns of sparse rows, reduced to a few directions.
+
+    Parameters
+    ----------
+    n_components : int
+        Number of directions.
+    seed : int
+
+    Attributes
+    ----------
+    directions : ndarray of shape (n_columns, n_components)
+        Set by `fit_transform`.
+    """
 
     def __init__(self, n_components, seed):
         self.n_components = n_components
@@ -448,7 +481,7 @@ class _SparseRows(_ColumnEncoder):
     def fit_transform(self, column):
         """Learn the directions, and return the coordinates of each row.
 
-        They are those that the row would have as a new row.
+        The coordinates are as if the directions had been fitted without this row.
         """
         rows = csr_array(column)
         self.directions = fit_directions(rows, self.n_components, self.seed)
@@ -482,14 +515,14 @@ class _Column(_ColumnEncoder):
         Reads the cells.
     kind : str
         ``"number"``, ``"date"``, ``"category"`` or ``"text"``.
-    transformer : transformer
+    transformer : _Numbers, _Categories, _HashedTexts or _EmbeddedTexts
         Takes cells of shape (n_rows, 1).
     """
 
     def __init__(self, column, name, *, text, n_components, seed):
         self.reader = ColumnReader.fit(column, name)
-        # All strings are categories to the reader. Those that are texts get their kind
-        # below.
+        # The reader has no kind for texts: a column of texts is one of categories. Such
+        # a column gets its kind below.
         self.kind = self.reader.kind
         if self.kind != CATEGORY:
             # Numbers and dates.
@@ -549,15 +582,17 @@ class _Column(_ColumnEncoder):
             return [f"{name}_text{number}" for number in range(width)]
         if self.kind == CATEGORY:
             return [f"{name}_{category}" for category in self.transformer.categories]
-        # The second output, with the mark, exists only if a cell was missing in `fit`.
-        return [name, f"missingindicator_{name}"][:width]
+        if width == 1:
+            return [name]
+        # A cell was missing in `fit`: the second output marks missing cells.
+        return [name, f"missingindicator_{name}"]
 
 
 class _Numbers:
     """Numbers scaled to variance one, with a mark of missing ones.
 
-    It replaces scikit-learn's scaler, imputer and indicator, which check a row for
-    longer than they compute.
+    This class replaces scikit-learn's `StandardScaler`, `SimpleImputer` and
+    `MissingIndicator`. For a single row, they take longer for checks than to compute.
 
     Attributes
     ----------
@@ -576,9 +611,10 @@ class _Numbers:
         return self.transform(column)
 
     def transform(self, column):
-        """Return the scaled numbers, 0 for missing ones, and their marks if any.
+        """Return the scaled numbers, and the marks of missing ones if `has_missing`.
 
-        0 is the mean after scaling.
+        A missing number becomes 0, the mean after scaling. A mark is 1 for a missing
+        number, else 0.
 
         Parameters
         ----------
@@ -598,8 +634,8 @@ class _Numbers:
 class _Categories:
     """Indicators of categories, one column each.
 
-    It replaces scikit-learn's `OneHotEncoder`, which checks a row for longer than it
-    looks up.
+    This class replaces scikit-learn's `OneHotEncoder`. For a single row, it takes
+    longer for checks than to look up a category.
 
     Attributes
     ----------
@@ -610,7 +646,10 @@ class _Categories:
     """
 
     def fit_transform(self, column):
-        """Learn the categories of texts of shape (n_rows, 1), and return indicators."""
+        """Learn the categories of strings, and return their indicators.
+
+        `column` (n_rows, 1) has strings. A missing string is empty.
+        """
         self.categories = sorted(set(column[:, 0]))
         self.column_of_category = {}
         for position, category in enumerate(self.categories):
@@ -618,7 +657,11 @@ class _Categories:
         return self.transform(column)
 
     def transform(self, column):
-        """Return indicators of shape (n_rows, n_categories), 0 for new categories."""
+        """Return indicators of shape (n_rows, n_categories).
+
+        `column` is as in `fit_transform`. A category that `fit` did not see has 0 in
+        all columns.
+        """
         indicators = np.zeros((len(column), len(self.categories)))
         for row, category in enumerate(column[:, 0]):
             position = self.column_of_category.get(category)
@@ -650,14 +693,15 @@ class _LearnedWords(NamedTuple):
 
     Attributes
     ----------
-    used : ndarray of int
-        Hashed columns that are kept, rising.
+    used : ndarray of shape (n_used,), dtype=intp
+        Positions of the hashed columns that are used, rising.
     rarity : ndarray of shape (n_used,), dtype=float32
         Weights of these columns.
     directions : ndarray of shape (n_used, n_directions), dtype=float32, or None
         None if the texts have hardly a word in common. All outputs are then 0.
     rows_as_new : ndarray of shape (n_texts, n_outputs)
-        Each of the texts as if it had not been among them.
+        Coordinates of each text along the directions, as if words and directions had
+        been learned without this text.
     """
 
     used: np.ndarray
@@ -668,6 +712,12 @@ class _LearnedWords(NamedTuple):
 
 class _HashedTexts:
     """Counts of words and sequences of characters, reduced to a few directions.
+
+    Parameters
+    ----------
+    n_components : int
+        Largest number of directions.
+    seed : int
 
     Attributes
     ----------
@@ -682,7 +732,8 @@ class _HashedTexts:
     def fit_transform(self, column):
         """Learn the words and the directions, and return the coordinates of each text.
 
-        They are those that the text would have as a new text.
+        The coordinates are as if words and directions had been learned without the
+        text.
         """
         learned = learned_once(
             "words",
@@ -694,17 +745,24 @@ class _HashedTexts:
         self.used = learned.used
         self.rarity = learned.rarity
         self.directions = learned.directions
-        # The result may be shared with other encoders. Callers may change theirs.
+        # Other encoders may share this array. Callers get a copy, which may be changed.
         return learned.rows_as_new.copy()
 
     def _learn(self, counts):
-        """Learn words and directions from the counts of texts (`_LearnedWords`).
+        """Learn words and directions from the counts of texts.
 
-        `counts` is a csr matrix of shape (n_texts, n_columns).
+        Parameters
+        ----------
+        counts : csr matrix of shape (n_texts, n_columns)
+            From `_counts_of_words`.
+
+        Returns
+        -------
+        _LearnedWords
         """
         n_texts, n_columns = counts.shape
         # Number of texts that have each word. A stored entry is a pair of a text and a
-        # word in it.
+        # word in it. (n_columns,)
         n_texts_with = np.bincount(counts.indices, minlength=n_columns)
         most_frequent = np.argsort(-n_texts_with, kind="stable")[:_MOST_WORDS]
         is_repeated = n_texts_with[most_frequent] > 1
@@ -712,24 +770,30 @@ class _HashedTexts:
         rarity = _rarity(n_texts_with[used], n_texts=n_texts)
         if len(used) < 2:
             # The texts have hardly a word in common: there is no direction.
-            return _LearnedWords(used, rarity, None, np.zeros((n_texts, 1)))
+            all_zero = np.zeros((n_texts, 1))
+            return _LearnedWords(used, rarity, directions=None, rows_as_new=all_zero)
         n_components = min(self.n_components, len(used) - 1)
         counts = counts[:, used]
         rows = _weighted_rows(counts, rarity)
         directions = fit_directions(rows, n_components, self.seed)
         directions = directions.astype(np.float32)
-        # `rows_as_new` has each text as if it had not been in `fit`. A word that only
-        # one other text has would then not be used: its weight is 0.
+        # Weights of the words of a text as if it had not been in `fit`. A word that
+        # only one other text has would then not be used. Its weight is 0.
         others_with = n_texts_with[used] - 1
         rarity_in_others = _rarity(others_with, n_texts=n_texts - 1)
         rarity_in_others[others_with == 1] = 0
         rows_as_new = along_directions_of_others(
             rows, directions, _weighted_rows(counts, rarity_in_others)
         )
-        return _LearnedWords(used, rarity, directions, rows_as_new)
+        return _LearnedWords(
+            used, rarity, directions=directions, rows_as_new=rows_as_new
+        )
 
     def transform(self, column):
-        """Return the coordinates of new texts along the learned directions."""
+        """Return the coordinates of new texts along the learned directions.
+
+        `column` (n_texts, 1) has the texts. The result has shape (n_texts, n_outputs).
+        """
         if self.directions is None:
             # The texts of `fit` had hardly a word in common.
             return np.zeros((len(column), 1))
@@ -783,14 +847,14 @@ def _weighted_rows(counts, rarity):
     return normalize(counts.multiply(rarity).tocsr(), copy=False)
 
 
-def _rarity(texts_with, n_texts):
+def _rarity(n_texts_with, n_texts):
     """Return weights of words, which are smaller if more texts have the word.
 
     The weight is the inverse document frequency of scikit-learn, with smoothing.
 
     Parameters
     ----------
-    texts_with : ndarray of int of shape (n_words,)
+    n_texts_with : ndarray of int of shape (n_words,)
         Number of texts that have each word.
     n_texts : int
         Number of all texts.
@@ -799,7 +863,8 @@ def _rarity(texts_with, n_texts):
     -------
     ndarray of shape (n_words,), dtype=float32
     """
-    return (np.log((1 + n_texts) / (1 + texts_with)) + 1).astype(np.float32)
+    weights = np.log((1 + n_texts) / (1 + n_texts_with)) + 1
+    return weights.astype(np.float32)
 
 
 class _EmbeddedTexts:
@@ -832,7 +897,9 @@ class _EmbeddedTexts:
         self.width = None  # set by the first texts
 
     def _vectors(self, texts):
-        """Return the numbers of each text. The encoder gets different texts only.
+        """Return the numbers of each text. The encoder gets each different text once.
+
+        The first texts set `width`.
 
         Parameters
         ----------
@@ -850,7 +917,7 @@ class _EmbeddedTexts:
             vectors = self.encoder(different)
         if not issparse(vectors):
             vectors = np.asarray(on_host(vectors), dtype=np.float64)
-        # The first texts determine the width. Later texts must have it, too.
+        # The first texts determine the width. Later texts must have the same width.
         width = vectors.shape[-1] if self.width is None else self.width
         if vectors.shape != (len(different), width):
             raise ValueError(
@@ -858,6 +925,7 @@ class _EmbeddedTexts:
                 f"{len(different)} by {width}, got shape {vectors.shape} for column "
                 f"{self.name!r}."
             )
+        # The entries of a sparse matrix that are not stored are 0.
         numbers = vectors.data if issparse(vectors) else vectors
         if not np.isfinite(numbers).all():
             raise ValueError(
@@ -869,8 +937,8 @@ class _EmbeddedTexts:
     def fit_transform(self, column):
         """Learn the directions, and return the numbers of each text.
 
-        The numbers of a text are computed as if it were not among the texts that the
-        directions are fitted on. So they are as those of a new text.
+        The numbers of a text are as if the directions had been fitted without it. If
+        there are no directions, they are the numbers of the encoder.
 
         Parameters
         ----------
@@ -892,7 +960,10 @@ class _EmbeddedTexts:
         return along_directions_of_others(vectors, self.directions)
 
     def transform(self, column):
-        """Return the numbers of other texts, along the directions if there are any."""
+        """Return the numbers of other texts, along the directions if there are any.
+
+        `column` (n_texts, 1) has the texts.
+        """
         vectors = self._vectors(column[:, 0])
         if self.directions is None:
             return _dense(vectors)

@@ -8,27 +8,39 @@ from skroute.assignment import assignment_path, choose_at_price
 from skroute.quality._row_means import mean_of
 from skroute.utils._tolerances import TIE
 
-# Budgets at which decisions are compared. 0 stands for the cost of the cheapest choice,
-# and 1 for that of the choice with the best mean quality. 0 is not compared: there all
-# rows take the cheapest choice, and no estimate matters.
+# Budgets at which decisions are compared, on a scale from 0 to 1. 0 is the cost of the
+# cheapest choice, and 1 is the cost of the choice with the best mean quality. Decisions
+# are not compared at 0: all rows take the cheapest choice there, for any estimates.
 SHARES = np.array([0.1, 0.25, 0.5, 0.75, 1.0])
 
 
 def supposed_costs(quality):
-    """Return costs 1, 2, ... of choices: 1 for the lowest mean quality."""
-    order = np.argsort(quality.mean(axis=0), kind="stable")
+    """Return costs for choices whose costs are not known: 1, 2, 3, ...
+
+    The choice with the lowest mean quality costs 1. The choice with the highest one
+    costs the most.
+
+    Parameters
+    ----------
+    quality : ndarray of shape (n_rows, n_choices)
+
+    Returns
+    -------
+    ndarray of shape (n_choices,), dtype=float64
+    """
+    by_quality = np.argsort(quality.mean(axis=0), kind="stable")
     costs = np.empty(quality.shape[1])
-    costs[order] = np.arange(1, len(costs) + 1)
+    costs[by_quality] = np.arange(1, len(costs) + 1)
     return costs
 
 
 def cost_of_choices(costs, quality):
-    """Return one cost for each choice: a mean over rows, or a supposed one.
+    """Return one cost for each choice.
 
     Parameters
     ----------
     costs : array-like of shape (n_choices,) or (n_rows, n_choices), or None
-        None takes :func:`supposed_costs`.
+        Costs of rows are averaged. None takes :func:`supposed_costs`.
     quality : ndarray of shape (n_rows, n_choices)
 
     Returns
@@ -44,10 +56,10 @@ def cost_of_choices(costs, quality):
 def gain_over_mix(estimate, quality, costs, weight=None):
     """Return the gain in quality by estimates, over the best random mix of equal spend.
 
-    Rows are decided by the estimates. The gain is a mean over five budgets between the
-    cheapest choice and the best one. They are spent as routers spend them: at the dual
-    price for these estimates, where rows that are tied at the price are mixed. The
-    decisions do not use the outcomes of the rows.
+    Rows are decided by the estimates. The decisions do not use the outcomes of the
+    rows. The gain is a mean over five budgets, see `SHARES`. Routers spend a budget at
+    its dual price, and mix rows that are tied at the price. These decisions are made in
+    the same way.
 
     Parameters
     ----------
@@ -66,7 +78,7 @@ def gain_over_mix(estimate, quality, costs, weight=None):
     """
     path = assignment_path(estimate, costs, weight=weight)
     hull = _hull_of_means(mean_of(quality, weight), costs)
-    # Gain of each row, summed over the budgets.
+    # Gain of each row, summed over the budgets. (n_rows,)
     total = np.zeros(len(quality))
     for budget in _compared_budgets(costs, hull):
         decisions = _decide(path.rule(budget), estimate, costs)
@@ -87,6 +99,10 @@ class _Decisions(NamedTuple):
         Choice of each row if ties take the more expensive choice.
     share : float
         Share of the tied rows that take the more expensive choice.
+
+    Notes
+    -----
+    The two choices of a row differ only if the row is tied.
     """
 
     cheaper: np.ndarray
@@ -94,15 +110,19 @@ class _Decisions(NamedTuple):
     share: float
 
     def quality(self, quality):
-        """Return the expected quality of each row, from (n_rows, n_choices)."""
+        """Return the expected quality of each row.
+
+        `quality` has the shape (n_rows, n_choices).
+        """
         rows = np.arange(len(quality))
         expected = (1 - self.share) * quality[rows, self.cheaper]
         return expected + self.share * quality[rows, self.more_expensive]
 
     def mean_cost(self, costs, weight):
-        """Return the expected cost per row, from costs of shape (n_choices,).
+        """Return the expected mean cost per row.
 
-        `weight` has the weights of the rows. None weights all alike.
+        `costs` has the shape (n_choices,). `weight` has the weights of the rows. None
+        weights all alike.
         """
         expected = (1 - self.share) * mean_of(costs[self.cheaper], weight)
         return expected + self.share * mean_of(costs[self.more_expensive], weight)
@@ -127,21 +147,21 @@ def _decide(rule, estimate, costs):
     if rule.share:
         # A negative tolerance breaks ties towards the more expensive choice.
         more_expensive = choose_at_price(estimate, costs, rule.price, tolerance=-TIE)
-    return _Decisions(cheaper, more_expensive, rule.share)
+    return _Decisions(cheaper, more_expensive, share=rule.share)
 
 
 def _compared_budgets(costs, hull):
     """Return the budgets at which decisions are compared.
 
-    They lie between the smallest cost and that of the best choice, which is the last
-    one of the hull. If the best choice is the cheapest one, they lie between the
-    smallest and the largest cost.
+    The budgets lie between the smallest cost and the cost of the best choice. This is
+    the last choice of the hull. If the best choice is also the cheapest one, the
+    budgets lie between the smallest and the largest cost.
 
     Parameters
     ----------
     costs : ndarray of shape (n_choices,)
     hull : list of int
-        Choices by rising cost, see :func:`_hull_of_means`.
+        Positions of choices by rising cost, see :func:`_hull_of_means`.
 
     Returns
     -------
@@ -166,38 +186,41 @@ def _hull_of_means(mean, costs):
     Returns
     -------
     list of int
+        Positions of the choices. Their mean quality rises, too.
     """
     hull = []
-    # Choices come by rising cost. If they have one cost, the best of them comes first.
+    # Choices come by rising cost. Among choices of equal cost, the best comes first.
     for choice in np.lexsort((-mean, costs)):
-        # A choice below the line from the one before to the new one is no corner.
+        # The last choice of the hull leaves it, unless it is above the line between its
+        # predecessor and the new choice.
         while len(hull) > 1 and not _is_above(
             hull[-1], left=hull[-2], right=choice, costs=costs, mean=mean
         ):
             hull.pop()
+        # A choice that costs more must also be better.
         if not hull or mean[choice] > mean[hull[-1]]:
             hull.append(choice)
     return hull
 
 
 def _is_above(middle, left, right, costs, mean):
-    """Return True if the choice `middle` is better than a mix of the two others.
+    """Return True if `middle` is better than the mix of `left` and `right` at its cost.
 
-    The mix has the same mean cost.
-
-    The slope from `left` to `middle` is compared with that from `left` to `right`. Both
-    are multiplied by the two differences of cost, so that nothing is divided by zero.
+    The line from `left` to `middle` is then steeper than the line from `left` to
+    `right`. Both slopes are multiplied by the differences of cost of both lines, so
+    that nothing is divided by zero.
 
     Parameters
     ----------
     middle, left, right : int
-        Choices.
+        Positions of choices, where `middle` costs neither less than `left` nor more
+        than `right`.
     costs, mean : ndarray of shape (n_choices,)
         Cost and mean quality of each choice.
     """
-    slope_to_right = (mean[right] - mean[left]) * (costs[middle] - costs[left])
-    slope_to_middle = (mean[middle] - mean[left]) * (costs[right] - costs[left])
-    return slope_to_middle > slope_to_right
+    scaled_slope_to_right = (mean[right] - mean[left]) * (costs[middle] - costs[left])
+    scaled_slope_to_middle = (mean[middle] - mean[left]) * (costs[right] - costs[left])
+    return scaled_slope_to_middle > scaled_slope_to_right
 
 
 def _quality_of_mix(quality, hull, costs, spent):
@@ -207,10 +230,11 @@ def _quality_of_mix(quality, hull, costs, spent):
     ----------
     quality : ndarray of shape (n_rows, n_choices)
     hull : list of int
-        Choices by rising cost, see :func:`_hull_of_means`.
+        Positions of choices by rising cost, see :func:`_hull_of_means`.
     costs : ndarray of shape (n_choices,)
     spent : float
-        Mean cost per row.
+        Mean cost per row of the mix. Outside of the costs of the hull, the mix is the
+        first or the last choice of the hull.
 
     Returns
     -------
@@ -221,6 +245,7 @@ def _quality_of_mix(quality, hull, costs, spent):
     place = np.interp(spent, costs[hull], np.arange(len(hull)))
     cheaper = hull[int(place)]
     more_expensive = hull[int(np.ceil(place))]
-    # Share of the rows that take the more expensive choice.
+    # Share of the rows that take the more expensive choice. It is 0 if the mix is a
+    # single choice.
     share = place % 1
     return (1 - share) * quality[:, cheaper] + share * quality[:, more_expensive]

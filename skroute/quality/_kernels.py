@@ -15,7 +15,9 @@ _BLOCK = 512
 # compiler then computes the maximum for several rows in one instruction.
 @njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
 def chebyshev(columns, queries, out):
-    """Compute the largest difference in a feature between queries and reference rows.
+    """Compute the Chebyshev distances between queries and reference rows.
+
+    A distance is the largest absolute difference in one feature.
 
     Parameters
     ----------
@@ -26,13 +28,14 @@ def chebyshev(columns, queries, out):
         Overwritten with the distances.
     """
     n_rows = columns.shape[1]
-    for first in range(0, n_rows, _BLOCK):
-        last = min(first + _BLOCK, n_rows)
+    for begin in range(0, n_rows, _BLOCK):
+        # Rows from `begin` to before `end` are one block.
+        end = min(begin + _BLOCK, n_rows)
         for query in range(len(queries)):
-            largest = out[query, first:last]  # a view: results are written to `out`
+            largest = out[query, begin:end]  # a view: results are written to `out`
             largest[:] = 0.0
             for feature in range(len(columns)):
-                row_values = columns[feature, first:last]
+                row_values = columns[feature, begin:end]
                 query_value = queries[query, feature]
                 for row in range(len(row_values)):
                     difference = abs(row_values[row] - query_value)

@@ -11,8 +11,8 @@ def read_choice(choice, names, n_rows):
     Parameters
     ----------
     choice : array-like of shape (n_rows,)
-        Names, or numbers of columns, which are positions among the names. If a name is
-        the text of a number, numbers are names.
+        Names, or numbers of columns, which are positions among the names. If one of
+        `names` is the text of a number, numbers in `choice` are names as well.
     names : list of str
     n_rows : int
 
@@ -20,7 +20,7 @@ def read_choice(choice, names, n_rows):
     -------
     positions : ndarray of shape (n_rows,), dtype=int64
     names : list of str
-        The names, followed by those of `choice` that are not among them.
+        All names: the argument, followed by the choices that have no name in it.
 
     Raises
     ------
@@ -37,12 +37,12 @@ def read_choice(choice, names, n_rows):
     # Kinds of dtypes in numpy: i and u are whole numbers, with and without sign.
     if choice.dtype.kind in "iu":
         if any(_is_whole_number(name) for name in names):
-            # The names themselves are numbers, so that these are names.
+            # A name is the text of a number: the logged numbers are names, too.
             return _read_names(choice.astype(str), names)
         return _read_column_numbers(choice, names)
-    # O are objects, U texts of one width, T texts of any width. S are bytes: they pass
-    # here, and the next line refuses them, because no bytes are of class `str`.
+    # O are objects, U texts of one width, T texts of any width, S bytes.
     may_be_text = choice.dtype.kind in "OUST"
+    # Bytes and other objects are refused: they are not of class `str`.
     if not may_be_text or not all(isinstance(name, str) for name in choice.tolist()):
         raise ValueError(
             "choice must be names of choices or whole numbers of columns, got an array "
@@ -77,7 +77,7 @@ def _read_column_numbers(choice, names):
     if smallest < 0:
         raise ValueError(f"choice must have numbers from 0 up, got {smallest!r}.")
     # A column may have no name, and no row may have chosen it. But a number as large as
-    # the number of rows is probably an identifier. It would make as many choices.
+    # the number of rows is probably an identifier, not the number of a column.
     if largest >= max(len(names), len(choice)):
         raise ValueError(
             f"choice has the column number {largest!r}, but there are not as many "
@@ -99,14 +99,15 @@ def _read_names(choice, names):
     -------
     positions : ndarray of shape (n_rows,), dtype=int64
     names : list of str
-        As `names`, then those of `choice` that are not among them, sorted.
+        As `names`, then the other names in `choice`, sorted.
     """
+    # The different names, sorted, and the position of each row's name among them.
     labels, label_of_row = np.unique(choice.astype(str), return_inverse=True)
     labels = labels.tolist()
     new_names = [label for label in labels if label not in names]
-    names = [*names, *new_names]
-    position_of_label = np.array([names.index(label) for label in labels])
-    return position_of_label[label_of_row], names
+    all_names = [*names, *new_names]
+    position_of_label = np.array([all_names.index(label) for label in labels])
+    return position_of_label[label_of_row], all_names
 
 
 def read_propensity(propensity, n_rows):

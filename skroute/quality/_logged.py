@@ -28,25 +28,28 @@ from skroute.utils._tensors import on_host
 from skroute.utils._texts_of_fit import texts_counted_once
 from skroute.utils._validation import relative_weights
 
-# Weight of the choices' shares in the log, which are mixed into estimated propensities.
-# It bounds them away from 0.
+# The share of each choice in the log is mixed into estimated propensities, with this
+# weight. So no propensity is near 0.
 _FLOOR = 0.02
 # Trees of each forest. Bounds the time of a fit.
 _N_TREES = 40
 # Largest number of iterations of logistic regression. Bounds the time of a fit.
 _MOST_ITERATIONS = 300
-# Rows that are added to the count of each choice, so that no share is 0. A half is the
-# prior of Jeffreys for a share.
+# Number of rows that is added to the count of each choice, so that no share is 0. The
+# Jeffreys prior of a share adds a half.
 _ADDED_ROWS = 0.5
 # Features that a split of a forest of cells compares, as a share of all. With half of
 # them, trees differ, and most splits can still use the indicator of the choice.
 _SPLIT_FEATURES = 0.5
-# Cells that a forest is fitted on. More are drawn at random. Bounds the time of a fit.
+# Largest number of cells that a forest is fitted on. If more are known, this number is
+# drawn at random. Bounds the time of a fit.
 _MOST_CELLS = 200_000
-# Share of the known cells that a leaf of a forest of cells has at least.
+# Least share of the known cells that a leaf of a forest of cells has, within the two
+# bounds that follow.
 _SHARE_OF_LEAF = 1 / 200
-# Bounds of the number of these cells.
+# Lower bound of the least number of cells of a leaf, for tables with few known cells.
 _FEWEST_CELLS_OF_LEAF = 3
+# Upper bound of the least number of cells of a leaf, for tables with many known cells.
 _MOST_CELLS_OF_LEAF = 50
 # Folds of the estimates that fill unknown cells for a user's estimator. The number is
 # small, because each of the many fits in a cross-validation fills cells.
@@ -78,8 +81,8 @@ def as_numbers(X):
 def with_text_lengths(numbers, X):
     """Add the lengths of texts, in characters and in words, to rows as numbers.
 
-    Many services send long texts to another model. This rule hardly shows in the words
-    of a text, which are what `as_numbers` encodes.
+    Many services send long texts to another model. A model of propensities can learn
+    this rule from lengths, but hardly from the words that `as_numbers` encodes.
 
     Parameters
     ----------
@@ -95,7 +98,7 @@ def with_text_lengths(numbers, X):
     """
     if not needs_encoding(X):
         return numbers
-    lengths = []
+    lengths = []  # two lists of n_rows numbers for each column of texts
     _, columns = names_and_columns(as_rows(X))
     for column in columns:
         if any(is_text(cell) for cell in cells_of(column)):
@@ -118,9 +121,9 @@ def folds_of_log(n_rows, cv=5):
     Returns
     -------
     list of (ndarray of int, ndarray of int)
-        For each fold the rows outside of it and its rows.
+        Pairs ``(train, test)`` of positions, as splitters of scikit-learn yield them.
     """
-    # One row has no other rows to learn from.
+    # With a single row, there are no rows outside of its fold.
     if n_rows < 2:
         raise ValueError(
             f"X must have at least two rows to learn from some of them, got {n_rows}."
@@ -137,8 +140,8 @@ def estimate_propensities(rows, choice, n_choices, folds):
 
     Four models of P(choice | row) are compared: the choices' shares, a forest, a
     multinomial logistic regression, and a tree, which finds a rule on one of many
-    features. The log is supposed to have chosen by the rows and by chance only, not by
-    anything else that is related to quality.
+    features. The choices must depend on the rows and on chance only, not on anything
+    else that is related to quality.
 
     Parameters
     ----------
@@ -147,7 +150,7 @@ def estimate_propensities(rows, choice, n_choices, folds):
         Position of the choice that was made on each row.
     n_choices : int
     folds : list of (ndarray of int, ndarray of int)
-        For each fold the rows outside of it and its rows.
+        Pairs ``(train, test)`` of positions, as splitters of scikit-learn yield them.
 
     Returns
     -------
@@ -185,7 +188,7 @@ def estimate_propensities(rows, choice, n_choices, folds):
         by_tree[test] = _modelled_propensities(
             tree, rows, choice, train=train, test=test, fallback=fallback
         )
-        # Logistic regression takes no missing values. With one of them, the sum is NaN.
+        # Logistic regression takes no missing values. If there are any, the sum is NaN.
         if not np.isnan(rows.sum()):
             by_linear[test] = _modelled_propensities(
                 linear, rows, choice, train=train, test=test, fallback=fallback
@@ -194,7 +197,10 @@ def estimate_propensities(rows, choice, n_choices, folds):
 
 
 def _shares_of_choices(choice, n_choices):
-    """Return the share of each choice, shape (n_choices,). No share is 0."""
+    """Return the share of each choice in the rows, shape (n_choices,). No share is 0.
+
+    `choice` (n_rows,) has the position of the choice of each row.
+    """
     counts = np.bincount(choice, minlength=n_choices)
     n_rows = len(choice)
     return (counts + _ADDED_ROWS) / (n_rows + _ADDED_ROWS * n_choices)
@@ -210,7 +216,8 @@ def _modelled_propensities(model, rows, choice, *, train, test, fallback):
     choice : ndarray of shape (n_rows,), dtype=int64
         Position of the choice that was made on each row.
     train, test : ndarray of int
-        Rows that the model is fitted on, and rows of the result.
+        Positions of the rows that the model is fitted on, and of the rows of the
+        result.
     fallback : ndarray of shape (n_test_rows,)
         Propensities that are mixed in, so that none is 0.
 
@@ -222,12 +229,12 @@ def _modelled_propensities(model, rows, choice, *, train, test, fallback):
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(rows[train], choice[train])
     probability = model.predict_proba(rows[test])
-    # One column for each choice up to the largest one in the log. A choice that is not
-    # in the rows of `train` has the probability 0.
+    # One column for each position of a choice, up to the largest position in the log. A
+    # choice that is not in the rows of `train` has the probability 0.
     n_columns = choice.max() + 1
-    table = np.zeros((len(test), n_columns))
-    table[:, model.classes_] = probability
-    modelled = table[np.arange(len(test)), choice[test]]
+    probability_of_choice = np.zeros((len(test), n_columns))
+    probability_of_choice[:, model.classes_] = probability
+    modelled = probability_of_choice[np.arange(len(test)), choice[test]]
     return (1 - _FLOOR) * modelled + _FLOOR * fallback
 
 
@@ -248,16 +255,17 @@ class CellForest:
     Parameters
     ----------
     ratio : bool, default=False
-        Whether differences from the mean of a choice are divided by this mean, as suits
-        costs. Estimates are then at least 0. If False, differences stay as they are.
+        Whether the forest learns relative differences from the mean of a choice, as
+        suits costs. Estimates are then at least 0. If False, it learns the differences
+        themselves.
     min_samples_leaf : int, default=None
         Least number of cells of a leaf. None takes `leaf_size` of the cells of `fit`.
 
     Attributes
     ----------
     mean_ : ndarray of shape (n_choices,)
-        Mean of the known cells of each choice. The mean of all known cells for a choice
-        without any.
+        Mean of the known cells of each choice. A choice without known cells has the
+        mean of all known cells.
     unit_ : ndarray of shape (n_choices,)
         Divisor of the differences from the mean: the mean itself for a ratio, else 1.
     forest_ : ExtraTreesRegressor
@@ -290,7 +298,7 @@ class CellForest:
         self.mean_ = _means_of_choices(values, choice_of_cell, n_choices, weight=weight)
         self.unit_ = np.ones(n_choices)
         if self.ratio:
-            # A mean of 0 or less is no divisor. Its differences stay as they are.
+            # Differences from a mean of 0 or less are not divided.
             self.unit_ = np.where(self.mean_ > 0, self.mean_, 1.0)
         indicators = np.eye(n_choices)[choice_of_cell]  # (n_cells, n_choices)
         cells = _cells(rows[row_of_cell], indicators)
@@ -318,7 +326,7 @@ class CellForest:
         n_rows = rows.shape[0]
         n_choices = len(self.mean_)
         row_of_cell = np.repeat(np.arange(n_rows), n_choices)
-        # All cells of the first row come first, then those of the second row, ...
+        # All cells of the first row come first, then all cells of the second row, ...
         indicators = np.tile(np.eye(n_choices), (n_rows, 1))  # (n_cells, n_choices)
         scaled_deviations = self.forest_.predict(_cells(rows[row_of_cell], indicators))
         scaled_deviations = scaled_deviations.reshape(n_rows, n_choices)
@@ -332,12 +340,13 @@ class CellForest:
 def leaf_size(n_cells):
     """Return the least number of cells of a leaf, for a number of known cells.
 
-    Forests whose estimates are compared or mixed need the same number, as those of the
-    folds and of all rows. Estimates of smaller leaves vary more from row to row, so
-    that a price that was set by them would spend another amount.
+    Estimates of smaller leaves vary more from row to row. A dual price that is set by
+    the estimates of one forest would spend another amount by the estimates of a forest
+    with other leaves. So the forests of the folds and the forest of all rows get the
+    same number, computed from the cells of all rows.
     """
-    wanted = int(n_cells * _SHARE_OF_LEAF)
-    return int(np.clip(wanted, _FEWEST_CELLS_OF_LEAF, _MOST_CELLS_OF_LEAF))
+    size_by_share = int(n_cells * _SHARE_OF_LEAF)
+    return int(np.clip(size_by_share, _FEWEST_CELLS_OF_LEAF, _MOST_CELLS_OF_LEAF))
 
 
 def _known_cells(table):
@@ -353,6 +362,7 @@ def _known_cells(table):
     Returns
     -------
     row_of_cell, choice_of_cell : ndarray of shape (n_cells,), dtype=intp
+        Positions of the row and of the choice of each cell.
     """
     row_of_cell, choice_of_cell = np.nonzero(~np.isnan(table))
     n_cells = len(row_of_cell)
@@ -391,13 +401,14 @@ def _means_of_choices(values, choice_of_cell, n_choices, *, weight):
     return means
 
 
-def _cells(rows, choices):
-    """Return features of cells: those of the row, then indicators of the choice.
+def _cells(rows, indicators):
+    """Return features of cells: features of the row, then indicators of the choice.
 
     Parameters
     ----------
     rows : {ndarray, csr matrix} of shape (n_cells, n_features)
-    choices : ndarray of shape (n_cells, n_choices)
+        The row of each cell.
+    indicators : ndarray of shape (n_cells, n_choices)
         1 at the choice of the cell, else 0.
 
     Returns
@@ -405,8 +416,8 @@ def _cells(rows, choices):
     {ndarray, csr matrix} of shape (n_cells, n_features + n_choices)
     """
     if sparse.issparse(rows):
-        return sparse.hstack([rows, choices], format="csr")
-    return np.hstack([rows, choices])
+        return sparse.hstack([rows, indicators], format="csr")
+    return np.hstack([rows, indicators])
 
 
 def estimate_cells(rows, table, folds, *, ratio=False, row_weight=None):
@@ -418,10 +429,9 @@ def estimate_cells(rows, table, folds, *, ratio=False, row_weight=None):
     table : ndarray of shape (n_rows, n_choices)
         NaN where a value is not known.
     folds : list of (ndarray of int, ndarray of int)
-        For each fold the rows outside of it and its rows.
+        Pairs ``(train, test)`` of positions, as splitters of scikit-learn yield them.
     ratio : bool, default=False
-        Whether differences from the mean of a choice are divided by this mean, as suits
-        costs. Estimates are then at least 0. If False, differences stay as they are.
+        As in `CellForest`.
     row_weight : ndarray of shape (n_rows,), default=None
         Weights of the rows. None weights all alike.
 
@@ -430,6 +440,7 @@ def estimate_cells(rows, table, folds, *, ratio=False, row_weight=None):
     ndarray of shape (n_rows, n_choices)
     """
     estimates = np.empty(table.shape)
+    # The forests of all folds have the same size of leaves.
     min_samples_leaf = leaf_size(np.count_nonzero(~np.isnan(table)))
     for train, test in folds:
         weight = None if row_weight is None else row_weight[train]
@@ -448,7 +459,7 @@ class KnownCellsRegressor(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     estimator : multi-output regressor or None
-        None: the estimates are those of the forest itself.
+        None: a `CellForest` itself makes the estimates.
     ratio : bool, default=False
         As in `CellForest`. Only used if `estimator` is None.
     min_samples_leaf : int, default=None
@@ -487,16 +498,17 @@ class KnownCellsRegressor(RegressorMixin, BaseEstimator):
         -------
         self
         """
-        # A worker of a parallel loop does not share the counts of the router's fit.
+        # The words of each text are counted once in this fit. In a worker of a parallel
+        # loop, the counts of the router's fit are not available.
         with texts_counted_once():
             return self._fit(X, y, sample_weight, fit_params)
 
     def _fit(self, X, y, sample_weight, fit_params):
-        """Fit the estimator or the forest. Parameters are those of `fit`."""
+        """Fit the estimator or the forest, with the parameters of `fit`."""
         table = y.reshape(len(y), -1)
         self.encoder_ = None  # None is for rows of numbers.
         if needs_encoding(X):
-            # `as_numbers` would encode it as well, but not keep the encoder.
+            # `as_numbers` would encode X as well, but `predict` needs the encoder.
             self.encoder_ = FrameEncoder()
             rows = self.encoder_.fit_transform(X)
         else:
@@ -505,9 +517,8 @@ class KnownCellsRegressor(RegressorMixin, BaseEstimator):
         if sample_weight is not None:
             row_weight = relative_weights(np.asarray(sample_weight, dtype=np.float64))
             fit_params = fit_params | {"sample_weight": sample_weight}
-        self.estimator_ = None
+        self.estimator_ = None  # None: the forest itself estimates
         if self.estimator is None:
-            # The forest itself estimates.
             forest = CellForest(self.ratio, self.min_samples_leaf)
             self.forest_ = forest.fit(rows, table, row_weight)
             return self
@@ -519,7 +530,11 @@ class KnownCellsRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X):
-        """Return estimates of all choices, of shape (n_rows, n_choices)."""
+        """Return estimates of all choices, of shape (n_rows, n_choices).
+
+        `X` has rows as in `fit`. An estimator that was fitted on a single choice may
+        return the shape (n_rows,).
+        """
         if self.estimator_ is not None:
             return self.estimator_.predict(X)
         if self.encoder_ is not None:
@@ -538,8 +553,8 @@ def _filled(table, rows, row_weight):
     Parameters
     ----------
     table : ndarray of shape (n_rows, n_choices)
-        NaN where a value is not known. The argument is not changed. It is returned
-        itself if all values are known.
+        NaN where a value is not known. The array is not changed. If all values are
+        known, the array itself is returned.
     rows : {ndarray, csr matrix} of shape (n_rows, n_features)
     row_weight : ndarray of shape (n_rows,), or None
         Weights of the rows. None weights all alike.

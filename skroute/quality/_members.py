@@ -37,8 +37,8 @@ _KEPT_TREES = 60
 _STEPS = 60
 # Learning rate of boosting, the default of scikit-learn.
 _RATE = 0.1
-# Share of the rows that each step of boosting is fitted on. Other rows for each step
-# make the steps less alike, which lowers the variance of their sum.
+# Share of the rows that each step of boosting is fitted on. Each step draws other rows,
+# so that the steps are less alike. This lowers the variance of their sum.
 _SUBSAMPLE = 0.7
 # Depth of the trees of boosting: interactions of at most four features.
 _BOOSTED_DEPTH = 4
@@ -103,17 +103,18 @@ class Member(ABC):
         """
 
     def predict_once(self, rows) -> np.ndarray:
-        """Return `predict` of rows, of a member that predicts no others.
+        """Return the deviations of rows as `predict`, if no other rows follow.
 
-        A member that prepares itself for later calls may leave that out.
+        A member that prepares itself for many calls of `predict` can override this
+        method, and leave the preparation out.
         """
         return self.predict(rows)
 
     @abstractmethod
     def weighted(self, level, difference, sizes=1.0) -> Self:
-        """Return the member whose outputs are weighted by :func:`weigh_outputs`.
+        """Return a member whose outputs are weighted by :func:`weigh_outputs`.
 
-        The parameters are those of that function.
+        The parameters are as in `weigh_outputs`.
         """
 
     @abstractmethod
@@ -123,7 +124,7 @@ class Member(ABC):
     @classmethod
     @abstractmethod
     def from_arrays(cls, arrays) -> Self:
-        """Return the member that has these numbers and arrays."""
+        """Return the member that has these numbers and arrays, from `to_arrays`."""
 
 
 class SummedTrees(Member):
@@ -183,7 +184,17 @@ class SummedTrees(Member):
 
     @classmethod
     def sum_of(cls, members):
-        """Return one forest that has the trees of several members."""
+        """Return the sum of several members, as one forest.
+
+        Parameters
+        ----------
+        members : list of SummedTrees
+
+        Returns
+        -------
+        SummedTrees
+        """
+        # All members start their sums at 0, and read the same features.
         forest = members[0].forest
         trees = joined([member.forest.trees for member in members])
         return cls(replace(forest, trees=trees))
@@ -191,14 +202,14 @@ class SummedTrees(Member):
     def first_trees(self, n_folds):
         """Return some of the trees of a fold, for the forest that predicts new rows.
 
-        That forest has about `_KEPT_TREES` trees, equally many of each fold. Leaves are
-        multiplied by ``_TREES / n_trees``. So the sum of fewer trees estimates the same
-        deviations as the sum of all.
+        The forest for new rows has about `_KEPT_TREES` trees, equally many of each
+        fold. Leaves of the returned trees are multiplied by ``_TREES / n_trees``. So
+        the sum of these fewer trees is as large as the sum of all trees of the fold.
 
         Parameters
         ----------
         n_folds : int
-            Number of folds whose trees are in that forest.
+            Number of folds whose trees are in the forest for new rows.
 
         Returns
         -------
@@ -212,7 +223,8 @@ class SummedTrees(Member):
 
     def predict(self, rows):
         """Return the sums of the leaves of rows, of shape (n_rows, n_outputs)."""
-        walk, layout = walk_of(self.forest, len(rows), 0, self._n_trees)
+        # From tree 0 to the last one: all trees.
+        walk, layout = walk_of(self.forest, len(rows), first=0, last=self._n_trees)
         return self._sums(rows, walk, layout)
 
     def predict_once(self, rows):
@@ -228,7 +240,11 @@ class SummedTrees(Member):
         return self._sums(rows, add_leaves, self.forest.plain)
 
     def _sums(self, rows, walk, layout):
-        """Return the sums of the leaves of rows, by a walk and layout of `walk_of`."""
+        """Return the sums of the leaves of rows.
+
+        `walk` and `layout` are a kernel, and the trees as the kernel takes them, as
+        `walk_of` returns them.
+        """
         rows = read_only(rows)
         n_rows = len(rows)
         # `walk` adds the leaves of the trees to `out`, in place. Ranges of rows and of
@@ -259,6 +275,12 @@ class SummedTrees(Member):
 def _values_of_nodes(regressor, weight):
     """Return the values of the nodes of a tree of scikit-learn, times `weight`.
 
+    Parameters
+    ----------
+    regressor : ExtraTreeRegressor
+        Fitted.
+    weight : float
+
     Returns
     -------
     ndarray of shape (n_nodes, n_outputs), dtype=float32
@@ -282,7 +304,7 @@ def _in_single_precision(threshold):
     -------
     ndarray of shape (n_nodes,), dtype=float32
     """
-    rounded = threshold.astype(np.float32)
+    rounded = threshold.astype(np.float32)  # to the nearest number
     below = np.nextafter(rounded, np.float32(-np.inf))
     return np.where(rounded > threshold, below, rounded)
 
@@ -343,10 +365,13 @@ class Similarities:
     width: float
 
     def to(self, rows):
-        """Return similarities of rows to the centres, (n_rows, n_centres)."""
+        """Return similarities of rows to the centres, (n_rows, n_centres).
+
+        `rows` (n_rows, n_features) are standardised.
+        """
         X = rows.astype(np.float64) / self.width
         half_squares_of_rows = (X**2).sum(axis=1)[:, None] / 2
-        # -distance**2 / 2, multiplied out. It is above 0 by rounding only.
+        # -distance**2 / 2, multiplied out. Only by rounding, it may be above 0.
         exponent = X @ self.centres - self.half_squares - half_squares_of_rows
         return np.exp(np.minimum(exponent, 0))
 
@@ -412,7 +437,8 @@ def _random_tree(rows, outcomes, rng, n_used, *, weight, min_samples_leaf, max_d
         Target of the tree.
     rng : RandomState
     n_used : int
-        Number of rows to draw. `_MOST_ROWS` are drawn if it is larger.
+        Number of rows to draw, at most `_MOST_ROWS`. If there are no more rows than
+        this, all are used, and none is drawn.
     weight : ndarray of shape (n_rows,), or None
         Weights of the rows. None weights all alike.
     min_samples_leaf : int
@@ -435,7 +461,7 @@ def _random_tree(rows, outcomes, rng, n_used, *, weight, min_samples_leaf, max_d
         random_state=rng,
     )
     used_weight = None if weight is None else weight[used_rows]
-    # The check of the input would take as long as the tree.
+    # The check of the input would take as long as the fit of the tree.
     return tree.fit(
         rows[used_rows],
         outcomes[used_rows],
@@ -462,8 +488,8 @@ def fit_trees(rows, deviations, seed, weight=None):
     SummedTrees
     """
     rng = np.random.RandomState(seed)
-    # A leaf has at least a thousandth of the rows, within bounds. So small a leaf is
-    # noisy, but the mean over the trees is not.
+    # A leaf has at least a thousandth of the rows, within bounds. The mean of such a
+    # small leaf is noisy, but the mean over all trees is not.
     min_samples_leaf = int(np.clip(len(rows) // 1000, 5, 100))
     trees = []
     for _ in range(_TREES):
@@ -525,8 +551,8 @@ def fit_boosted(rows, deviations, seed, weight=None):
 def fit_linear(rows, deviations, seed, weight=None):
     """Fit a ridge regression on factors that the choices share.
 
-    If the rows have many columns, those with the largest covariances are used. A
-    covariance is with the deviations, and summed over the outputs.
+    If the rows have many columns, some are selected. The selected columns have the
+    largest sums of absolute covariances with the outputs.
 
     Parameters
     ----------
@@ -549,8 +575,9 @@ def fit_linear(rows, deviations, seed, weight=None):
         target = deviations
         if weight is not None:
             target = weight[:, None] * deviations
-        covariance = np.abs(rows.T @ target.astype(np.float32)).sum(axis=1)
-        strongest = np.argsort(-covariance, kind="stable")[:_MOST_COLUMNS]
+        covariance = rows.T @ target.astype(np.float32)  # (n_features, n_outputs)
+        strength = np.abs(covariance).sum(axis=1)
+        strongest = np.argsort(-strength, kind="stable")[:_MOST_COLUMNS]
         columns = np.sort(strongest)
         X = rows[:, columns]
     coef, offset = shared_ridge(X.astype(np.float64), deviations, weight)
@@ -560,8 +587,8 @@ def fit_linear(rows, deviations, seed, weight=None):
 def fit_landmarks(rows, deviations, seed, weight=None):
     """Fit a ridge regression on similarities to cluster centres.
 
-    Rows are drawn at random. The first of them begin the clusters. A centre is the mean
-    of the drawn rows that are nearest to one of these.
+    Rows are drawn at random. The first of the drawn rows are the starts of the
+    clusters. A centre is the mean of the drawn rows that are nearest to one start.
 
     Parameters
     ----------
@@ -581,12 +608,11 @@ def fit_landmarks(rows, deviations, seed, weight=None):
     drawn = rng.permutation(len(rows))[: _ROWS_OF_CENTRE * _CENTRES]
     drawn_rows = rows[drawn].astype(np.float64)
     width = _typical_distance(drawn_rows[:_ROWS_OF_WIDTH])
-    # At least four rows for each centre: with more centres than that, the regression on
-    # them would have nearly as many columns as rows.
+    # There are at least four rows for each centre. The similarities to the centres are
+    # the columns of a regression, which must have far fewer columns than rows.
     n_centres = max(1, min(_CENTRES, len(rows) // 4))
-    # The centres are in units of the width.
     centres = _cluster_centres(drawn_rows, n_centres)
-    centres /= width
+    centres /= width  # now in units of the width
     half_squares = (centres**2).sum(axis=1) / 2
     similarities = Similarities(centres.T, half_squares, width)
     coef, offset = shared_ridge(similarities.to(rows), deviations, weight)
@@ -609,21 +635,22 @@ def _cluster_centres(rows, n_centres):
     ndarray of shape (at most n_centres, n_features)
     """
     first_rows = np.unique(rows[:n_centres], axis=0)
-    # Minus half the squared distance to each first row, plus half the squared length of
-    # the row. This length is the same for all first rows. So the largest number is that
-    # of the nearest one.
+    # Half the squared length of a row, less half its squared distance to each first
+    # row. The length does not depend on the first row. So the nearest first row has the
+    # largest closeness. (n_rows, n_first_rows)
     closeness = rows @ first_rows.T - (first_rows**2).sum(axis=1) / 2
     cluster_of_row = closeness.argmax(axis=1)
+    # A first row to which no row is nearest has no cluster.
     clusters = np.unique(cluster_of_row)
-    return np.array(
-        [rows[cluster_of_row == cluster].mean(axis=0) for cluster in clusters]
-    )
+    centres = [rows[cluster_of_row == cluster].mean(axis=0) for cluster in clusters]
+    return np.array(centres)
 
 
 def _typical_distance(rows):
     """Return the root of half the median squared distance, or 1 for equal rows.
 
-    Distances are those of rows in the first half to rows in the second half.
+    Each row in the first half of the rows has a distance to each row in the second
+    half. Distances of 0 do not count.
 
     Parameters
     ----------
@@ -644,9 +671,9 @@ def _typical_distance(rows):
 def shared_ridge(X, Y, weight=None):
     """Fit a ridge regression of several outputs, rotated to their common factors.
 
-    The outputs are rotated to their principal components. Each component gets the
-    penalty of least generalised cross-validation. So the common part of the choices,
-    which varies most, is shrunk least.
+    The outputs are rotated to their principal components. Each component has its own
+    penalty, which minimises generalised cross-validation. So the common part of the
+    choices, which varies most, is shrunk least.
 
     Parameters
     ----------
@@ -670,10 +697,12 @@ def shared_ridge(X, Y, weight=None):
         total_weight = weight.sum()
         x_mean = np.average(X, axis=0, weights=weight)
         y_mean = np.average(Y, axis=0, weights=weight)
-        # Weighted least squares are those of rows times the root of their weights.
+        # Least squares with weights are least squares without weights, after each row
+        # is multiplied by the root of its weight.
         root_weight = np.sqrt(weight)[:, None]
         x_centred = root_weight * (X - x_mean)
         y_centred = root_weight * (Y - y_mean)
+    # The principal axes of the outputs are the columns, (n_outputs, n_outputs).
     _, rotation = np.linalg.eigh(y_centred.T @ y_centred)
     components = y_centred @ rotation
     rotated = _cross_validated_ridge(x_centred, components, total_weight)
@@ -687,8 +716,8 @@ def shared_ridge(X, Y, weight=None):
 def _cross_validated_ridge(X, Y, total_weight):
     """Fit a ridge regression of each output, with a cross-validated penalty.
 
-    The penalty of an output has the least generalised cross-validation: the residual
-    sum of squares over the squared residual degrees of freedom.
+    The penalty of each output minimises generalised cross-validation: the residual sum
+    of squares, divided by the squared number of residual degrees of freedom.
 
     Parameters
     ----------
@@ -704,28 +733,32 @@ def _cross_validated_ridge(X, Y, total_weight):
     ndarray of shape (n_columns, n_outputs), or None
         Coefficients. None if the columns do not vary.
     """
-    squares, basis = np.linalg.eigh(X.T @ X)  # squared singular values, rising
-    is_kept = squares > _LEAST_SQUARE * max(squares[-1], TINY)
-    squares = squares[is_kept]
-    basis = basis[:, is_kept]
+    # Squared singular values of the columns, rising, and their right singular vectors.
+    squares, basis = np.linalg.eigh(X.T @ X)
+    # The bound is above 0, so that no value is used if all columns are 0.
+    is_used = squares > _LEAST_SQUARE * max(squares[-1], TINY)
+    squares = squares[is_used]
+    basis = basis[:, is_used]
     if len(squares) == 0:
         return None
-    products = basis.T @ (X.T @ Y)  # (n_kept, n_outputs)
-    # (n_penalties, n_kept)
+    products = basis.T @ (X.T @ Y)  # (n_used, n_outputs)
+    # Factor of each coefficient by each penalty, (n_penalties, n_used).
     shrinkage = squares / (squares + _PENALTIES[:, None] * squares.mean())
-    # Degrees of freedom of the fit, without that of the mean. At least one degree is
-    # left for the residual.
+    # Degrees of freedom of the fit. The mean has one more. At least one degree is left
+    # for the residual.
     fit_freedom = np.minimum(shrinkage.sum(axis=1), total_weight - 2)
     residual_freedom = np.maximum(total_weight - 1 - fit_freedom, 1)
-    # Sum of squares that the fit explains, (n_penalties, n_outputs). Least squares
-    # explain ``products**2 / squares`` by each component. A coefficient that is shrunk
-    # by s explains the share ``2 s - s**2`` of it.
+    # Sum of squares that the fit explains, (n_penalties, n_outputs). A coefficient of
+    # least squares explains ``products**2 / squares``. If the coefficient is multiplied
+    # by s, it explains the share ``2 s - s**2`` of this.
     explained = ((2 * shrinkage - shrinkage**2) / squares) @ products**2
     residual = np.maximum((Y**2).sum(axis=0) - explained, 0)
     cross_validation = residual / residual_freedom[:, None] ** 2
     best_penalty = cross_validation.argmin(axis=0)  # of each output
-    # Coefficients in the basis, (n_kept, n_outputs).
-    coef = products * (shrinkage / squares)[best_penalty].T
+    # Factor of the products that gives the coefficients, by each penalty.
+    factor = shrinkage / squares  # (n_penalties, n_used)
+    # Coefficients in the basis, (n_used, n_outputs).
+    coef = products * factor[best_penalty].T
     return basis @ coef
 
 
@@ -747,7 +780,8 @@ _CLASSES = {"SummedTrees": SummedTrees, "Linear": Linear, "Landmarks": Landmarks
 def pack(member):
     """Return the name of a member's class, and its plain numbers and arrays by name.
 
-    Leaves of trees are rounded to half precision.
+    `member` is a `Member`. The numbers and arrays are a dict. Leaves of trees are
+    rounded to half precision.
     """
     return type(member).__name__, member.to_arrays()
 
@@ -771,9 +805,9 @@ class _PackedTrees(NamedTuple):
     feature : ndarray of shape (n_nodes,), dtype=int16 or int32
         Feature of an inner node, `_LEAF` of a leaf.
     threshold : ndarray of shape (n_nodes,), dtype=float32
-        Rows up to it go left.
+        Rows whose feature is at most this number go left.
     child : ndarray of shape (n_nodes,), dtype=int32
-        Left child. A leaf is its own child.
+        Position of the left child. A leaf is its own child.
     leaf_values : ndarray of shape (n_leaves, n_outputs), dtype=float16
         Values of the leaves, divided by `unit`.
     unit : ndarray of shape (n_outputs,), dtype=float64
@@ -810,11 +844,13 @@ def _packed_trees(forest):
     # Files are smaller with 16 bits, which hold all features below 2**15.
     if feature.max(initial=0) < 2**15:
         feature_dtype = np.int16
-    values = trees.values[is_leaf]
+    values = trees.values[is_leaf]  # (n_leaves, n_outputs)
     largest = np.abs(values).max(axis=0, initial=0)
+    # An output whose leaves are all 0 has the unit 1.
+    positive = np.where(largest > 0, largest, 1.0)
     # Values in this unit are at most 1, so that none is too large for half precision.
     # Division by a power of two does not round.
-    unit = 2.0 ** np.ceil(np.log2(np.where(largest > 0, largest, 1.0)))
+    unit = 2.0 ** np.ceil(np.log2(positive))
     # Values that are far smaller than the largest one become 0, without a warning.
     with np.errstate(under="ignore"):
         leaf_values = (values / unit).astype(np.float16)
@@ -840,7 +876,7 @@ def _unpacked_forest(packed):
     Returns
     -------
     skroute.forests.Forest
-        It shares arrays with `packed`.
+        The forest shares arrays with `packed`.
     """
     n_nodes = len(packed.child)
     n_trees = len(packed.roots)

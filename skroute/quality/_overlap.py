@@ -14,8 +14,9 @@ _MOST_ROWS_WITHOUT = 10
 # A choice may also be missing in the log if the policy makes it on less than this share
 # of the rows. The larger of the two bounds holds.
 _MOST_SHARE_WITHOUT = 0.02
-# A log and a policy that should agree on this number of rows agree on none of them by
-# chance with probability exp(-7), one in a thousand.
+# A log lacks a choice if log and policy agree on no row, although they would agree on
+# more than this number of rows on average if the log chose at random. The probability
+# of no agreement by chance is then below exp(-7), one in a thousand.
 _EXPECTED_ROWS = 7.0
 # Smallest effective number of agreeing rows that an estimate needs. Means of fewer rows
 # have no useful standard error.
@@ -56,7 +57,7 @@ class Agreement(NamedTuple):
 def effective_size(weight):
     """Return how many rows of equal weight would give a mean the same variance.
 
-    It is ``(sum w)^2 / sum w^2``, and 0 if all weights are 0.
+    The number is ``(sum w)^2 / sum w^2``, or 0 if all weights are 0.
     """
     sum_of_squares = float(weight @ weight)
     if sum_of_squares > 0:
@@ -71,10 +72,11 @@ def never_matched(needed, matched, made, n_rows):
     ----------
     needed : float
         Number of rows for which the policy makes the choice.
-    matched : int
-        Number of these rows on which the log made it.
+    matched : float
+        Number of these rows on which the log made the same choice. May be a sum of
+        weights.
     made : int
-        Number of rows on which the log made it at all.
+        Number of rows on which the log made the choice at all.
     n_rows : int
         Number of all rows.
 
@@ -83,10 +85,11 @@ def never_matched(needed, matched, made, n_rows):
     bool
     """
     if made == 0:
+        # Few rows that need the choice hardly change a mean.
         return needed >= max(_MOST_SHARE_WITHOUT * n_rows, _MOST_ROWS_WITHOUT)
     # Number of agreeing rows if the log made the choice on all rows alike.
     expected = needed * made / n_rows
-    # `matched` may be a sum of weights. Less than half a row counts as none.
+    # Less than half a row counts as no row.
     return matched < 0.5 and expected > _EXPECTED_ROWS
 
 
@@ -133,7 +136,10 @@ def _choice_without_match(agreement, names):
 
 
 def _missing_weight(weight):
-    """Return a message if the mean weight is below 1 by more than chance, else None."""
+    """Return a message if the mean weight is below 1 by more than chance, else None.
+
+    `weight` is an attribute of `Agreement`.
+    """
     missing_share = 1 - weight.mean()
     if missing_share > max(_MISSING_SHARE, _MISSING_ERRORS * sem(weight)):
         return (
@@ -146,7 +152,10 @@ def _missing_weight(weight):
 
 
 def _few_effective_rows(weight):
-    """Return a message if few rows of large weight stand for all others, else None."""
+    """Return a message if few rows of large weight stand for all others, else None.
+
+    `weight` is an attribute of `Agreement`.
+    """
     n_rows = len(weight)
     n_agreed = np.count_nonzero(weight)
     n_effective = effective_size(weight)
@@ -154,7 +163,8 @@ def _few_effective_rows(weight):
         # A row of weight w counts for itself, and for w - 1 rows on which the log made
         # another choice. If log and policy differ on few rows, most weights are near 1.
         # The estimate for these few rows depends on the weights less 1.
-        n_effective = min(n_effective, effective_size(np.maximum(weight - 1, 0.0)))
+        weight_of_others = np.maximum(weight - 1, 0.0)
+        n_effective = min(n_effective, effective_size(weight_of_others))
     if n_effective < _LEAST_EFFECTIVE_SIZE:
         return (
             f"the log agrees with the policy on {n_agreed} of {n_rows} rows, which "
@@ -186,7 +196,8 @@ def beyond_range(estimates, qualities, name):
     room = LIMIT_ROOM * max(abs(low), abs(high))
     estimates = np.ravel(estimates)
     # An estimate of NaN is neither below nor above.
-    outside = estimates[(estimates < low - room) | (estimates > high + room)]
+    is_outside = (estimates < low - room) | (estimates > high + room)
+    outside = estimates[is_outside]
     if not len(outside):
         return None
     return (

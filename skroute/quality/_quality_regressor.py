@@ -100,13 +100,14 @@ class _Problem(NamedTuple):
         Rows as finite numbers.
     quality : ndarray of shape (n_rows, n_choices)
     folds : list of (ndarray of int, ndarray of int), or None
-        For each fold the rows outside of it and its rows. None: folds are drawn.
+        Pairs ``(train, test)`` of positions, as splitters of scikit-learn yield them.
+        None: folds are drawn.
     costs : array-like of shape (n_choices,) or (n_rows, n_choices), or None
         None: better choices are supposed to cost more.
     weight : ndarray of shape (n_rows,), or None
         Weights of the rows in units of one row. None: each row weighs one.
     names : list of str
-        Members to compare.
+        Names of the members to compare.
     """
 
     X: np.ndarray
@@ -154,9 +155,9 @@ class _TrainingTable(NamedTuple):
     rows : ndarray of shape (n_rows, n_features), dtype=float32
         Standardised rows.
     quality : ndarray of shape (n_rows, n_choices)
-        Outcomes divided by their sizes.
+        Outcomes divided by the sizes of their choices (`sizes_of`).
     folds : list of (ndarray of int, ndarray of int)
-        For each fold the rows outside of it and its rows.
+        Pairs ``(train, test)`` of positions, as splitters of scikit-learn yield them.
     weight : ndarray of shape (n_rows,), or None
         Weights of the rows. None weights all alike.
     """
@@ -173,9 +174,8 @@ class _TrainingTable(NamedTuple):
         """
         means = np.empty(self.quality.shape)
         for train, test in self.folds:
-            means[test] = mean_of(
-                self.quality[train], weights_of_rows(self.weight, train)
-            )
+            train_weight = weights_of_rows(self.weight, train)
+            means[test] = mean_of(self.quality[train], train_weight)
         return means
 
 
@@ -189,9 +189,9 @@ class _FoldJob(NamedTuple):
     name : str
         Name of the member in `MEMBERS`.
     train : ndarray of int
-        Rows outside of the fold.
+        Positions of the rows outside of the fold.
     test : ndarray of int
-        Rows of the fold.
+        Positions of the rows of the fold.
     seed : int
     """
 
@@ -208,7 +208,8 @@ class _FoldFits(NamedTuple):
     Attributes
     ----------
     deviations : ndarray of shape (n_members, n_rows, n_choices)
-        Out-of-fold estimates of the members: quality less the mean of the other folds.
+        Out-of-fold estimates of the members. A deviation is the quality, less its mean
+        over the rows outside of the fold.
     members : dict of list of Member
         For each name, the member as it was fitted without each fold.
     """
@@ -226,19 +227,19 @@ class QualityRegressor(
 ):
     """Estimate the quality of each choice, with several estimators that are stacked.
 
-    It is the routers' default. The members of the family are extremely randomised
-    trees, boosted trees, ridge regression on factors that the choices share, and the
-    same regression on similarities to cluster centres. Each member estimates all
-    choices in one model.
+    This is the default of the routers. The members of the family are extremely
+    randomised trees, boosted trees, ridge regression on factors that the choices share,
+    and the same regression on similarities to cluster centres. Each member estimates
+    all choices in one model.
 
     The members are stacked with weights of at least zero, which are fitted on held-out
     rows. Each member has one weight for the differences between the choices of a row,
     and one for their level. Members and the stack are compared by the decisions that
     they lead to: the realised quality over the best random mix at equal spend, at five
-    budgets. A member gets all the weight if its decisions are better than those of the
-    stack by more than noise. If even the decisions of the stack are worse than the
-    random mix, the estimate is each choice's mean. Last, the estimates of each choice
-    are calibrated on held-out rows, with corrections that are shrunk by their noise.
+    budgets. A member gets all the weight if it leads to better decisions than the
+    stack, by more than noise. If even the best decisions are worse than the random mix,
+    the estimate is each choice's mean. Last, the estimates of each choice are
+    calibrated on held-out rows, with corrections that are shrunk by their noise.
 
     Parameters
     ----------
@@ -252,10 +253,10 @@ class QualityRegressor(
 
     standard_errors : bool, default=False
         Whether `fit` estimates the standard errors that ``predict(X, return_std=True)``
-        returns. They are errors on simulated outcomes, whose true quality is the
-        out-of-fold estimate. The noise of a row is its residual with a random sign. The
-        members with weight are fitted again on these outcomes, which takes about half
-        as long as the rest of `fit`.
+        returns. Standard errors are errors on simulated outcomes, whose true quality is
+        the out-of-fold estimate. The noise of a row is its residual with a random sign.
+        The members with weight are fitted again on the simulated outcomes. This takes
+        about half as long as the rest of `fit`.
 
     random_state : int, RandomState instance or None, default=0
         Determines the folds, the trees and the clusters. Pass an int for the same
@@ -293,7 +294,7 @@ class QualityRegressor(
     -----
     Time is bounded. A tree is fitted on at most 10,000 rows, a split compares at most
     40 features, and the linear member uses at most 1,000 columns. The forest for new
-    rows is that of all folds together, about sixty trees, at least one of each fold.
+    rows has about sixty trees, from the forests of all folds, at least one of each.
     Other members with weight are fitted again on all rows. Rows are not stored.
 
     Texts and categories are encoded once, from all rows, without their outcomes.
@@ -383,7 +384,7 @@ class QualityRegressor(
     ) -> NDArray[np.float64] | tuple[NDArray[np.float64], ...]:
         """Fit, and return out-of-fold estimates of the same rows.
 
-        A router needs both, and does not fit each fold again.
+        A router needs the fit and the estimates. This method fits each fold only once.
 
         Parameters
         ----------
@@ -394,8 +395,8 @@ class QualityRegressor(
             As in `fit`.
 
         folds : list of (ndarray of int, ndarray of int), default=None
-            For each fold the rows outside of it and its rows. The folds are a partition
-            of the rows. None draws `cv` folds.
+            Pairs ``(train, test)`` of positions, as splitters of scikit-learn yield
+            them. Each row is in `test` of one fold. None draws `cv` folds.
 
         costs : array-like of shape (n_outputs,) or (n_samples, n_outputs), default=None
             Cost of each choice, for the budgets at which decisions are compared. None
@@ -418,21 +419,22 @@ class QualityRegressor(
         estimate : ndarray of shape (n_samples,) or (n_samples, n_outputs)
             Out-of-fold estimates. Members and means are fitted without the fold of the
             row, and weights and corrections are fitted and selected on the other folds.
-            (The members that estimate those other folds were fitted with the row, as in
-            every stack that is not nested. The effect is about one over the number of
-            rows, against the outcome of the row.)
+            The stack is not nested: the members that estimate the other folds were
+            fitted with the row. This moves the estimate of the row away from its
+            outcome, by about one over the number of rows.
 
         kept : ndarray of the same shape
             Estimates on the scale of new rows: out-of-fold estimates of the members,
             with the weights and corrections of `predict`, which are fitted on all rows.
-            Use them to set prices for new rows, never to judge. Only if `return_kept`.
+            Use them to set prices for new rows, never to evaluate decisions. Only if
+            `return_kept`.
 
         by_fold : ndarray of shape (n_folds, n_samples) or \
                 (n_folds, n_samples, n_outputs)
             For each fold, estimates of all rows with the weights and corrections of
-            this fold, which are fitted and selected on the other folds. They are equal
-            to `estimate` on the rows of the fold. Use its other rows to set prices for
-            the rows of a fold. Only if `return_by_fold`.
+            this fold, which are fitted and selected on the other folds. On the rows of
+            the fold, they are equal to `estimate`. To set prices for the rows of a
+            fold, use the estimates of the rows outside of it. Only if `return_by_fold`.
         """
         # After a fit that fails, the estimator is not fitted.
         self.__dict__.pop("mean_", None)
@@ -458,7 +460,7 @@ class QualityRegressor(
     def _validate_and_fit(
         self, X, y, folds, costs, n_jobs, sample_weight, with_by_fold
     ):
-        """Check the arguments of `cross_fit`, fit, and return `CrossEstimates`.
+        """Check the arguments of `cross_fit`, and fit.
 
         Parameters
         ----------
@@ -471,7 +473,7 @@ class QualityRegressor(
         -------
         CrossEstimates
         """
-        # The argument of `cross_fit` only matters if the parameter is None.
+        # The parameter of the estimator takes precedence over the argument.
         self._threads = n_jobs if self.n_jobs is None else self.n_jobs
         self._seed = seed_of(self.random_state)
         names = check_family(self.family)
@@ -484,6 +486,7 @@ class QualityRegressor(
         self.encoder_ = None  # None is for rows of numbers.
         X = few_columns_dense(indexable_rows(X))
         if issparse(X) or needs_encoding(X) or holds_missing(X):
+            # Stores the feature names. The rows are checked as numbers below.
             validate_data(self, X, skip_check_array=True)
             encoder = FrameEncoder(random_state=self._seed)
             # The encoder returns an array, for every output that the user has set.
@@ -541,7 +544,8 @@ class QualityRegressor(
         estimate_as_new[fitted_rows] = fitted_estimates.as_new
         by_fold = None  # not needed
         if with_by_fold:
-            # True for each fold that has a row with weight.
+            # True for each fold that has a row with weight. Folds that were drawn have
+            # only such rows.
             has_fitted_rows = np.ones(len(fitted_estimates.by_fold), dtype=bool)
             if problem.folds is not None:
                 # `fitted_estimates` has no table for a fold without weight.
@@ -567,7 +571,7 @@ class QualityRegressor(
         CrossEstimates
         """
         largest = np.abs(problem.quality).max()
-        # NaN is refused as well: the comparison is then False.
+        # Not `largest > _LARGEST`, because NaN must be refused as well.
         if not largest <= _LARGEST:
             raise ValueError(
                 f"y must have entries of at most {_LARGEST:g} in size, got "
@@ -579,7 +583,8 @@ class QualityRegressor(
             problem = problem._replace(folds=list(splitter.split(problem.X)))
         # The results of a fit without members. `_fit_family` replaces them.
         self.compared_ = []
-        self._terms = []  # weighted members: the estimate is the mean plus their sum
+        # Weighted members. The estimate of a row is the mean plus their predictions.
+        self._terms = []
         self._curves = None  # CorrectionCurves, or None: estimates are not corrected
         self._errors = None  # ErrorCurves, or None: standard errors are not estimated
         # Estimates stay in the range of the outcomes.
@@ -612,15 +617,19 @@ class QualityRegressor(
             spread = np.full(mean.shape, np.nan)
             if n_rows > 1:
                 spread = quality.std(axis=0, ddof=1)
-            # Curves of one bin for each choice: the standard error of its mean.
+            error_of_mean = spread / n_rows**0.5
+            # The curve of a choice has one bin.
             self._errors = ErrorCurves(
-                estimate=mean[:, None], error=(spread / n_rows**0.5)[:, None]
+                estimate=mean[:, None], error=error_of_mean[:, None]
             )
-        # The range is one point. So each estimate is the mean to the last digit.
+        # The range is one point: each estimate becomes the mean, to the last digit.
         self._limits = OutcomeRange(low=mean, high=mean, unit=None)
+        # Rows outside of all folds keep their outcomes.
         estimate = quality.copy()
         means_by_fold = []
-        folds = problem.folds or []  # None: few rows, and the user gave no folds
+        folds = problem.folds
+        if folds is None:
+            folds = []  # few rows, and the user gave no folds
         for train, test in folds:
             mean_without_fold = mean_of(
                 quality[train], weights_of_rows(problem.weight, train)
@@ -652,8 +661,8 @@ class QualityRegressor(
         """
         mean = mean_of(problem.quality, problem.weight)
         costs = cost_of_choices(problem.costs, problem.quality)
-        # Squared errors are added up over choices. So outcomes are divided by sizes,
-        # and all results are multiplied by them again.
+        # Outcomes are divided by sizes, because squared errors are added up over
+        # choices. All results are multiplied by the sizes again.
         sizes = sizes_of(problem.quality)
         table = _TrainingTable(
             rows=self._standardised(problem.X),
@@ -673,6 +682,7 @@ class QualityRegressor(
             row_weight=table.weight,
         )
         combination = selection.combination
+        # From the means of all rows, not of other folds: these fits are for new rows.
         deviations = table.quality - mean / sizes
         self._terms = self._fit_terms(
             fold_fits,
@@ -688,8 +698,8 @@ class QualityRegressor(
         if combination.curves is not None:
             self._curves = combination.curves.scaled(sizes)
         if not self._terms:
-            # No member has weight. The range is one point. So each estimate is the mean
-            # to the last digit.
+            # No member has weight. The range is one point: each estimate becomes the
+            # mean, to the last digit.
             self._limits = OutcomeRange(low=mean, high=mean, unit=None)
         self.mean_ = mean
         as_new = combination.estimate(fold_fits.deviations) * sizes
@@ -723,7 +733,7 @@ class QualityRegressor(
         Parameters
         ----------
         names : list of str
-            Members to fit.
+            Names of the members to fit.
         table : _TrainingTable
 
         Returns
@@ -732,9 +742,9 @@ class QualityRegressor(
         """
         jobs = []
         for position, name in enumerate(names):
-            for number, (train, test) in enumerate(table.folds):
+            for fold, (train, test) in enumerate(table.folds):
                 # Each fold has its own seed. `_seed` itself is for fits on all rows.
-                seed = (self._seed + number + 1) % N_SEEDS
+                seed = (self._seed + fold + 1) % N_SEEDS
                 job = _FoldJob(position, name, train=train, test=test, seed=seed)
                 jobs.append(job)
         fits = self._in_threads(delayed(_fit_without_fold)(job, table) for job in jobs)
@@ -752,10 +762,11 @@ class QualityRegressor(
         return Parallel(n_jobs=self._threads, require="sharedmem")(jobs)
 
     def _fit_terms(self, fold_fits, *, weights, table, deviations, sizes):
-        """Fit the members with weight, and return them with weighted outputs.
+        """Fit the members with weight for new rows, and return them.
 
-        They are fitted for new rows. The estimate of a new row is the mean of each
-        choice plus the sum of their predictions. A member without weight is left out.
+        Their outputs are multiplied by their weights. The estimate of a new row is the
+        mean of each choice, plus the sum of these outputs. A member without weight is
+        left out.
 
         Parameters
         ----------
@@ -789,8 +800,8 @@ class QualityRegressor(
         terms = []
         forests = []
         for position, members in zip(used_members, self._in_threads(jobs)):
-            # A member may be the mean of several, one forest for each fold. Each of
-            # them gets an equal part of the weights.
+            # `members` may have one forest for each fold. The member is their mean, so
+            # that each of them gets an equal part of the weights.
             level_weight = weights.level[position] / len(members)
             difference_weight = weights.difference[position] / len(members)
             for member in members:
@@ -808,12 +819,13 @@ class QualityRegressor(
     def _simulate_errors(self, names, selection, table):
         """Estimate standard errors on simulated outcomes, whose true quality is known.
 
-        The members that have weight are fitted again, out of fold and with the same
-        weights and corrections.
+        The members that have weight are fitted again on the simulated outcomes, out of
+        fold. Weights and corrections stay the same.
 
         Parameters
         ----------
         names : list of str
+            Names of the members of the family.
         selection : skroute.quality._stacking.Selection
         table : _TrainingTable
 
@@ -822,7 +834,7 @@ class QualityRegressor(
         ErrorCurves
         """
         rng = np.random.default_rng(self._seed)
-        truth = selection.estimate
+        truth = selection.estimate  # the true quality of the simulated outcomes
         simulated = table._replace(
             quality=simulate_outcomes(truth, table.quality, rng=rng)
         )
@@ -901,6 +913,7 @@ class QualityRegressor(
         if not holds_missing(X):
             return whole_rows(X, self, dtype=[np.float64, np.float32])
         refuse_masked(X=X)
+        # Checks the feature names and the number of features only.
         validate_data(self, X, reset=False, skip_check_array=True)
         rows = table_of_numbers(on_host(X))
         check_array(rows, ensure_all_finite="allow-nan", input_name="X")
@@ -918,9 +931,10 @@ class QualityRegressor(
         -------
         ndarray of shape (n_rows, n_choices)
         """
+        # Each row starts with the means of the choices.
         estimate = np.full((len(numbers), len(self.mean_)), self.mean_)
-        for first in range(0, len(numbers), _BLOCK):
-            block = slice(first, first + _BLOCK)
+        for begin in range(0, len(numbers), _BLOCK):
+            block = slice(begin, begin + _BLOCK)
             rows = self._standardised(numbers[block])
             estimate_of_block = estimate[block]  # a view: it is changed in place
             for term in self._terms:
@@ -977,7 +991,7 @@ def _fit_without_fold(job, table):
     -------
     member : Member
     deviations : ndarray of shape (n_rows_of_fold, n_choices)
-        Estimates for the rows of the fold, less the means of the rows outside of it.
+        Estimates for the rows of the fold: quality less its mean over `job.train`.
     """
     weight = weights_of_rows(table.weight, job.train)
     quality = table.quality[job.train]
@@ -1007,7 +1021,7 @@ def _fit_for_new_rows(name, members_of_folds, *, table, deviations, seed):
     Returns
     -------
     list of Member
-        The mean of their predictions is that of the member.
+        The member predicts the mean of their predictions.
     """
     if name == "trees":
         n_folds = len(members_of_folds)
@@ -1042,10 +1056,12 @@ def check_family(family):
     list of str
     """
     names = list(MEMBERS if family is None else family)
+    # Entries that are not strings may not be hashable: they are not looked up.
     unknown = [
         name for name in names if not isinstance(name, str) or name not in MEMBERS
     ]
-    if unknown or not names or len(set(names)) < len(names):
+    is_valid = len(names) > 0 and not unknown
+    if not is_valid or len(set(names)) < len(names):
         raise ValueError(
             f"family must be a list of different members of {list(MEMBERS)!r}, got "
             f"{names!r}."
@@ -1068,9 +1084,9 @@ def _scale(X, weight=None):
     spread : ndarray of shape (n_features,)
         1 for a feature that does not vary beyond rounding.
     """
-    # Features are divided by their largest number first. So no square overflows.
+    # Features are divided by their largest absolute number. So no square overflows.
     largest = np.abs(X).max(axis=0).astype(np.float64)
-    unit = np.where(largest > 0, largest, 1.0)
+    unit = np.where(largest > 0, largest, 1.0)  # 1 for a feature of zeros
     scaled = X / unit
     if weight is None:
         mean = scaled.mean(axis=0, dtype=np.float64)

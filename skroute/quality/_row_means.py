@@ -28,7 +28,15 @@ def mean_of(values, weight=None):
 
 
 def weights_of_rows(weight, rows):
-    """Return the weights of some rows, or None if all rows weigh one."""
+    """Return the weights of some rows, or None if all rows weigh one.
+
+    Parameters
+    ----------
+    weight : ndarray of shape (n_rows,), or None
+        Weights of all rows. None: all rows weigh one.
+    rows : ndarray of int or bool, or slice
+        Positions of the rows, or a mask of them.
+    """
     return None if weight is None else weight[rows]
 
 

@@ -22,7 +22,7 @@ from skroute.quality._row_means import beyond_noise, mean_of, weights_of_rows
 from skroute.utils._statistics import standard_error
 
 # Ridge penalty on the weights, relative to the mean square of the members' estimates.
-# By this small penalty, members that are almost equal share their weight. It hardly
+# This small penalty makes members that are almost equal share their weight. It hardly
 # shrinks the sum of the weights.
 _PENALTY = 0.02
 # Largest weight of a member. If its estimates hardly vary, least squares may find a
@@ -59,7 +59,10 @@ class MemberWeights(NamedTuple):
         return np.flatnonzero((self.difference != 0) | (self.level != 0))
 
     def taken(self, members):
-        """Return the weights of some members, by their positions."""
+        """Return the weights of some members.
+
+        `members` (n_taken,) has their positions.
+        """
         return MemberWeights(self.difference[members], self.level[members])
 
     def weigh(self, deviations):
@@ -81,8 +84,9 @@ class MemberWeights(NamedTuple):
 def stacked_weights(deviations, outcome_deviations, members, row_weight=None):
     """Fit non-negative weights of members by ridge regression on out-of-fold estimates.
 
-    Levels and differences are two regressions. The level of a row is the mean over its
-    choices. The differences are those of the choices from this mean.
+    The level of a row is the mean over its choices. The differences of a row are its
+    choices less the level. There is one regression for levels and one for differences.
+    Each member has a weight in both.
 
     Parameters
     ----------
@@ -91,7 +95,7 @@ def stacked_weights(deviations, outcome_deviations, members, row_weight=None):
     outcome_deviations : ndarray of shape (n_rows, n_choices)
         Deviations of the outcomes.
     members : list of int
-        Members that may have weight. The others have weight 0.
+        Positions of the members that may have weight. The others have weight 0.
     row_weight : ndarray of shape (n_rows,), default=None
         Weights of the rows. None weights all alike.
 
@@ -101,7 +105,8 @@ def stacked_weights(deviations, outcome_deviations, members, row_weight=None):
     """
     estimates = deviations[members]  # (n_used, n_rows, n_choices)
     if row_weight is not None:
-        # Weighted least squares are those of rows times the root of their weights.
+        # Least squares with weights are least squares without weights, after each row
+        # is multiplied by the root of its weight.
         root_weight = np.sqrt(row_weight)[:, None]
         estimates = root_weight * estimates
         outcome_deviations = root_weight * outcome_deviations
@@ -109,8 +114,9 @@ def stacked_weights(deviations, outcome_deviations, members, row_weight=None):
     outcome_level = outcome_deviations.mean(axis=1)
     # (n_used, n_rows * n_choices)
     difference = (estimates - level[..., None]).reshape(len(estimates), -1)
+    # (n_rows * n_choices,)
     outcome_difference = (outcome_deviations - outcome_level[:, None]).ravel()
-    # The arrays of the record are filled in place.
+    # The weights of `members` are replaced in place. The others stay 0.
     weights = MemberWeights.zeros(len(deviations))
     weights.difference[members] = _non_negative_ridge(difference, outcome_difference)
     weights.level[members] = _non_negative_ridge(level, outcome_level)
@@ -123,7 +129,7 @@ def _non_negative_ridge(columns, target):
     Parameters
     ----------
     columns : ndarray of shape (n_columns, n_entries)
-        Estimates of each member.
+        Estimates of each member: an entry for each row, or for each row and choice.
     target : ndarray of shape (n_entries,)
         Outcomes that the columns are fitted to.
 
@@ -138,10 +144,12 @@ def _non_negative_ridge(columns, target):
         return np.zeros(n_columns)
     gram = columns @ columns.T / mean_square + _PENALTY * np.eye(n_columns)
     products = columns @ target / mean_square
-    # With gram = triangle.T @ triangle, the ridge regression is plain least squares on
-    # `triangle`, which `nnls` can solve.
+    # With gram = triangle.T @ triangle, the ridge regression is plain least squares of
+    # `triangle_target` on `triangle`, which `nnls` can solve.
     triangle = np.linalg.cholesky(gram).T
-    coef, _ = nnls(triangle, np.linalg.solve(triangle.T, products))
+    triangle_target = np.linalg.solve(triangle.T, products)
+    # The second result, the length of the residual, is not used.
+    coef, _ = nnls(triangle, triangle_target)
     return np.minimum(coef, _LARGEST_WEIGHT)
 
 
@@ -154,7 +162,7 @@ class Compared(NamedTuple):
     Attributes
     ----------
     name : str
-        Name of the member, or ``"stack"`` for all together.
+        Name of the member, or ``"stack"`` for all members together.
     gain : float
         Mean quality over the best random mix at equal spend, mean of five budgets.
     gain_se : float
@@ -195,12 +203,11 @@ class Combination(NamedTuple):
     limits: OutcomeRange
 
     def estimate(self, deviations):
-        """Return the estimates of rows from those of the members.
+        """Return the estimates of rows from the deviations that the members estimate.
 
         Parameters
         ----------
         deviations : ndarray of shape (n_members, n_rows, n_choices)
-            Estimates by each member, less the mean of the choice.
 
         Returns
         -------
@@ -256,13 +263,13 @@ class Candidate(NamedTuple):
     Attributes
     ----------
     members : list of int
-        Members that may have weight.
+        Positions of the members that may have weight.
     is_corrected : bool
         Whether calibration curves are applied.
     deviation : ndarray of shape (n_rows, n_choices)
-        Weighted sums of the members, with the weights of the other folds.
+        Weighted sums of the members, with weights that are fitted on the other folds.
     estimate : ndarray of shape (n_rows, n_choices)
-        Estimates, with the weights and the curves of the other folds.
+        Estimates, with weights and curves that are fitted on the other folds.
     gain : ndarray of shape (n_rows,)
         Gain over the best random mix, see :func:`gain_over_mix`.
     """
@@ -276,7 +283,8 @@ class Candidate(NamedTuple):
     def mean_gain(self, rows, weight):
         """Return the mean gain over the random mix on some rows.
 
-        `weight` has the weights of these rows. None weights all alike.
+        `rows` is an array of positions or a slice. `weight` has the weights of these
+        rows. None weights all alike.
         """
         return mean_of(self.gain[rows], weight)
 
@@ -303,9 +311,9 @@ class _Split(NamedTuple):
     Attributes
     ----------
     rows : ndarray of int
-        Rows of the fold.
+        Positions of the rows of the fold.
     rest : ndarray of int
-        Rows of the other folds.
+        Positions of the rows of the other folds.
     """
 
     rows: np.ndarray
@@ -336,11 +344,18 @@ class _Table(NamedTuple):
     limits: OutcomeRange
 
     def mean(self, rows):
-        """Return the mean quality of each choice on some rows."""
+        """Return the mean quality of each choice on some rows, shape (n_choices,).
+
+        `rows` is an array of positions or a slice.
+        """
         return mean_of(self.quality[rows], weights_of_rows(self.weight, rows))
 
     def fit_weights(self, members, rows):
-        """Return weights of some members (`MemberWeights`), fitted on some rows."""
+        """Return weights of all members (`MemberWeights`), fitted on some rows.
+
+        `members` has the positions of the members that may have weight. The weights of
+        other members are 0.
+        """
         return stacked_weights(
             self.deviations[:, rows],
             self.outcome_deviations[rows],
@@ -381,7 +396,7 @@ def choose_weights(
 ):
     """Stack a family, or take one member if its lead is beyond noise.
 
-    Weights and corrections are compared out of fold: those of each fold are fitted on
+    Weights and corrections are compared out of fold: for each fold they are fitted on
     the other folds.
 
     Parameters
@@ -395,7 +410,7 @@ def choose_weights(
     quality : ndarray of shape (n_rows, n_choices)
         The outcomes, already divided by `sizes`.
     folds : list of ndarray of int
-        The rows of each fold.
+        Positions of the rows of each fold.
     costs : ndarray of shape (n_choices,)
         Costs of the choices, for the decisions by which candidates are compared.
     sizes : ndarray of shape (n_choices,), default=1.0
@@ -419,8 +434,8 @@ def choose_weights(
     )
     splits = _splits_of(folds, len(quality))
     all_members = list(range(len(names)))
-    # By the name of the stack and of each member: the candidate without calibration,
-    # then the one with it.
+    # For the stack and for each member, by name: the candidate without calibration,
+    # then the candidate with calibration.
     candidates = {
         _STACK: _candidates(all_members, table, splits, costs=costs, sizes=sizes)
     }
@@ -440,10 +455,14 @@ def choose_weights(
 
 
 def _splits_of(folds, n_rows):
-    """Return the rows inside and outside of each fold."""
+    """Return the rows inside and outside of each fold, a list of `_Split`.
+
+    `folds` is a list of arrays, with the positions of the rows of each fold.
+    """
+    all_rows = np.arange(n_rows)
     splits = []
     for rows in folds:
-        splits.append(_Split(rows, rest=np.setdiff1d(np.arange(n_rows), rows)))
+        splits.append(_Split(rows, rest=np.setdiff1d(all_rows, rows)))
     return splits
 
 
@@ -475,7 +494,8 @@ def _candidates(members, table, splits, costs, sizes):
     for rows, rest in splits:
         curves = table.fit_curves(deviation, rest)
         corrected[rows] = curves.apply(table.mean(rest) + deviation[rows])
-    # For each row, the means of the choices in the other folds.
+    # For each row, the means of the choices in the other folds. They are what was
+    # subtracted from the outcomes.
     means = table.quality - table.outcome_deviations  # (n_rows, n_choices)
     plain = means + deviation
 
@@ -502,8 +522,8 @@ def _select(candidates, table, rows):
     Parameters
     ----------
     candidates : dict of list of Candidate
-        By the name of the stack and of each member: the candidate without calibration,
-        then the one with it.
+        For the stack and for each member, by name: the candidate without calibration,
+        then the candidate with calibration.
     table : _Table
     rows : ndarray of int or slice
         The rows that the candidates are compared on.
@@ -522,19 +542,20 @@ def _select(candidates, table, rows):
     curves = None  # not corrected
     if best.is_corrected and len(weights.used_members()):
         curves = table.fit_curves(best.deviation, rows)
-    return Combination(table.mean(rows), weights, curves, limits=table.limits)
+    return Combination(table.mean(rows), weights, curves=curves, limits=table.limits)
 
 
 def _best_candidate(candidates, table, rows):
     """Return the best candidate on some rows, or None if it is worse than a random mix.
 
-    The best is the more accurate candidate of the stack, unless the lead of others in
-    gain is beyond noise. Then it is the one of these with the largest mean gain.
+    The more accurate of the two candidates of the stack is the best, unless others have
+    a larger gain, with a lead that is beyond noise. Among these others, the candidate
+    with the largest mean gain is the best.
 
     Parameters
     ----------
     candidates : dict of list of Candidate
-        By the name of the stack and of each member: without and with calibration.
+        For the stack and for each member, by name: without and with calibration.
     table : _Table
     rows : ndarray of int or slice
         The rows that the candidates are compared on.
@@ -548,12 +569,12 @@ def _best_candidate(candidates, table, rows):
     ahead = []
     for pair in candidates.values():
         for candidate in pair:
-            lead = candidate.gain - best.gain
+            lead = candidate.gain - best.gain  # of each row
             if beyond_noise(lead[rows], weight):
                 ahead.append(candidate)
     if ahead:
         best = max(ahead, key=lambda candidate: candidate.mean_gain(rows, weight))
-    # A gain of 0 is that of the random mix.
+    # The random mix has the gain 0.
     if best.mean_gain(rows, weight) < 0:
         return None
     return best
@@ -586,10 +607,10 @@ def _compare(candidates, table, weights):
     Parameters
     ----------
     candidates : dict of list of Candidate
-        By the name of the stack and of each member: without and with calibration.
+        For the stack and for each member, by name: without and with calibration.
     table : _Table
     weights : MemberWeights
-        Those of the combination that all rows select.
+        Weights of the combination that all rows select.
 
     Returns
     -------
@@ -597,9 +618,9 @@ def _compare(candidates, table, weights):
     """
     compared = []
     for name, pair in candidates.items():
-        # The two candidates have the same members, with and without calibration. The
-        # more accurate one counts.
+        # The candidates with and without calibration have the same members.
         members = pair[0].members
+        # The more accurate of the two candidates is reported.
         gain = _most_accurate(pair, table, rows=slice(None)).gain
         compared.append(
             Compared(

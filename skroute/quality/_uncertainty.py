@@ -4,13 +4,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Errors on simulated outcomes are multiplied by this factor. They are too small: the
-# simulated truth is an estimate, and smoother than the real truth. The factor was
-# chosen on simulated tables of several kinds. An iterated bootstrap would estimate the
-# factor with much noise.
+# Errors on simulated outcomes are too small, because the simulated truth is an
+# estimate, and smoother than the real truth. These errors are multiplied by this
+# factor. The factor was chosen on simulated tables of several kinds. An iterated
+# bootstrap would estimate the factor with much noise.
 _ERROR_FACTOR = 1.15
-# Upper bound of a second factor. It corrects for a truth that varies more than its
-# estimate.
+# Upper bound of a second factor of the errors. The factor corrects for a truth that
+# varies more than its estimate.
 _MOST_INFLATION = 2.0
 # Smallest number of rows of a bin. The mean of 100 squared errors has a relative error
 # of about 15 %.
@@ -75,16 +75,16 @@ def simulate_outcomes(estimate, quality, rng):
 def error_curves(estimate, error, spread):
     """Return the root mean squared errors of each choice by the size of the estimate.
 
-    Simulated errors are multiplied by two factors that correct for a simulated truth
-    that is too smooth. Mean squared errors of bins are shrunk towards that of the
-    choice by their noise.
+    The simulated truth is too smooth, and its errors are too small. Two factors correct
+    for this. The rows of a choice are divided into bins by their estimate. The mean
+    squared error of a bin is shrunk by its noise towards the mean of all rows.
 
     Parameters
     ----------
     estimate : ndarray of shape (n_rows, n_choices)
         Estimates that were fitted on simulated outcomes.
     error : ndarray of shape (n_rows, n_choices)
-        Their differences from the simulated truth.
+        The estimates less the simulated truth.
     spread : ndarray of shape (n_choices,)
         Standard deviation of the simulated truth. 0 if it does not vary.
 
@@ -100,18 +100,18 @@ def error_curves(estimate, error, spread):
     missed = np.divide(
         mean_squares, spread**2, out=np.zeros_like(mean_squares), where=spread > 0
     )
-    # About half of the missed variance is an error of the estimates.
+    # About half of the missed variance is an error of the estimates. (n_choices,)
     inflation = np.minimum(np.sqrt(1 + missed / 2), _MOST_INFLATION)
     n_bins = int(np.clip(n_rows // _ROWS_OF_BIN, 1, _MOST_BINS))
-    order = estimate.argsort(axis=0, kind="stable")
-    # The arrays are filled in the loop, choice by choice.
-    curves = ErrorCurves(np.empty((n_choices, n_bins)), np.empty((n_choices, n_bins)))
+    rows_by_estimate = estimate.argsort(axis=0, kind="stable")
+    bin_estimates = np.empty((n_choices, n_bins))
+    bin_errors = np.empty((n_choices, n_bins))
     for choice in range(n_choices):
-        bins = np.array_split(order[:, choice], n_bins)
-        curves.estimate[choice] = [estimate[rows, choice].mean() for rows in bins]
-        shrunk = _shrunk_means(squares[:, choice], mean_squares[choice], bins)
-        curves.error[choice] = inflation[choice] * np.sqrt(shrunk)
-    return curves
+        bins = np.array_split(rows_by_estimate[:, choice], n_bins)
+        bin_estimates[choice] = [estimate[rows, choice].mean() for rows in bins]
+        bin_squares = _shrunk_means(squares[:, choice], mean_squares[choice], bins)
+        bin_errors[choice] = inflation[choice] * np.sqrt(bin_squares)
+    return ErrorCurves(bin_estimates, bin_errors)
 
 
 def _shrunk_means(values, mean, bins):
@@ -123,16 +123,18 @@ def _shrunk_means(values, mean, bins):
     mean : float
         Mean of `values`.
     bins : list of ndarray of int
-        Rows of each bin.
+        Positions of the rows of each bin.
 
     Returns
     -------
     ndarray of shape (n_bins,)
     """
     bin_means = np.array([values[rows].mean() for rows in bins])
+    # Squared standard error of the mean of each bin.
     variance = np.array([values[rows].var() / len(rows) for rows in bins])
     # Variance between the means of bins, less the variance that is noise.
     signal = max(((bin_means - mean) ** 2 - variance).mean(), 0.0)
+    # Share of its difference from `mean` that a bin keeps. 0 if all values are equal.
     share = np.divide(
         signal,
         signal + variance,

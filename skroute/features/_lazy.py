@@ -463,7 +463,7 @@ class RawRows(NamedTuple):
         array or data frame of shape (n_rows, n_columns)
         """
         columns = []
-        # A transformer gets whole rows, even if it uses some of their columns only.
+        # Models and transformers read whole rows, even if they use few columns.
         for position, filler in enumerate(self.filler):
             if position in cells:
                 columns.append(cells[position])

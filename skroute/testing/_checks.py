@@ -106,8 +106,7 @@ def fit_on_rows(estimator):
     return pickle.loads(_pickle_of_fitted(pickle.dumps(clone(estimator))))
 
 
-# 64 pickles: more than the checks of one estimator, which are run one after another. The
-# limit bounds the memory.
+# The limit bounds the memory. 64 pickles are more than one estimator has checks.
 @functools.lru_cache(maxsize=64)
 def _pickle_of_fitted(pickled):
     """Fit a pickled estimator on the rows of the checks, and return its pickle."""

@@ -51,8 +51,8 @@ class FeatureGroupsMixin:
     def _set_groups(self):
         """Set the fitted attributes of the groups from the parameters.
 
-        They are ``group_names_``, ``group_of_``, the position of the group of each
-        column of `fit`, and ``group_costs_``, one for each group.
+        ``group_names_`` and ``group_costs_`` have one entry for each group.
+        ``group_of_`` has the position of the group of each column of `fit`.
         """
         # Set by `_name_groups_by`. None: the parameters name the columns of `fit`.
         raw_columns = vars(self).get("_raw_columns")

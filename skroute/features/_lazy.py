@@ -605,6 +605,7 @@ def _pandas_column(pandas, cells, dtype):
             code_of_text.get(text, _PANDAS_MISSING_CODE) for text in texts_of(cells)
         ]
         return pandas.Series(pandas.Categorical.from_codes(cell_codes, dtype=dtype))
+    # A new array, in which cells may be replaced.
     cells = cells_of(cells)
     is_missing = [cell is None for cell in cells]
     cells[is_missing] = np.nan
@@ -622,6 +623,7 @@ def _arrow_column(pyarrow, cells, dtype):
     parameters are those of :func:`_pandas_column`.
     """
     cells = cells_of(cells)
+    # Dictionaries are Arrow's categories. Their values may be texts.
     if pyarrow.types.is_dictionary(dtype) and "string" in str(dtype.value_type):
         cells = texts_of(cells)
     if pyarrow.types.is_integer(dtype) and not _are_whole(cells):
@@ -641,6 +643,7 @@ def _polars_column(polars, cells, dtype):
         cells = cells_of(cells)
     if dtype.is_integer() and not _are_whole(cells):
         dtype = polars.Float64
+    # Not strict: a cell that cannot be cast to the dtype becomes a missing cell.
     return polars.Series(list(cells), dtype=dtype, strict=False)
 
 

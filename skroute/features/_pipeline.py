@@ -561,6 +561,7 @@ class _GroupProbe:
         for group in np.unique(self.group_of_raw):
             columns = np.flatnonzero(self.group_of_raw == group)
             for change in (_other_cell, _missing_cell):
+                # One changed cell for each column of the group, in a single row.
                 cells = {
                     column: [change(self.raw.filler[column])] for column in columns
                 }

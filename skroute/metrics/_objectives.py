@@ -157,6 +157,7 @@ class Objective:
         quality = self.function(true, answers)
         if not self.by_class:
             return quality
+        # Here `true` has positions of classes.
         class_weights = self.bound(true, weight).share
         return quality * class_weights[true]
 
@@ -340,9 +341,9 @@ def _minus_cost(target, answers, table):
 OF_LABELS = {
     "accuracy": Objective("accuracy", sample_quality),
     "balanced_accuracy": Objective("balanced_accuracy", sample_quality, by_class=True),
-    "probability": Objective("probability", _true_probability, "predict_proba"),
-    "log_loss": Objective("log_loss", _log_probability, "predict_proba"),
-    "brier": Objective("brier", _minus_brier, "predict_proba"),
+    "probability": Objective("probability", _true_probability, asks="predict_proba"),
+    "log_loss": Objective("log_loss", _log_probability, asks="predict_proba"),
+    "brier": Objective("brier", _minus_brier, asks="predict_proba"),
 }
 
 
@@ -730,7 +731,7 @@ def _decoding_objective(function, decode, *, asks="predict", name="callable"):
         rate_decoded = partial(_rate_probabilities, rate=rate, decode=decode)
     else:
         rate_decoded = partial(_rate_answers, rate=rate, decode=decode)
-    return Objective(name, rate_decoded, asks)
+    return Objective(name, rate_decoded, asks=asks)
 
 
 def _rate_answers(true, answers, *, rate, decode):

@@ -673,6 +673,7 @@ def _colour_scale(names):
     """Return the scale of colours of choices, as in the displays, in Vega-Lite."""
     if len(names) <= len(COLOURS):
         return {"domain": names, "range": list(COLOURS[: len(names)])}
+    # This scheme of Vega-Lite has colours for any number of names.
     return {"domain": names, "scheme": "turbo"}
 
 

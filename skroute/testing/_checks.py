@@ -363,7 +363,7 @@ def check_unit_of_costs(estimator):
     """Check that decisions do not depend on the unit of costs and budget."""
     costs = estimator.get_params(deep=False).get("costs")
     if costs is None or isinstance(costs, str):
-        return
+        return  # the estimator has no costs, or measures them
     X_new = make_rows().X_new
     expected = fit_on_rows(estimator).predict_routed(X_new)
     # Powers of two, so that products are exact.
@@ -459,9 +459,10 @@ def check_estimates_of_requests(fitted, X_new):
         return
     price = requests.price_at(np.inf)
     assert np.isfinite(price)
-    # Values and columns: (n_rows, n_positions) and (n_rows,). `positions` are sorted.
+    # Value of each choice that is offered, (n_rows, n_offered).
     values = quality - requests.penalty - price * requests.costs
     route = fitted.route(X_new, budget=np.inf)
+    # The column of each route: `positions` are the sorted routes of the columns.
     chosen_columns = np.searchsorted(requests.positions, route)
     chosen_values = values[np.arange(len(values)), chosen_columns]
     # The choices may differ if their values are tied.

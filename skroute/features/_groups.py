@@ -49,7 +49,11 @@ class FeatureGroupsMixin:
             self._raw_columns = raw_columns
 
     def _set_groups(self):
-        """Set ``group_of_``, ``group_costs_``, ``group_names_`` from the parameters."""
+        """Set the fitted attributes of the groups from the parameters.
+
+        ``group_names_`` and ``group_costs_`` have one entry for each group.
+        ``group_of_`` has the position of the group of each column of `fit`.
+        """
         # Set by `_name_groups_by`. None: the parameters name the columns of `fit`.
         raw_columns = vars(self).get("_raw_columns")
         if raw_columns is None:
@@ -63,6 +67,7 @@ class FeatureGroupsMixin:
     def _group_costs(self, group_names):
         """Return the cost of each group, shape (n_groups,)."""
         if self.feature_costs is None:
+            # Each group costs 1.
             return np.ones(len(group_names))
         return check_costs(self.feature_costs, group_names, name="feature_costs")
 
@@ -92,8 +97,9 @@ class FeatureGroupsMixin:
                 position = position_of(
                     column, names, where=f"feature_groups[{group_name!r}]"
                 )
-                if group_of[position] != _NO_GROUP:
-                    first_name = group_names[group_of[position]]
+                first_group = group_of[position]
+                if first_group != _NO_GROUP:
+                    first_name = group_names[first_group]
                     raise ValueError(
                         f"feature_groups has column {column!r} in {first_name!r} and "
                         f"in {group_name!r}; a column belongs to one group."
@@ -132,7 +138,7 @@ def position_of(column, names, *, where):
     Parameters
     ----------
     column : str or int
-        A name comes before a position, if columns are named by numbers.
+        A number is a position only if no column has it as its name.
 
     names : list
         Names of all columns, or their positions.
@@ -148,7 +154,8 @@ def position_of(column, names, *, where):
         return names.index(column)
     if isinstance(column, Integral) and 0 <= column < len(names):
         return int(column)
-    # Encoders make longer names of a name: one of them may be meant.
+    # The name of an encoded column contains the name of the raw column. The user may
+    # mean the encoded column.
     similar = [name for name in names if isinstance(name, str) and str(column) in name]
     hint = ""
     if similar:

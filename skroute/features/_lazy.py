@@ -56,8 +56,8 @@ class LazyFeatures:
     ----------
     source : callable or mapping
         A callable ``source(columns, rows)`` returns an array-like of shape
-        ``(len(rows), len(columns))`` or a data frame; `columns` are the names seen in
-        fit, or positions if fit saw none, `rows` are positions (ndarray of int). A
+        ``(len(rows), len(columns))`` or a data frame. `columns` are the names seen in
+        fit, or positions if fit saw no names. `rows` are positions (ndarray of int). A
         mapping has for each column an array-like of shape ``(n_samples,)`` or a
         callable ``f(rows)`` that returns the values of those rows.
 
@@ -86,9 +86,8 @@ class LazyFeatures:
 
     Notes
     -----
-    ``lazy[rows]`` are some of the rows. They share the receipt of all rows, whose
-    positions are those among all rows, so that scikit-learn's validation can split lazy
-    features.
+    ``lazy[rows]`` selects some of the rows, so that scikit-learn's validation can split
+    lazy features. All selections share one receipt. Its positions are among all rows.
 
     Examples
     --------
@@ -135,13 +134,14 @@ class LazyFeatures:
 
         `rows` are an integer, a slice, positions or a mask.
         """
-        # ``lazy[rows, ...]``: there is one axis, that of the rows.
+        # The index ``lazy[rows, ...]`` is a tuple. Only its first axis is read.
         if isinstance(rows, tuple):
             rows = rows[0]
         # A shallow copy shares the receipt, `acquisition_log_`.
         selection = copy(self)
-        positions = self._in_source(np.arange(self.n_samples))
-        selection._positions = np.atleast_1d(positions[rows])
+        all_positions = self._in_source(np.arange(self.n_samples))
+        # An integer selects one row, which is a selection too.
+        selection._positions = np.atleast_1d(all_positions[rows])
         selection.n_samples = len(selection._positions)
         return selection
 
@@ -181,19 +181,21 @@ class LazyFeatures:
         ndarray of shape (n_rows, n_columns), dtype=float64
             The cells.
         """
-        # An entry is None where some cell of the column is no number.
-        numbers = [numbers_of(cells) for cells in self._ask(columns, rows)]
-        not_numbers = [name for name, column in zip(columns, numbers) if column is None]
+        # An array (n_rows,) for each column. None if a cell of the column is no number.
+        arrays = [numbers_of(cells) for cells in self._ask(columns, rows)]
+        not_numbers = [name for name, array in zip(columns, arrays) if array is None]
         if not_numbers:
             raise ValueError(
                 "The feature source returned values that are not real numbers for the "
                 f"columns {not_numbers!r}."
             )
         self._log(columns, rows)
-        return np.column_stack(numbers)
+        return np.column_stack(arrays)
 
     def _ask(self, columns, rows):
-        """Return the cells of each column that the source returns, as a list.
+        """Request columns from the source, and check the shapes of its answer.
+
+        The request is not yet logged.
 
         Parameters
         ----------
@@ -201,11 +203,12 @@ class LazyFeatures:
             Names or positions of the requested columns.
 
         rows : ndarray of int of shape (n_rows,)
-            Positions among these rows.
+            Positions among the rows of this object.
 
         Returns
         -------
         list of array-like of shape (n_rows,)
+            The cells of each requested column.
         """
         columns = list(columns)
         source_rows = self._in_source(rows)
@@ -233,27 +236,32 @@ class LazyFeatures:
             Names or positions of the columns that the source has returned.
 
         rows : ndarray of int of shape (n_rows,)
-            Positions among these rows. The log has positions in the source.
+            Positions among the rows of this object. The log has positions in the
+            source.
         """
         purchase = Purchase(list(columns), self._in_source(rows))
         self.acquisition_log_.append(purchase)
 
     def _in_source(self, rows):
-        """Return the positions in the source of some of these rows."""
+        """Turn positions among the rows of this object into positions in the source.
+
+        `rows` and the result have shape (n_rows,).
+        """
         if self._positions is None:
+            # This object has all rows of the source, in order.
             return rows
         return self._positions[rows]
 
 
 def _check_n_samples(source, n_samples):
-    """Return the number of rows of a mapping, or raise an error if it is not clear.
+    """Return the number of rows of a mapping, or raise an error if lengths differ.
 
     Parameters
     ----------
     source : mapping from column to array-like or callable
 
     n_samples : int or None
-        The number that the user gave.
+        The parameter of :class:`LazyFeatures`.
 
     Returns
     -------
@@ -347,6 +355,7 @@ def _columns_of_table(table, columns, *, n_rows):
         # texts.
         dtype = None if hasattr(table, "dtype") else object
         table = np.asanyarray(table, dtype=dtype)
+        # Each row of the transposed table is a column.
         arrays = table.T
         shape = table.shape
     expected_shape = n_rows, len(columns)
@@ -372,16 +381,17 @@ def _columns_of_frame(frame, columns):
     -------
     list of series
     """
-    names = column_keys(frame)
-    missing = [column for column in columns if column not in names]
-    if missing and any(isinstance(column, str) for column in columns):
+    frame_keys = column_keys(frame)
+    missing = [column for column in columns if column not in frame_keys]
+    requests_names = any(isinstance(column, str) for column in columns)
+    if missing and requests_names:
         raise ValueError(f"The feature source returned no column {missing!r}.")
-    if not missing:
-        names = columns
-    # Else positions were requested, and all columns of the frame are returned in order.
     frame_names, frame_columns = names_and_columns(frame)
-    by_name = dict(zip(frame_names, frame_columns))
-    return [by_name[name] for name in names]
+    if missing:
+        # Positions were requested: all columns of the frame are read in order.
+        return list(frame_columns)
+    column_of_name = dict(zip(frame_names, frame_columns))
+    return [column_of_name[name] for name in columns]
 
 
 # Rows in the form of `fit`, made from single cells ------------------------------------
@@ -423,10 +433,12 @@ class RawRows(NamedTuple):
         RawRows
         """
         names, columns = names_and_columns(X)
-        library = None
         if names is None:
+            # The rows are an array. Its columns are named by their positions.
+            library = None
             names = list(range(len(columns)))
         else:
+            # The name of a module begins with its library: "pandas.core.frame".
             library = type(X).__module__.split(".")[0]
         return cls(
             names=names,
@@ -451,7 +463,7 @@ class RawRows(NamedTuple):
         array or data frame of shape (n_rows, n_columns)
         """
         columns = []
-        # Models read a row as a whole, also if they use some of its columns only.
+        # Models and transformers read whole rows, even if they use few columns.
         for position, filler in enumerate(self.filler):
             if position in cells:
                 columns.append(cells[position])
@@ -488,11 +500,15 @@ class RawRows(NamedTuple):
         -------
         ndarray of shape (n_rows, n_columns)
         """
-        # A column of integers may have missing cells now, and only floats can be NaN.
-        # The smallest float leaves the dtype of floats and objects as it is.
-        dtype = np.result_type(self.dtypes[0], np.float16)
+        # All columns of an array have one dtype.
+        dtype_in_fit = self.dtypes[0]
+        # Integers become floats: a cell may be missing now, and only floats can be NaN.
+        # The dtype of floats and objects stays, as float16 is the smallest float.
+        dtype = np.result_type(dtype_in_fit, np.float16)
+        # `numbers_of` returns None if a cell is not a number.
         if dtype.kind == "f" and any(numbers_of(column) is None for column in columns):
             raise ValueError("X held numbers in fit, and now something else.")
+        # (n_rows, n_columns), dtype=object
         cells = np.column_stack([cells_of(column) for column in columns])
         return cells.astype(dtype)
 
@@ -520,7 +536,10 @@ def _check_kind(name, column, dtype):
 
 
 def _first_present_cell(column):
-    """Return the first cell of a column that is not missing, None if all are."""
+    """Return the first cell that is not missing, or None if all are missing.
+
+    `column` is a series or an array of shape (n_rows,).
+    """
     # The first cell is nearly always present. The column is then not read as a whole.
     first_cell = cells_of(column[:1])[0]
     if first_cell is not None:
@@ -535,8 +554,9 @@ def _is_numeric(dtype):
     """Return True for the dtype of a column of numbers in any library."""
     if hasattr(dtype, "is_numeric"):
         return dtype.is_numeric()  # polars
-    # Names of numeric dtypes begin alike in numpy, pandas and Arrow.
+    # A sparse dtype of pandas has the dtype of its cells in its name.
     name = str(dtype).lower().removeprefix("sparse[")
+    # Names of numeric dtypes begin alike in numpy, pandas and Arrow.
     return re.match(r"u?int\d|float|double|halffloat|bool|decimal", name) is not None
 
 
@@ -577,12 +597,15 @@ def _pandas_column(pandas, cells, dtype):
         # The cells lose their labels here: a frame would align its columns by them.
         return pandas.Series(np.asarray(cells)).astype(dtype)
     if isinstance(dtype, pandas.CategoricalDtype):
-        # Categories are found by their texts, as `ColumnReader` finds them. A cell of
-        # no category is missing.
-        categories = texts_of(dtype.categories)
-        codes = {text: code for code, text in enumerate(categories)}
-        cell_codes = [codes.get(text, _PANDAS_MISSING_CODE) for text in texts_of(cells)]
+        # Categories and cells are compared as texts, as in `ColumnReader`.
+        category_texts = texts_of(dtype.categories)
+        code_of_text = {text: code for code, text in enumerate(category_texts)}
+        # A cell of no category becomes a missing cell.
+        cell_codes = [
+            code_of_text.get(text, _PANDAS_MISSING_CODE) for text in texts_of(cells)
+        ]
         return pandas.Series(pandas.Categorical.from_codes(cell_codes, dtype=dtype))
+    # A new array, in which cells may be replaced.
     cells = cells_of(cells)
     is_missing = [cell is None for cell in cells]
     cells[is_missing] = np.nan
@@ -600,6 +623,7 @@ def _arrow_column(pyarrow, cells, dtype):
     parameters are those of :func:`_pandas_column`.
     """
     cells = cells_of(cells)
+    # Dictionaries are Arrow's categories. Their values may be texts.
     if pyarrow.types.is_dictionary(dtype) and "string" in str(dtype.value_type):
         cells = texts_of(cells)
     if pyarrow.types.is_integer(dtype) and not _are_whole(cells):
@@ -619,6 +643,7 @@ def _polars_column(polars, cells, dtype):
         cells = cells_of(cells)
     if dtype.is_integer() and not _are_whole(cells):
         dtype = polars.Float64
+    # Not strict: a cell that cannot be cast to the dtype becomes a missing cell.
     return polars.Series(list(cells), dtype=dtype, strict=False)
 
 

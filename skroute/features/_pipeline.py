@@ -85,7 +85,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
     Attributes
     ----------
     choices_, min_budget_
-        Of the last step.
+        Attributes of the last step.
 
     classes_, n_features_in_, feature_names_in_, named_steps
         As in :class:`~sklearn.pipeline.Pipeline`.
@@ -178,7 +178,8 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         if self._transformers():
             self._raw_groups = self._find_raw_groups(X)
             raw_columns = RawColumns(
-                self._raw_groups.raw.names, self._raw_groups.group_of_output
+                names=self._raw_groups.raw.names,
+                group_of_output=self._raw_groups.group_of_output,
             )
             last._name_groups_by(raw_columns)
         return to_dense(Xt)
@@ -206,7 +207,8 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         outputs = find_groups(self[:-1].transform, raw, X, group_of_raw)
         if len(outputs.mixed):
             mixed_names = [group_names[group] for group in outputs.mixed]
-            mixed_cost = last._group_costs(group_names)[outputs.mixed].sum()
+            group_costs = last._group_costs(group_names)  # (n_groups,)
+            mixed_cost = group_costs[outputs.mixed].sum()
             raise ValueError(
                 f"The transformers mix columns of the groups {mixed_names!r}: what "
                 "they make of them cannot be bought in parts, and would cost "
@@ -214,7 +216,9 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
                 "own, in a ColumnTransformer, make one group of them, or put the "
                 "transformer into the models that need it."
             )
-        return RawGroups(raw, group_of_raw, outputs.group_of)
+        return RawGroups(
+            raw=raw, group_of_raw=group_of_raw, group_of_output=outputs.group_of
+        )
 
     # Calls of the cost protocol -------------------------------------------------------
 
@@ -228,9 +232,10 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         return self._final_estimator
 
     def _is_late(self, X):
-        """Return True if rows are lazy: features are bought when they are needed."""
-        buys = isinstance(self._final_estimator, FeatureGroupsMixin)
-        return buys and (isinstance(X, LazyFeatures) or is_mapping(X))
+        """Return True if the last step buys features, and `X` is a source of them."""
+        buys_features = isinstance(self._final_estimator, FeatureGroupsMixin)
+        is_source = isinstance(X, LazyFeatures) or is_mapping(X)
+        return buys_features and is_source
 
     def rows_for_decision(self, X):
         """Return the rows that the last step gets.
@@ -352,7 +357,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
 class TransformedSource:
     """Source of transformed features, which fetches the raw columns behind them.
 
-    For :class:`LazyFeatures`.
+    It is the parameter `source` of :class:`LazyFeatures`.
 
     Parameters
     ----------
@@ -360,6 +365,7 @@ class TransformedSource:
         The raw features.
 
     raw_groups : RawGroups
+        Groups of the raw columns and of the outputs.
 
     transform : callable
         Transforms rows of all raw columns.
@@ -389,14 +395,18 @@ class TransformedSource:
         ndarray of shape (n_rows, len(columns))
         """
         raw = self.raw_groups.raw
-        outputs = [self.output_names.index(column) for column in columns]
-        groups = self.raw_groups.group_of_output[outputs]
-        raw_columns = np.flatnonzero(np.isin(self.raw_groups.group_of_raw, groups))
-        raw_names = [raw.names[column] for column in raw_columns]
-        cells = self.lazy.fetch(raw_names, rows)
+        output_positions = [self.output_names.index(column) for column in columns]
+        groups = self.raw_groups.group_of_output[output_positions]
+        # All raw columns of these groups are fetched.
+        is_fetched = np.isin(self.raw_groups.group_of_raw, groups)  # (n_raw_columns,)
+        raw_positions = np.flatnonzero(is_fetched)
+        raw_names = [raw.names[position] for position in raw_positions]
+        columns_of_cells = self.lazy.fetch(raw_names, rows)
+        cells_of_position = dict(zip(raw_positions, columns_of_cells))
         # The other raw columns are filled: no output that is returned reads them.
-        raw_rows = raw.rows(dict(zip(raw_columns, cells)), len(rows))
-        return to_array(self.transform(raw_rows))[:, outputs]
+        raw_rows = raw.rows(cells_of_position, len(rows))
+        outputs = to_array(self.transform(raw_rows))  # (n_rows, n_outputs)
+        return outputs[:, output_positions]
 
 
 def to_dense(table):
@@ -439,10 +449,13 @@ def find_groups(transform, raw, X, group_of_raw):
     """Find the group that each output of the transformers is made from.
 
     Each group is transformed alone: in training rows, each column of the other groups
-    has the same cell in all rows. An output belongs to the group that reproduces it
-    alone. An output that is constant on these rows is reproduced by several groups, and
-    belongs to the group whose cells change it. An output that no group reproduces is
-    made from several: the caller refuses the groups that are then in `mixed`.
+    has the same cell in all rows. There are three cases.
+
+    - One group reproduces an output alone. The output belongs to this group.
+    - Several groups reproduce an output, as it is constant on these rows. The output
+      belongs to the group whose cells change it.
+    - No group reproduces an output. It is made from several groups, which are then in
+      `mixed`. The caller refuses them.
 
     Parameters
     ----------
@@ -452,15 +465,17 @@ def find_groups(transform, raw, X, group_of_raw):
     raw : RawRows
 
     X : {array-like, dataframe} of shape (n_rows, n_raw_columns)
-        Training rows. The first of them are looked at.
+        Training rows. Only the first `_MAX_VERIFIED_ROWS` of them are transformed.
 
     group_of_raw : ndarray of shape (n_raw_columns,), dtype=int
+        Group of each raw column.
 
     Returns
     -------
     OutputGroups
     """
-    probe = _GroupProbe(transform, raw, as_rows(X)[:_MAX_VERIFIED_ROWS], group_of_raw)
+    verified_rows = as_rows(X)[:_MAX_VERIFIED_ROWS]
+    probe = _GroupProbe(transform, raw, verified_rows, group_of_raw)
     groups = np.arange(int(group_of_raw.max()) + 1)
     # True if a group reproduces an output alone. (n_groups, n_outputs)
     reproduces = np.array([probe.reproduced_by([group]) for group in groups])
@@ -479,10 +494,10 @@ def find_groups(transform, raw, X, group_of_raw):
     is_constant = reproduces.sum(axis=0) > 1
     if is_constant.any():
         changed_by = probe.group_that_changes()
-        group_of = np.where(
-            is_constant & (changed_by != _NO_GROUP), changed_by, group_of
-        )
-    return OutputGroups(group_of, np.array(mixed, dtype=np.intp))
+        # An output that no group changes stays with the first group.
+        is_changed = is_constant & (changed_by != _NO_GROUP)
+        group_of = np.where(is_changed, changed_by, group_of)
+    return OutputGroups(group_of=group_of, mixed=np.array(mixed, dtype=np.intp))
 
 
 class _GroupProbe:
@@ -507,9 +522,10 @@ class _GroupProbe:
         self.transform = transform
         self.raw = raw
         self.group_of_raw = group_of_raw
+        # One series or array of shape (n_rows,) for each raw column.
         _, self.columns = names_and_columns(X)
         self.n_rows = num_samples(X)
-        # (n_rows, n_outputs)
+        # The true outputs, from the cells of all groups. (n_rows, n_outputs)
         self.outputs = to_array(transform(X))
 
     def reproduced_by(self, groups):
@@ -527,7 +543,8 @@ class _GroupProbe:
         cells = {}
         for column in np.flatnonzero(np.isin(self.group_of_raw, groups)):
             cells[column] = self.columns[column]
-        return _same_columns(self._transform_cells(cells, self.n_rows), self.outputs)
+        outputs_of_groups = self._transform_cells(cells, self.n_rows)
+        return _same_columns(outputs_of_groups, self.outputs)
 
     def group_that_changes(self):
         """Return the first group whose cells change each output, or `_NO_GROUP`.
@@ -545,6 +562,7 @@ class _GroupProbe:
         for group in np.unique(self.group_of_raw):
             columns = np.flatnonzero(self.group_of_raw == group)
             for change in (_other_cell, _missing_cell):
+                # One changed cell for each column of the group, in a single row.
                 cells = {
                     column: [change(self.raw.filler[column])] for column in columns
                 }

@@ -162,13 +162,14 @@ class SingleChoices(NamedTuple):
 def check_budgets(budgets):
     """Return a list of budgets as an array. None becomes infinity."""
     is_sequence = np.iterable(budgets) and not isinstance(budgets, str)
-    listed = list(budgets) if is_sequence else []
-    if not listed:
+    budget_list = list(budgets) if is_sequence else []
+    if not budget_list:
         raise ValueError(
             "budgets must be a non-empty list of numbers (mean costs per sample), got "
             f"{budgets!r}."
         )
-    return np.array([check_budget(budget, name="each of budgets") for budget in listed])
+    checked = [check_budget(budget, name="each of budgets") for budget in budget_list]
+    return np.array(checked)
 
 
 def find_router(estimator, X):
@@ -215,7 +216,7 @@ def find_router(estimator, X):
 
 
 def checked_targets(y, router):
-    """Return targets as an array, after checks that answers can be compared with them.
+    """Check that answers can be compared with targets, and return them as an array.
 
     Parameters
     ----------
@@ -230,7 +231,8 @@ def checked_targets(y, router):
         Unknown qualities are NaN.
     """
     predicts = is_classifier(router) or is_regressor(router)
-    if not predicts and getattr(y, "ndim", np.ndim(y)) == 2:
+    n_axes = getattr(y, "ndim", np.ndim(y))
+    if not predicts and n_axes == 2:
         # The router only routes: `y` has a column for each choice.
         return qualities_of(y, router)
     refuse_missing(y=y)
@@ -393,12 +395,12 @@ class BudgetSweep:
         quality = self.objective.of_single(self.y, routed, self.router, self.weight)
         return self._outcomes_of(plan, quality)
 
-    def curve(self, limits):
+    def curve(self, budgets):
         """Return quality, cost and routes at each budget.
 
         Parameters
         ----------
-        limits : sequence of n_budgets values
+        budgets : sequence of n_budgets values
             Infinity is unlimited. None is the estimator's own budget.
 
         Returns
@@ -406,13 +408,14 @@ class BudgetSweep:
         AccuracyCostCurve
         """
         choices = list(self.router.choices_)
-        quality = np.empty((self.n_rows, len(limits)))
-        cost = np.empty((self.n_rows, len(limits)))
+        quality = np.empty((self.n_rows, len(budgets)))
+        cost = np.empty((self.n_rows, len(budgets)))
         # Total weight of the rows of each choice.
-        route_weight = np.empty((len(limits), len(choices)))
+        route_weight = np.empty((len(budgets), len(choices)))
+        # True if the costs at all budgets are bills.
         billed = True
-        for position, limit in enumerate(limits):
-            outcomes = self.outcomes(limit)
+        for position, budget in enumerate(budgets):
+            outcomes = self.outcomes(budget)
             billed = billed and outcomes.billed
             quality[:, position] = outcomes.quality
             cost[:, position] = outcomes.cost
@@ -424,7 +427,7 @@ class BudgetSweep:
             # At some budget the quality of no row is known.
             raise ValueError("y is NaN, not known, for every choice that was made.")
         return AccuracyCostCurve(
-            budget=limits,
+            budget=budgets,
             quality=mean_quality,
             cost=self.means(cost),
             route_share=route_weight / self.weight.sum(),
@@ -446,11 +449,11 @@ class BudgetSweep:
         ndarray of shape (n_columns,)
             NaN for a column without values.
         """
-        is_known = ~np.isnan(values)
+        is_known = ~np.isnan(values)  # (n_rows, n_columns)
         totals = self.weight @ np.where(is_known, values, 0.0)
         total_weights = self.weight @ is_known
         means = np.full(len(totals), np.nan)
-        # The division comes last: rows that all cost 1 cost exactly 1 on average.
+        # Sums are divided, not weights. So rows that all cost 1 have the exact mean 1.
         np.divide(totals, total_weights, out=means, where=total_weights > 0)
         return means
 
@@ -544,7 +547,7 @@ def accuracy_cost_curve(
     array([[1.  , 0.  ],
            [0.56, 0.44]])
     """
-    limits = check_budgets(budgets)
+    checked_budgets = check_budgets(budgets)
     sweep = BudgetSweep(
         estimator,
         X,
@@ -554,7 +557,7 @@ def accuracy_cost_curve(
         costs=costs,
         **params,
     )
-    return sweep.curve(limits)
+    return sweep.curve(checked_budgets)
 
 
 class RiskCoverageCurve(NamedTuple):
@@ -637,12 +640,14 @@ def risk_coverage_curve(
     losses = check_numbers(loss, "loss", shape=(None,))
     confidences = check_numbers(confidence, "confidence", shape=losses.shape)
     weight = check_row_weights(sample_weight, len(losses))
-    # Levels of equal confidence, the highest first.
+    # Rows of equal confidence form a level. Minus signs put the highest level first.
     minus_levels, level_of_row = np.unique(-confidences, return_inverse=True)
+    # Total weight and total loss of the rows of each level, (n_levels,).
     level_weights = np.bincount(level_of_row, weight)
     level_losses = np.bincount(level_of_row, weight * losses)
     # A level whose rows all have weight 0 is left out of the curve.
     has_weight = level_weights > 0
+    # Weight of the rows that are answered if this level is the lowest answered one.
     answered_weight = np.cumsum(level_weights[has_weight])
     coverage = answered_weight / answered_weight[-1]
     risk = np.cumsum(level_losses[has_weight]) / answered_weight
@@ -660,20 +665,21 @@ def risk_coverage_curve(
 def risk_coverage_scorer(estimator: Any, X: Any, y: Any, **params: Any) -> float:
     """Return minus the area under the risk-coverage curve of a fitted estimator.
 
-    This is a scorer for model selection. Rows are ranked by the largest of
-    ``predict_proba``. If the estimator has no probabilities, they are ranked by
-    ``predict_quality``, the estimated quality of their answer.
+    This is a scorer for model selection. Rows are ranked by their largest probability
+    in ``predict_proba``. If the estimator has no probabilities, they are ranked by
+    ``predict_quality``, the estimated quality of their answer. Rows that abstain are
+    left out.
 
     Parameters
     ----------
     estimator : estimator
-        As in :func:`accuracy_cost_curve`. Rows that abstain are left out.
+        As in :func:`accuracy_cost_curve`.
 
     X : array-like of shape (n_samples, n_features)
-        As in :func:`accuracy_cost_curve`. Rows that abstain are left out.
+        As in :func:`accuracy_cost_curve`.
 
     y : array-like of shape (n_samples,) or (n_samples, n_columns)
-        As in :func:`accuracy_cost_curve`. Rows that abstain are left out.
+        As in :func:`accuracy_cost_curve`.
 
     **params : keyword arguments
         ``sample_weight``, ``budget`` and further arguments of ``predict_routed``.
@@ -707,11 +713,10 @@ def risk_coverage_scorer(estimator: Any, X: Any, y: Any, **params: Any) -> float
         # All rows abstain: there is no loss.
         return 0.0
     confidence = _confidence_of_answers(sweep, budget, outcomes.route, answered)
-    # The loss of an answer is `best_quality` less its quality. Only accuracy has the
-    # same quality for all right answers. Other losses are minus the quality.
-    best_quality = 1.0 if sweep.objective.name == "accuracy" else 0.0
+    # The loss is 1 - quality for accuracy, and minus the quality for other qualities.
+    quality_without_loss = 1.0 if sweep.objective.name == "accuracy" else 0.0
     curve = risk_coverage_curve(
-        best_quality - outcomes.quality[answered],
+        quality_without_loss - outcomes.quality[answered],
         confidence,
         sample_weight=sweep.weight[answered],
     )
@@ -744,12 +749,13 @@ def _confidence_of_answers(sweep, budget, route, answered):
     if hasattr(router, "predict_proba"):
         proba = router.predict_proba(sweep.X, budget=budget, **sweep.params)
         return proba[answered].max(axis=1)
-    if hasattr(router, "model_names_"):
-        # A cascade has one estimate for each row, of the answer at this budget.
+    is_cascade = hasattr(router, "model_names_")
+    if is_cascade:
+        # It estimates the quality of the answer at this budget, shape (n_rows,).
         quality = router.predict_quality(sweep.X, budget=budget, **sweep.params)
         return quality[answered]
     if hasattr(router, "predict_quality"):
-        # Other routers have one estimate for each choice, which no budget changes.
+        # Other routers estimate all choices, (n_rows, n_choices), at any budget alike.
         quality = router.predict_quality(sweep.X)
         return quality[answered, route[answered]]
     raise TypeError(

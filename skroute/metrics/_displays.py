@@ -262,7 +262,7 @@ class AccuracyCostDisplay(Display):
         curve = sweep.curve(check_budgets(budgets))
         if references is None:
             references = ax is None
-        # None draws no references.
+        # None draws no single choices and no random mix.
         singles = _mean_singles(sweep) if references else None
         display = cls(
             cost=curve.cost,
@@ -340,12 +340,14 @@ class AccuracyCostDisplay(Display):
 
 
 def _by_position(values):
-    """Return the items of a list or tuple as a dict from their positions.
+    """Return a dict from the position of each item of a list or tuple to the item.
 
-    Return an empty dict for other types, such as an array: it has no items with labels
-    of rows.
+    Other types, such as an array, have no items with labels of rows. For them the dict
+    is empty.
     """
-    return dict(enumerate(values)) if isinstance(values, (list, tuple)) else {}
+    if isinstance(values, (list, tuple)):
+        return dict(enumerate(values))
+    return {}
 
 
 def _mean_singles(sweep):
@@ -497,22 +499,23 @@ class RouteShareDisplay(Display):
         -------
         :class:`RouteShareDisplay`
         """
-        limits = check_budgets(budgets)
-        if not np.isfinite(limits).all():
+        checked_budgets = check_budgets(budgets)
+        if not np.isfinite(checked_budgets).all():
             raise ValueError(
                 "budgets must be finite to have a place on the axis, got "
-                f"{limits.tolist()!r}."
+                f"{checked_budgets.tolist()!r}."
             )
         check_rows_match(X=X, **params)
         router, X = find_router(estimator, X)
         choices = list(router.choices_)
         cached_router = with_cache(router)
-        shares = []
-        for limit in limits:
-            route = cached_router.route(X, budget=limit, **params)
-            shares.append(np.bincount(route, minlength=len(choices)) / len(route))
+        shares = []  # (n_choices,) for each budget
+        for budget in checked_budgets:
+            route = cached_router.route(X, budget=budget, **params)
+            n_rows_of_choice = np.bincount(route, minlength=len(choices))
+            shares.append(n_rows_of_choice / len(route))
         display = cls(
-            budget=limits,
+            budget=checked_budgets,
             route_share=np.array(shares),
             choices=choices,
             cost_unit=cost_unit,
@@ -533,15 +536,15 @@ def complementarity_matrix(Q: ArrayLike) -> NDArray[np.float64]:
     Parameters
     ----------
     Q : array-like of shape (n_samples, n_models)
-        Quality of each model on each row: 1 or 0, or a number, higher is better; NaN if
-        it is unknown.
+        Quality of each model on each row: 1 or 0, or a number, higher is better. An
+        unknown quality is NaN.
 
     Returns
     -------
     ndarray of shape (n_models, n_models), dtype=float64
-        The diagonal is 0. ``M[i, j] - M[j, i]`` is the difference of the mean
-        qualities. Each pair is compared on the rows on which both are known. NaN if
-        there is no such row.
+        The diagonal is 0. For the matrix `M`, ``M[i, j] - M[j, i]`` is the difference
+        of the mean qualities. Each pair is compared on the rows on which both
+        qualities are known. Both entries of a pair without such rows are NaN.
 
     Raises
     ------
@@ -633,11 +636,13 @@ class ComplementarityDisplay(Display):
         is_new_figure = ax is None
         ax = self._on(ax)
         percent = 100 * np.asarray(self.matrix, dtype=np.float64)
-        has_many = len(percent) > _MANY_MODELS
-        # Names next to a matrix in a narrow figure would take its place.
+        n_models = len(percent)
+        has_many = n_models > _MANY_MODELS
+        # Long names next to a matrix in a narrow figure would take its place. Numbers
+        # from 1 are in their place then, and the legend explains the numbers.
         is_numbered = takes_half(ax.figure, self.names)
-        labels = range(1, len(percent) + 1) if is_numbered else self.names
-        drawn = ConfusionMatrixDisplay(percent, display_labels=labels).plot(
+        labels = range(1, n_models + 1) if is_numbered else self.names
+        matrix_display = ConfusionMatrixDisplay(percent, display_labels=labels).plot(
             ax=ax,
             values_format=".0f" if has_many else ".1f",
             im_kw={"vmin": 0, **(im_kwargs or {})},
@@ -652,27 +657,30 @@ class ComplementarityDisplay(Display):
                     va="center" if has_many else "top",
                     rotation_mode="anchor",
                 )
-        self.image_ = drawn.im_
-        self.text_ = drawn.text_
+        self.image_ = matrix_display.im_
+        self.text_ = matrix_display.text_
         for text in np.diag(self.text_):
             # The diagonal is 0 by definition.
             text.set_text("")
-        drawn.im_.colorbar.set_label("% of rows")
+        self.image_.colorbar.set_label("% of rows")
         if has_many:
             ax.tick_params(labelsize="small")
         if is_new_figure:
             # The matrix is square. This layout leaves no empty space next to it.
             self.figure_.set_layout_engine("compressed")
-        height = _LABELS_HEIGHT + _CELL_HEIGHT * len(percent)
-        if not is_numbered:
-            # The names are below the matrix, too.
+        height = _LABELS_HEIGHT + _CELL_HEIGHT * n_models
+        if is_numbered:
+            legend_entries = _number_handles(ax, self.names)
+        else:
+            # There is no legend. The turned names below the matrix add to the height.
+            legend_entries = []
             height += list_width(self.names)
         finish_axes(
             ax,
             xlabel="Model that is wrong",
             ylabel="Model that is right",
             title="Who is right where\nanother is wrong",
-            handles=_number_handles(ax, self.names) if is_numbered else [],
+            handles=legend_entries,
             fills_axes=True,
             height=height,
         )
@@ -718,7 +726,7 @@ class ComplementarityDisplay(Display):
         check_rows_match(X=X, y=y)
         router, X = find_router(estimator, X)
         while hasattr(getattr(router, "estimator_", None), "predict_routed"):
-            # The choices are those of the router inside of a certified router.
+            # A certified router has the choices of the router inside.
             router = router.estimator_
         if is_classifier(router) or is_regressor(router):
             names, quality = _quality_of_members(router, X, y)
@@ -799,8 +807,8 @@ def _quality_of_choices(router, X, y):
 class RouterDiagnosticsDisplay(Display):
     """Plot of the observed quality against the quality that a router estimates.
 
-    The title has the gain in quality above the best :term:`random mix` of the same
-    cost: that of the router's decisions, and that of an oracle.
+    The title has two gains in quality above the best :term:`random mix` of the same
+    cost: the gain of the router's decisions, and the gain of an oracle.
 
     Use :meth:`from_estimator` to make it.
 
@@ -814,11 +822,12 @@ class RouterDiagnosticsDisplay(Display):
         Names of the choices.
 
     found : float
-        Mean quality of the decisions, less that of the best random mix of the same
-        cost.
+        Mean quality of the decisions minus the mean quality of the best random mix of
+        the same cost.
 
     possible : float
-        Mean quality of an oracle of the same cost, less that of the same random mix.
+        Mean quality of an oracle of the same cost minus the mean quality of the same
+        random mix.
 
     Attributes
     ----------
@@ -871,7 +880,7 @@ class RouterDiagnosticsDisplay(Display):
         colours = colours_of(self.names)
         # The last name may be abstaining, which has no estimates: `zip` leaves it out.
         for name, colour, bins in zip(self.names, colours, self.reliability):
-            estimate, quality, error = bins
+            estimate, quality, error = bins  # (n_bins,) each
             ax.errorbar(
                 estimate,
                 quality,
@@ -922,10 +931,10 @@ class RouterDiagnosticsDisplay(Display):
             :class:`~skroute.routing.BudgetRouter`.
 
         X : array-like of shape (n_samples, n_features)
-            As in :func:`accuracy_cost_curve`. `y` must have no missing values.
+            As in :func:`accuracy_cost_curve`.
 
         y : array-like of shape (n_samples,) or (n_samples, n_columns)
-            As in :func:`accuracy_cost_curve`. `y` must have no missing values.
+            As in :func:`accuracy_cost_curve`, without missing values.
 
         costs : array-like of shape (n_choices,) or (n_samples, n_choices), default=None
             Cost of each choice. None takes the router's ``costs_``.
@@ -956,8 +965,7 @@ class RouterDiagnosticsDisplay(Display):
         # The references have one budget: the mean cost of the router.
         references = reference_curves(quality, costs, [mean_cost])
         mean_quality = quality[np.arange(len(route)), route].mean()
-        reliability = []
-        # Abstaining has neither estimates nor a column of quality.
+        reliability = []  # for each choice but abstaining, which has no estimates
         for choice_estimates, choice_quality in zip(estimates.T, quality.T):
             reliability.append(_reliability(choice_estimates, choice_quality, n_bins))
         display = cls(
@@ -986,10 +994,10 @@ def _reliability(estimates, quality, n_bins):
     """
     order = np.argsort(estimates, kind="stable")
     n_bins = max(1, min(n_bins, len(order) // 2))
-    bins = np.array_split(order, n_bins)
-    mean_estimates = [estimates[rows].mean() for rows in bins]
-    mean_qualities = [quality[rows].mean() for rows in bins]
-    errors = [sem(quality[rows]) for rows in bins]
+    rows_of_bins = np.array_split(order, n_bins)
+    mean_estimates = [estimates[rows].mean() for rows in rows_of_bins]
+    mean_qualities = [quality[rows].mean() for rows in rows_of_bins]
+    errors = [sem(quality[rows]) for rows in rows_of_bins]
     return np.array([mean_estimates, mean_qualities, errors])
 
 
@@ -1026,7 +1034,7 @@ class OffPolicyDisplay(Display):
         One for each estimator drawn.
 
     band_ : matplotlib PolyCollection or None
-        The interval of the doubly robust estimate. None if this is not drawn.
+        The interval of the doubly robust estimate. None if the estimate is not drawn.
 
     See Also
     --------
@@ -1089,7 +1097,7 @@ class OffPolicyDisplay(Display):
         xlabel = cost_label("Mean cost per row, estimated", self.cost_unit)
         ylabel = "Mean quality, estimated"
         title = "Quality against cost, estimated from a log"
-        # Later titles, such as that of a curve, do not replace it.
+        # It is set first: `plot` of a curve sets its own title only if there is none.
         set_title(ax, title)
         self.lines_ = []
         self.band_ = None

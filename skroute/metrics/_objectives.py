@@ -24,7 +24,7 @@ from skroute.utils._validation import (
 
 # Smallest probability in a log loss, and smallest divisor of a percentage error. The
 # value is that of scikit-learn's metrics.
-_LEAST = np.finfo(np.float64).eps
+_EPSILON = np.finfo(np.float64).eps
 
 
 def sample_quality(y_true: ArrayLike, y_pred: ArrayLike) -> NDArray[np.float64]:
@@ -48,8 +48,8 @@ def sample_quality(y_true: ArrayLike, y_pred: ArrayLike) -> NDArray[np.float64]:
     Raises
     ------
     ValueError
-        If the shapes differ, if a true label is missing, or if rows of both have the
-        same labels in another order.
+        If the shapes differ, if a true label is missing, or if both arguments have
+        named rows, with the same names in another order.
 
     Examples
     --------
@@ -157,6 +157,7 @@ class Objective:
         quality = self.function(true, answers)
         if not self.by_class:
             return quality
+        # Here `true` has positions of classes.
         class_weights = self.bound(true, weight).share
         return quality * class_weights[true]
 
@@ -191,8 +192,10 @@ class Objective:
         counts = np.bincount(target, weights=weight)
         is_present = counts > 0
         n_present = is_present.sum()
+        # A class without rows is divided by 1 instead of 0.
+        divisors = np.where(is_present, counts, 1.0)
         # With these weights the mean over rows is the mean over the present classes.
-        class_weight = counts.sum() / (n_present * np.where(is_present, counts, 1.0))
+        class_weight = counts.sum() / (n_present * divisors)
         # A class without rows gets the weight 0, which no row reads.
         return replace(self, share=np.where(is_present, class_weight, 0.0))
 
@@ -254,8 +257,8 @@ class Objective:
             abstained_quality = estimator.abstain_quality_
         quality = np.full(len(y), float(abstained_quality))
         if len(answered):
-            # A row that abstains has the answer None. So the array of answers has the
-            # dtype object. Without such rows, answers get their own dtype again.
+            # The array of answers has the dtype object: a row that abstains has the
+            # answer None. Without such rows, `np.array` finds the dtype of the answers.
             answers = np.array(routed.y_pred[answered].tolist())
             routed_answered = replace(
                 routed, y_pred=answers, route=routed.route[answered]
@@ -308,7 +311,7 @@ def _log_probability(target, proba):
     sums = proba.sum(axis=1)
     # A row of zeros is not divided: its share is 0.
     share = _true_probability(target, proba) / np.where(sums > 0, sums, 1.0)
-    return np.log(np.clip(share, _LEAST, 1.0))
+    return np.log(np.clip(share, _EPSILON, 1.0))
 
 
 def _minus_brier(target, proba):
@@ -321,7 +324,8 @@ def _minus_brier(target, proba):
     n_classes = proba.shape[1]
     indicator = np.eye(n_classes, dtype=proba.dtype)[target]  # (n_rows, n_classes)
     error = proba - indicator
-    return -(error**2).sum(axis=1) / (2.0 if n_classes == 2 else 1.0)
+    divisor = 2.0 if n_classes == 2 else 1.0
+    return -(error**2).sum(axis=1) / divisor
 
 
 def _minus_cost(target, answers, table):
@@ -337,9 +341,9 @@ def _minus_cost(target, answers, table):
 OF_LABELS = {
     "accuracy": Objective("accuracy", sample_quality),
     "balanced_accuracy": Objective("balanced_accuracy", sample_quality, by_class=True),
-    "probability": Objective("probability", _true_probability, "predict_proba"),
-    "log_loss": Objective("log_loss", _log_probability, "predict_proba"),
-    "brier": Objective("brier", _minus_brier, "predict_proba"),
+    "probability": Objective("probability", _true_probability, asks="predict_proba"),
+    "log_loss": Objective("log_loss", _log_probability, asks="predict_proba"),
+    "brier": Objective("brier", _minus_brier, asks="predict_proba"),
 }
 
 
@@ -399,7 +403,8 @@ def objective_of_labels(quality, classes, *, several=False, takes=None, who=""):
         objective = cost_objective(quality, classes)
     # A function of labels reads only labels. So every method of a router supports it.
     is_of_answers = objective.name == "callable" and objective.asks == "predict"
-    if takes is not None and objective.name not in takes and not is_of_answers:
+    is_supported = takes is None or objective.name in takes or is_of_answers
+    if not is_supported:
         names = ", ".join(repr(name) for name in takes if name != "cost matrix")
         raise ValueError(
             f"{who} has no rule for quality={_describe(quality)}: it keeps or replaces "
@@ -500,7 +505,8 @@ def cost_objective(costs, classes):
     # One row for each true label, one column for each answer.
     shape = (len(labels), len(labels))
     table = check_numbers(_by_label(costs, labels), name, shape=shape)
-    cost_of_right = table.diagonal()[:, np.newaxis]
+    cost_of_right = table.diagonal()[:, np.newaxis]  # (n_classes, 1)
+    # True for an error that costs less than the right answer to its true label.
     is_too_cheap = table < cost_of_right
     if is_too_cheap.any():
         row, column = np.argwhere(is_too_cheap)[0]
@@ -572,10 +578,12 @@ def _by_label(costs, labels):
     index_texts = [str(label) for label in index]
     column_texts = [str(label) for label in columns]
     if sorted(index_texts) == sorted(column_texts) == sorted(texts):
-        rows = [index_texts.index(text) for text in texts]
-        positions = [column_texts.index(text) for text in texts]
-        return costs.to_numpy()[np.ix_(rows, positions)]
-    if index != list(range(len(index))) or columns != list(range(len(columns))):
+        row_positions = [index_texts.index(text) for text in texts]
+        column_positions = [column_texts.index(text) for text in texts]
+        return costs.to_numpy()[np.ix_(row_positions, column_positions)]
+    has_default_index = index == list(range(len(index)))
+    has_default_columns = columns == list(range(len(columns)))
+    if not (has_default_index and has_default_columns):
         raise ValueError(
             "quality as a cost matrix in a frame must have the true labels as its "
             f"index and the given ones as its columns, {labels!r} both, got {index!r} "
@@ -604,7 +612,7 @@ def _minus_squared_log_error(true, answers):
 
 def _minus_percentage_error(true, answers):
     """Return minus the absolute error as a share of the true number."""
-    return -np.abs(true - answers) / np.maximum(np.abs(true), _LEAST)
+    return -np.abs(true - answers) / np.maximum(np.abs(true), _EPSILON)
 
 
 def _minus_poisson_deviance(true, answers):
@@ -644,7 +652,8 @@ def objective_of_numbers(quality):
         return _decoding_objective(quality, decode)
     # Some losses are for positive numbers only. They are NaN or infinite for other
     # numbers. A later check refuses these values, so no warning is needed.
-    function = np.errstate(divide="ignore", invalid="ignore")(OF_NUMBERS[quality])
+    without_warnings = np.errstate(divide="ignore", invalid="ignore")
+    function = without_warnings(OF_NUMBERS[quality])
     return _decoding_objective(function, decode, name=quality)
 
 
@@ -704,8 +713,8 @@ def _decoding_objective(function, decode, *, asks="predict", name="callable"):
     function : callable
         From true answers and answers to one number per row.
     decode : callable
-        From the answers that an objective gets, such as positions of labels, to those
-        that `function` gets. Probabilities are not decoded.
+        Turns the answers that an objective gets, such as positions of labels, into the
+        answers that `function` gets. Probabilities are not decoded.
     asks : {"predict", "predict_proba"}
         As in `Objective`.
     name : str
@@ -722,7 +731,7 @@ def _decoding_objective(function, decode, *, asks="predict", name="callable"):
         rate_decoded = partial(_rate_probabilities, rate=rate, decode=decode)
     else:
         rate_decoded = partial(_rate_answers, rate=rate, decode=decode)
-    return Objective(name, rate_decoded, asks)
+    return Objective(name, rate_decoded, asks=asks)
 
 
 def _rate_answers(true, answers, *, rate, decode):
@@ -766,7 +775,7 @@ def worth_of(estimator, y=None, row_quality=None):
             )
         return Objective("row_quality", rated_by(row_quality, "row_quality"))
     while hasattr(getattr(estimator, "estimator_", None), "predict_routed"):
-        # A certified or distributed estimator has the quality of the one inside.
+        # A certified or distributed estimator has the quality of the estimator inside.
         estimator = estimator.estimator_
     quality = estimator.get_params(deep=False).get("quality")
     if is_regressor(estimator):
@@ -832,12 +841,16 @@ def rows_of(y, estimator):
     ndarray of shape (n_samples,) or (n_samples, n_columns)
     """
     if getattr(y, "ndim", 1) == 2 and not is_classifier(estimator):
+        # The columns may be qualities of the choices.
         y = in_order(y, models_of(estimator))
     return np.asarray(_dense(y))
 
 
 def _dense(y):
-    """Return targets as a dense array in the memory of the host; others as they are."""
+    """Return a sparse matrix as an array, and a tensor in the memory of the host.
+
+    Other targets are returned as they are.
+    """
     if hasattr(y, "toarray"):
         y = y.toarray()
     return on_host(y)

@@ -306,10 +306,11 @@ def off_policy_curve(
 
     Notes
     -----
-    An interval is that of the mean of the rows' terms. It uses Student's quantile, with
-    the effective sample size in place of the number of rows, and is corrected for
-    skewness [3]_: if a few rows have much weight, or costs have heavy tails, it is
-    longer on one side. It is for the fitted router on new rows of this kind.
+    An estimate is the mean of one term per row, and its interval is for this mean. It
+    uses Student's quantile, with the effective sample size in place of the number of
+    rows. It is corrected for skewness [3]_: if a few rows have much weight, or costs
+    have heavy tails, it is longer on one side. It holds for new rows of the same
+    distribution, and does not include the variation between fits of the router.
 
     In Open Bandit Pipeline the three are ``DirectMethod``,
     ``SelfNormalizedInverseProbabilityWeighting`` and ``DoublyRobust``. Its ``action``,
@@ -359,23 +360,25 @@ def off_policy_curve(
     )
     if budgets is None:
         budgets = _default_budgets(router)
-    limits = check_budgets(budgets)
+    checked_budgets = check_budgets(budgets)
     # The router plans before anything is estimated: an error about rows comes from it.
     cached_router = with_cache(router)
     plans = []
-    for limit in limits:
-        plans.append(cached_router.plan(X, cached_router.make_call(limit, **params)))
+    for budget in checked_budgets:
+        call = cached_router.make_call(budget, **params)
+        plans.append(cached_router.plan(X, call))
     evaluation = prepare_evaluation(
         X,
         log,
         routes=[plan.route for plan in plans],
-        limits=limits,
+        budgets=checked_budgets,
         names=names,
         cv=cv,
         confidence_level=confidence_level,
     )
     decisions = evaluation.decisions
     quality = evaluation.estimate(log.quality)
+    # The estimates of all three estimators at all budgets.
     means = np.concatenate([estimate.estimate for estimate in quality])
     message = beyond_range(means, log.quality, "An estimated quality")
     if message is not None:
@@ -385,14 +388,17 @@ def off_policy_curve(
         cost = evaluation.average_reported(reported_costs)
     else:
         # The log has what calls cost, without the cost of deciding.
-        deciding = [cost_of_deciding(router, plan)[decisions.rows] for plan in plans]
+        # (n_budgets, n_known_rows)
+        deciding_costs = [
+            cost_of_deciding(router, plan)[decisions.rows] for plan in plans
+        ]
         cost = evaluation.estimate(
             log.cost,
             is_ratio=True,  # costs are compared with the mean of their choice
-            added=np.mean(deciding, axis=1),
+            added=np.mean(deciding_costs, axis=1),
         )
     return OffPolicyCurve(
-        budget=limits,
+        budget=checked_budgets,
         quality=quality,
         cost=cost,
         route_share=_route_shares(decisions.routes, len(names)),
@@ -416,7 +422,7 @@ def cost_of_deciding(router, plan):
     ----------
     router : decision estimator
     plan : Plan
-        Its plan of the rows.
+        Plan of the router for the rows.
 
     Returns
     -------
@@ -428,8 +434,8 @@ def cost_of_deciding(router, plan):
         # What remains if no call costs anything.
         return router.bill(plan, no_bills)
     except TypeError:
-        # By the protocol: the router has no bills that differ from row to row. Such
-        # routers do not tell the cost of deciding apart.
+        # By the protocol, the router takes no bills that differ from row to row. Its
+        # costs do not separate deciding from the call of a model.
         return np.zeros(n_rows)
 
 
@@ -539,26 +545,28 @@ def _compare_decisions(log, routes):
     -------
     Decisions
     """
+    # Positions of the rows of known quality.
     rows = np.flatnonzero(~np.isnan(log.quality))
     logged = log.choice[rows]
+    # (n_budgets, n_known_rows), as `weights`.
     known_routes = np.array([route[rows] for route in routes])
     weights = np.where(known_routes == logged, 1 / log.propensity[rows], 0.0)
     return Decisions(rows=rows, logged=logged, routes=known_routes, weights=weights)
 
 
-def _check_overlap(limits, decisions, *, names, n_logged_choices):
+def _check_overlap(budgets, decisions, *, names, n_logged_choices):
     """Return a mask of the budgets at which log and router overlap.
 
-    At these budgets the router can be judged by the log. Warn about each of the others.
+    At these budgets the router can be judged by the log. Warn about each other budget.
 
     Parameters
     ----------
-    limits : ndarray of shape (n_budgets,)
+    budgets : ndarray of shape (n_budgets,)
     decisions : Decisions
     names : list of str
         The choices of the router.
     n_logged_choices : int
-        Number of choices of the router and of others in the log.
+        Number of different choices of the router or in the log.
 
     Returns
     -------
@@ -569,19 +577,21 @@ def _check_overlap(limits, decisions, *, names, n_logged_choices):
     ValueError
         If there is no such budget.
     """
-    reasons = []  # Text why a budget has no overlap. None: it has overlap.
+    # For each budget a text why there is no overlap. None: there is overlap.
+    reasons = []
     for route, weight in zip(decisions.routes, decisions.weights):
         agreement = _agreement(
             route, decisions.logged, weight=weight, n_choices=n_logged_choices
         )
         reasons.append(lack_of_overlap(agreement, names))
     has_overlap = np.array([reason is None for reason in reasons])
-    for limit, reason in zip(limits, reasons):
+    for budget, reason in zip(budgets, reasons):
         if reason is None:
             continue
-        place = f"At budget={limit:.6g}" if np.isfinite(limit) else "Without a budget"
+        place = f"At budget={budget:.6g}" if np.isfinite(budget) else "Without a budget"
         message = f"{place} {reason} {_ADVICE}"
         if not has_overlap.any():
+            # No budget has overlap: the error is about the first one.
             raise ValueError(message)
         warn(f"{message} Its estimates are NaN.")
     return has_overlap
@@ -597,14 +607,14 @@ def _agreement(route, logged, *, weight, n_choices):
     weight : ndarray of shape (n_known_rows,)
         One over the propensity where they agree, else 0.
     n_choices : int
-        Number of choices of the router and of others in the log.
+        Number of different choices of the router or in the log.
 
     Returns
     -------
     Agreement
-        Its counts are of rows: those for which the policy makes each choice
-        (`needed`), those of them on which the log agrees (`matched`), and those on
-        which the log made the choice (`made`).
+        For each choice, `needed` is the number of rows for which the policy makes it.
+        `matched` is the number of rows for which policy and log make it. `made` is the
+        number of rows for which the log makes it.
     """
     agreed = route[route == logged]
     return Agreement(
@@ -685,7 +695,7 @@ class LogEvaluation:
         The requests as numbers, for the model of quality and of cost.
 
     folds : list of (ndarray of int, ndarray of int)
-        Folds of this model.
+        Folds of this model: positions of training rows and of held-out rows.
 
     log : LoggedAnswers
         With propensities.
@@ -726,20 +736,22 @@ class LogEvaluation:
             NaN at budgets without overlap.
         """
         decisions = self.decisions
+        # Value of each choice on the rows of known quality, (n_known_rows, n_choices).
         expected = self._expected_values(values, is_ratio=is_ratio)[decisions.rows]
-        # (n_budgets_with_overlap, n_known_rows)
+        known_values = values[decisions.rows]
+        # Routes, weights and the values of routes at the budgets with overlap:
+        # (n_budgets_with_overlap, n_known_rows).
         routes = decisions.routes[self.has_overlap]
         weights = decisions.weights[self.has_overlap]
-        known_values = values[decisions.rows]
         row = np.arange(len(decisions.rows))
-        expected_of_route = expected[row, routes]  # as `routes`
+        expected_of_route = expected[row, routes]
         expected_of_logged = expected[row, decisions.logged]  # (n_known_rows,)
         direct = direct_method(expected_of_route)
         weighted = snips(known_values, weights)
         corrected = doubly_robust(
             expected_of_route, expected_of_logged, known_values, weights
         )
-        # Degrees of freedom of Student's distribution.
+        # Degrees of freedom of Student's distribution, (n_budgets_with_overlap,).
         degrees = decisions.effective_sizes()[self.has_overlap] - 1
         added = np.broadcast_to(added, self.has_overlap.shape)[self.has_overlap]
         direct = direct._replace(estimate=direct.estimate + added)
@@ -767,8 +779,10 @@ class LogEvaluation:
         decisions = self.decisions
         route = decisions.routes[0]
         weight = decisions.weights[0]
+        # (n_known_rows, n_choices)
         expected = self._expected_values(values, is_ratio=is_ratio)[decisions.rows]
         row = np.arange(len(decisions.rows))
+        # Error of the model on the logged answers.
         error = values[decisions.rows] - expected[row, decisions.logged]
         return expected[row, route] + weight * error
 
@@ -782,7 +796,8 @@ class LogEvaluation:
         Returns
         -------
         OffPolicyEstimates
-            The three estimates are equal. Budgets without overlap have them, too.
+            The three estimates are equal. They are also known at budgets without
+            overlap.
         """
         mean = with_interval(
             direct_method(costs),
@@ -819,14 +834,13 @@ class LogEvaluation:
         estimate = with_interval(
             mean_estimate, degrees=degrees, confidence_level=self.confidence_level
         )
-        # One line for each field of the estimate, in the order of the fields, and one
-        # column for each budget. NaN is for budgets without overlap.
-        lines = np.full((len(estimate), len(self.has_overlap)), np.nan)
-        lines[:, self.has_overlap] = estimate
-        return OffPolicyEstimate._make(lines)
+        # (n_fields, n_budgets). The fields of a budget without overlap stay NaN.
+        fields = np.full((len(estimate), len(self.has_overlap)), np.nan)
+        fields[:, self.has_overlap] = estimate
+        return OffPolicyEstimate._make(fields)
 
 
-def prepare_evaluation(X, log, *, routes, limits, names, cv, confidence_level):
+def prepare_evaluation(X, log, *, routes, budgets, names, cv, confidence_level):
     """Compare the decisions of a router with a log, and check where they overlap.
 
     Parameters
@@ -837,8 +851,7 @@ def prepare_evaluation(X, log, *, routes, limits, names, cv, confidence_level):
         Propensities are estimated if the log has none.
     routes : list of n_budgets ndarrays of shape (n_rows,)
         Index of the router's choice.
-    limits : ndarray of shape (n_budgets,)
-        The budgets.
+    budgets : ndarray of shape (n_budgets,)
     names : list of str
         The choices of the router.
     cv : int
@@ -866,7 +879,7 @@ def prepare_evaluation(X, log, *, routes, limits, names, cv, confidence_level):
         log = log._replace(propensity=estimated_propensity)
     decisions = _compare_decisions(log, routes)
     has_overlap = _check_overlap(
-        limits, decisions, names=names, n_logged_choices=len(log.names)
+        budgets, decisions, names=names, n_logged_choices=len(log.names)
     )
     return LogEvaluation(
         features=features,
@@ -919,7 +932,7 @@ def direct_method(expected):
 def snips(values, weights):
     """Return the self-normalised inverse propensity score.
 
-    Its standard error is that of the delta method.
+    Its standard error is computed by the delta method.
 
     Parameters
     ----------
@@ -952,7 +965,7 @@ def doubly_robust(expected_of_route, expected_of_logged, values, weights):
     expected_of_route : ndarray of shape (n_rows,) or (n_budgets, n_rows)
         Values that a model expects of the policy's choices.
     expected_of_logged : ndarray of shape (n_rows,)
-        Values that it expects of the logged choices.
+        Values that this model expects of the logged choices.
     values, weights
         As in `snips`.
 
@@ -979,22 +992,22 @@ def skewness(deviations):
     """
     # In units of the largest deviation no power overflows or underflows.
     largest = np.abs(deviations).max(axis=-1, keepdims=True)
-    unit = deviations / np.where(largest > 0, largest, 1.0)
-    # The sum of squares is at least 1, unless all deviations are 0. Then it becomes 1,
-    # and the skewness is 0.
-    sum_of_squares = np.maximum((unit**2).sum(axis=-1), 1.0)
+    scaled = deviations / np.where(largest > 0, largest, 1.0)
+    # The largest square is 1, so the sum is at least 1. If all deviations are 0, the
+    # sum is set to 1, and the skewness is 0.
+    sum_of_squares = np.maximum((scaled**2).sum(axis=-1), 1.0)
     # With means in place of sums, this ratio is the skewness of the terms. With sums it
-    # is smaller by the root of the number of rows.
-    return (unit**3).sum(axis=-1) / sum_of_squares**1.5
+    # is divided by the root of the number of rows.
+    return (scaled**3).sum(axis=-1) / sum_of_squares**1.5
 
 
 def with_interval(mean_estimate, *, degrees, confidence_level):
     """Return an estimate with Student's interval, corrected for skewness.
 
     The mean of skewed terms is skewed as well if few of them have much weight. Hall's
-    monotone transformation corrects for it: the interval becomes longer towards the
-    rare side. It does not become shorter on the other side, because few rows determine
-    the skewness badly.
+    monotone transformation corrects for it: the interval becomes longer on the side of
+    the long tail. It does not become shorter on the opposite side, because the skewness
+    of few rows is uncertain.
 
     Parameters
     ----------
@@ -1011,7 +1024,8 @@ def with_interval(mean_estimate, *, degrees, confidence_level):
     error = mean_estimate.standard_error
     # At least one degree of freedom: the quantile is not defined for 0.
     quantile = student.ppf((1 + confidence_level) / 2, np.maximum(degrees, 1.0))
-    # The side that the correction would make shorter keeps Student's quantile.
+    # `maximum` and `minimum` keep Student's quantile on the side that the correction
+    # would make shorter.
     upper_quantile = np.maximum(unskewed(quantile, mean_estimate.skewness), quantile)
     lower_quantile = np.minimum(unskewed(-quantile, mean_estimate.skewness), -quantile)
     return OffPolicyEstimate(
@@ -1039,6 +1053,7 @@ def unskewed(quantile, skewed):
     -------
     ndarray of float
     """
-    skewed = np.where(np.abs(skewed) < _LEAST_SKEWNESS, _LEAST_SKEWNESS, skewed)
-    root = np.cbrt(1 + skewed * (quantile - skewed / 6))
-    return 3 / skewed * (root - 1)
+    # Without a division by 0.
+    k = np.where(np.abs(skewed) < _LEAST_SKEWNESS, _LEAST_SKEWNESS, skewed)
+    root = np.cbrt(1 + k * (quantile - k / 6))
+    return 3 / k * (root - 1)

@@ -51,7 +51,7 @@ class Replay(NamedTuple):
 
     def _table(self):
         """Return means by choice, and over all requests, as a `Table`."""
-        # The rows of each line of the table.
+        # A mask of the requests in each line of the table, (n_requests,).
         masks = [self.route == column for column in range(len(self.choices))]
         names = [str(name) for name in self.choices]
         if (self.route == _NO_CHOICE).any():
@@ -60,13 +60,14 @@ class Replay(NamedTuple):
         masks.append(np.ones(len(self.route), dtype=bool))
         names.append("all requests")
         counts = [int(mask.sum()) for mask in masks]
+        # The divisor 1 avoids a division by 0: without requests, all shares are 0.
+        shares = np.divide(counts, max(len(self.route), 1))
         return Table(
             f"Replay of {len(self.route):,} requests",
             [
                 Column("choice", names),
                 Column("rows", counts),
-                # Without requests, all shares are 0.
-                share_column("share", np.divide(counts, max(len(self.route), 1))),
+                share_column("share", shares),
                 Column(
                     "quality", _means(self.quality, masks), unit="mean", missing="none"
                 ),
@@ -114,9 +115,9 @@ def replay(
 ) -> Replay:
     """Run a router over a logged table in the order of its rows.
 
-    For each request the router sees the features, and one cell of the table: that of
-    the choice that it made. A copy of the router is run. To see how a router reacts if
-    a model gets worse, or more expensive, change some rows of the table.
+    For each request the router sees the features, and one cell of the table, in the
+    column of its choice. A copy of the router is run. To see how a router reacts if a
+    model gets worse, or more expensive, change some rows of the table.
 
     Parameters
     ----------
@@ -171,6 +172,7 @@ def replay(
     """
     fitted = _fitted_router(router)
     if choices is None:
+        # `column_keys` returns None if the table has no names.
         choices = column_keys(quality) or fitted.choices_
     check_rows_match(X=X, quality=quality, costs=costs)
     names = [str(name) for name in choices]
@@ -193,10 +195,12 @@ def replay(
             router, rows, quality=quality, costs=row_costs, names=names, delay=delay
         )
     else:
-        columns_of_choices = np.array([names.index(name) for name in router.choices_])
-        route = columns_of_choices[router.route(X)]
+        # Column of the table for each choice of the router, (n_choices,).
+        column_of_choice = np.array([names.index(name) for name in router.choices_])
+        route = column_of_choice[router.route(X)]
     row = np.arange(len(route))
-    # Without an answer, the quality is unknown and the cost is 0.
+    # Without an answer, the quality is unknown and the cost is 0. `_NO_CHOICE` as an
+    # index is the last column, whose cell `np.where` replaces.
     is_answered = route != _NO_CHOICE
     return Replay(
         route=route,
@@ -239,7 +243,7 @@ def _read_costs(costs, names, shape):
         A read-only view, if all requests share the costs.
     """
     costs = check_numbers(costs_by_name(costs, names), "costs", low=0.0)
-    # One cost for each column is the same for all requests.
+    # One cost for each column is the same for all requests: (n_columns,).
     shape_of_shared = shape[1:]
     if costs.shape not in (shape, shape_of_shared):
         raise ValueError(
@@ -283,9 +287,9 @@ def _decide_one_by_one(router, X, *, quality, costs, names, delay):
     Returns
     -------
     ndarray of shape (n_requests,), dtype=int64
-        Columns. -1 if a stream has no money left, or no room in its windows.
+        Columns. `_NO_CHOICE` if a stream has no money left, or no room in its windows.
     """
-    # An online router learns from outcomes.
+    # An online router has the method `decide`, and learns from outcomes.
     learns = hasattr(router, "decide")
     if not learns:
         # A stream learns nothing from outcomes, and is charged at once.

@@ -212,10 +212,11 @@ def decision_report(
         sweep = BudgetSweep(router, sweep.X, y, costs=costs, **params)
     if budgets is None:
         budgets = _default_budgets(sweep, own_budget, n_budgets)
-    limits = np.unique(check_budgets(budgets))
+    # The budget at each stop of the slider, sorted.
+    slider_budgets = np.unique(check_budgets(budgets))
     tables = _make_tables(
         sweep,
-        limits,
+        slider_budgets,
         confidence_level=confidence_level,
         n_resamples=n_resamples,
         random_state=random_state,
@@ -223,8 +224,8 @@ def decision_report(
     unit = f" ({cost_unit})" if cost_unit else ""
     spec = _chart_spec(
         tables,
-        budget_texts=[_text(limit) + unit for limit in limits],
-        start=_first_stop(limits, own_budget),
+        budget_texts=[_text(budget) + unit for budget in slider_budgets],
+        start=_first_stop(slider_budgets, own_budget),
         quality_label=quality_label or sweep.quality_label or "Quality",
         unit=unit,
     )
@@ -266,8 +267,8 @@ def _fill_page(spec, *, title, about, library):
 def _default_budgets(sweep, own_budget, n_budgets):
     """Return evenly spaced budgets, and the estimator's own budget.
 
-    The range is that of the parameter `budgets` of `decision_report`. Larger budgets
-    change no decision.
+    The docstring of `decision_report` has their range (parameter `budgets`). Larger
+    budgets change no decision.
 
     Parameters
     ----------
@@ -295,16 +296,16 @@ def _cost_of_best_single(sweep):
     singles = sweep.single_choices()
     if not singles.names:
         return 0.0
-    best = np.argmax(sweep.means(singles.quality))
-    return sweep.means(singles.cost)[best]
+    best_column = np.argmax(sweep.means(singles.quality))
+    return sweep.means(singles.cost)[best_column]
 
 
-def _first_stop(limits, own_budget):
-    """Return the position of the largest budget that is at most the estimator's own.
+def _first_stop(slider_budgets, own_budget):
+    """Return the stop of the largest budget that is at most the estimator's own.
 
-    `limits` are the budgets, sorted. The position is 0 if all of them are larger.
+    `slider_budgets` are sorted. The stop is 0 if all of them are larger.
     """
-    n_within = int(np.searchsorted(limits, own_budget, side="right"))
+    n_within = int(np.searchsorted(slider_budgets, own_budget, side="right"))
     return max(n_within - 1, 0)
 
 
@@ -335,7 +336,7 @@ class ReportTables(NamedTuple):
         charts.
 
     cost_name : str
-        Which mean the costs are, for the axis.
+        Label of the axis of costs, such as "Mean cost per row, as billed".
     """
 
     numbers: list[dict[str, Any]]
@@ -345,14 +346,14 @@ class ReportTables(NamedTuple):
     cost_name: str
 
 
-def _make_tables(sweep, limits, *, confidence_level, n_resamples, random_state):
+def _make_tables(sweep, slider_budgets, *, confidence_level, n_resamples, random_state):
     """Compute the data of the page.
 
     Parameters
     ----------
     sweep : BudgetSweep
-    limits : ndarray of shape (n_budgets,)
-        Stops of the slider.
+    slider_budgets : ndarray of shape (n_budgets,)
+        The budget at each stop of the slider, sorted.
     confidence_level, n_resamples, random_state
         As in :func:`bootstrap_interval`.
 
@@ -360,31 +361,31 @@ def _make_tables(sweep, limits, *, confidence_level, n_resamples, random_state):
     -------
     ReportTables
     """
-    curve = sweep.curve(limits)
+    curve = sweep.curve(slider_budgets)
     singles = sweep.single_choices()
     if not singles.names:
-        # Without single choices, the references are the ends of the curve: the smallest
-        # and the largest budget.
+        # Without single choices, the references are the ends of the curve: the first
+        # column has the smallest budget, and the last column the largest.
         singles = SingleChoices(
             names=["cheapest plan", "most expensive plan"],
             quality=curve.row_quality[:, [0, -1]],
             cost=curve.row_cost[:, [0, -1]],
         )
     check_all_known(singles.quality, "y")
+    rows_of_router = _rows_of_router(
+        curve,
+        singles,
+        confidence_level=confidence_level,
+        n_resamples=n_resamples,
+        random_state=random_state,
+    )
+    # The keys of this dict are the names without duplicates, in order.
+    unique_names = dict.fromkeys([*curve.choices, *singles.names])
     return ReportTables(
-        numbers=[
-            *_rows_of_router(
-                curve,
-                singles,
-                confidence_level=confidence_level,
-                n_resamples=n_resamples,
-                random_state=random_state,
-            ),
-            *_rows_of_references(curve, singles),
-        ],
+        numbers=[*rows_of_router, *_rows_of_references(curve, singles)],
         shares=_rows_of_shares(curve),
         singles=_rows_of_singles(singles),
-        names=list(dict.fromkeys([*curve.choices, *singles.names])),
+        names=list(unique_names),
         cost_name=name_of_cost(curve).capitalize(),
     )
 
@@ -440,6 +441,7 @@ def _costs_qualities_and_gains(quality, cost, single_quality, single_cost):
         The gain is NaN if no mix is as cheap.
     """
     mix = random_mix(single_cost, single_quality)
+    # To the right of the most expensive mix, `interp` returns the quality of this mix.
     mix_quality = np.interp(cost, mix.cost, mix.quality, left=np.nan)
     return np.array([cost, quality, quality - mix_quality])
 
@@ -447,8 +449,9 @@ def _costs_qualities_and_gains(quality, cost, single_quality, single_cost):
 def _rows_of_references(curve, singles):
     """Return the quality of the references at each stop.
 
-    Random mix and oracle may spend as much as the router spends there. The best single
-    choice may spend the budget, since no single choice spends just as much.
+    Random mix and oracle may spend the mean cost of the router at the stop. The best
+    single choice may spend the budget of the stop: no single choice has exactly the
+    mean cost of the router.
 
     Parameters
     ----------
@@ -460,57 +463,58 @@ def _rows_of_references(curve, singles):
     list of dict
         As `numbers` of `ReportTables`.
     """
-    # The router spends at least the mean cost of the cheapest choice of each row, but
-    # for rounding.
+    # Mean cost of the cheapest choice of each row. The router spends as much or more,
+    # except for rounding errors, which `maximum` removes.
     smallest_cost = singles.cost.min(axis=1).mean()
-    spent = np.maximum(curve.cost, smallest_cost)
+    spent = np.maximum(curve.cost, smallest_cost)  # (n_budgets,)
     references = reference_curves(singles.quality, singles.cost, spent)
     rows = []
     for stop, cost in enumerate(curve.cost):
         rows.append(_row(stop, "random mix", cost=cost, value=references.random[stop]))
-    limits = np.maximum(curve.budget, spent)
-    for stop, best in enumerate(_best_singles(singles, limits)):
-        # The value stays NaN if no single choice is as cheap.
+    largest_costs = np.maximum(curve.budget, spent)
+    for stop, column in enumerate(_best_singles(singles, largest_costs)):
+        # The value stays unknown (NaN) if no single choice is as cheap.
         row = _row(stop, "best single choice", cost=curve.cost[stop], value=np.nan)
-        if best is not None:
-            quality = singles.quality[:, best].mean()
+        if column is not None:
+            quality = singles.quality[:, column].mean()
             row["value"] = float(quality)
-            row["text"] = f"{_text(quality)} by {singles.names[best]}"
+            row["text"] = f"{_text(quality)} by {singles.names[column]}"
         rows.append(row)
     for stop, cost in enumerate(curve.cost):
         rows.append(_row(stop, "oracle", cost=cost, value=references.oracle[stop]))
     return rows
 
 
-def _best_singles(singles, limits):
-    """Return the index of the best single choice within each mean cost.
+def _best_singles(singles, largest_costs):
+    """Return the best single choice that costs at most each of several mean costs.
 
     Parameters
     ----------
     singles : SingleChoices
-    limits : ndarray of shape (n_limits,)
+    largest_costs : ndarray of shape (n_budgets,)
         The mean costs.
 
     Returns
     -------
     list of int or None
-        None if no single choice is as cheap.
+        Columns of `singles`. None if no single choice is as cheap.
     """
     mean_costs = singles.cost.mean(axis=0)
     mean_qualities = singles.quality.mean(axis=0)
-    best_choices = []
-    for limit in limits:
-        is_affordable = affords(limit, mean_costs)
+    best_columns = []
+    for largest_cost in largest_costs:
+        is_affordable = affords(largest_cost, mean_costs)
         if is_affordable.any():
+            # A choice of quality -inf is never the best.
             affordable_qualities = np.where(is_affordable, mean_qualities, -np.inf)
-            best_choices.append(int(np.argmax(affordable_qualities)))
+            best_columns.append(int(np.argmax(affordable_qualities)))
         else:
-            best_choices.append(None)
-    return best_choices
+            best_columns.append(None)
+    return best_columns
 
 
 def _row(stop, name, *, cost, value):
-    """Return one cell of the page's table: a line at one stop of the slider.
+    """Return the number of one line of the page's table at one stop of the slider.
 
     Parameters
     ----------
@@ -521,7 +525,7 @@ def _row(stop, name, *, cost, value):
     cost : float
         Mean cost of the router at this budget.
     value : float
-        The number. NaN is not known, and infinity is unlimited.
+        The number. NaN is unknown.
 
     Returns
     -------
@@ -578,7 +582,7 @@ def _text(value, *, low=np.nan, high=np.nan):
 
 # The charts of the page ---------------------------------------------------------------
 
-# Vega-Lite filter of the rows of a table: it keeps those at the stop of the slider.
+# Vega-Lite filter that keeps the rows of a table at the stop of the slider.
 _AT_STOP = {"filter": "datum.stop == stop"}
 # Vega-Lite filter that keeps the rows of the router.
 _OF_ROUTER = {"filter": "datum.what == 'router'"}
@@ -669,6 +673,7 @@ def _colour_scale(names):
     """Return the scale of colours of choices, as in the displays, in Vega-Lite."""
     if len(names) <= len(COLOURS):
         return {"domain": names, "range": list(COLOURS[: len(names)])}
+    # This scheme of Vega-Lite has colours for any number of names.
     return {"domain": names, "scheme": "turbo"}
 
 

@@ -38,7 +38,7 @@ _UNLIMITED = "without a budget"
 # Name of the reference that costs at most as much as the router.
 _BEST_WITHIN = "best single choice at no more cost"
 _LOG_RULE = "rule of the log"
-# The harm of rows that the router was fitted on, for the warning.
+# Clause of a warning about rows that the router was fitted on: the harm that they do.
 _TOO_GOOD = "its quality on them is too good"
 
 
@@ -53,20 +53,20 @@ class Saving(NamedTuple):
         Name of the reference.
 
     cost, quality, seconds : float
-        Those of the reference. `seconds` is NaN if seconds were not given.
+        Means of the reference. `seconds` is NaN if seconds were not given.
 
     cost_saved : BootstrapInterval
-        Cost of the reference less that of the router.
+        Cost of the reference minus cost of the router.
 
     share_saved : BootstrapInterval
         `cost_saved` as a share of the cost of the reference. NaN if the reference costs
         nothing.
 
     quality_gained : BootstrapInterval
-        Quality of the router less that of the reference. Below 0 it is a loss.
+        Quality of the router minus quality of the reference. Below 0 it is a loss.
 
     seconds_saved : BootstrapInterval
-        Seconds of the reference less those of the router.
+        Seconds of the reference minus seconds of the router.
     """
 
     reference: str
@@ -172,14 +172,14 @@ class Savings:
             ),
         ]
         for name in _DIFFERENCES:
-            # The first row of the table is that of the router.
-            intervals = [_NO_INTERVAL]
-            intervals += [getattr(saving, name) for saving in self.compared]
-            # The cost that is saved is printed as a share.
+            # The first row of the table is for the router.
+            row_intervals = [_NO_INTERVAL]
+            row_intervals += [getattr(saving, name) for saving in self.compared]
+            # `cost_saved` is not printed: the column `share_saved` is in its place.
             is_printed = name != "cost_saved"
             if name == "seconds_saved":
                 is_printed = has_seconds
-            columns += _interval_columns(name, names, intervals, in_text=is_printed)
+            columns += _interval_columns(name, names, row_intervals, in_text=is_printed)
         # Infinity, which is unlimited, is printed as "no limit".
         budget = format_value(self.budget, infinite="no limit")
         title = f"Savings: {self.n_rows:,} rows, budget {budget}"
@@ -213,8 +213,8 @@ class Savings:
                 fmt="o",
                 color=LATER_COLOURS[position],
                 fillstyle="none",
-                # The model of today is often the best single model. One circle is then
-                # inside the other.
+                # Two references are often the same model. The circle of the first one
+                # is then inside the circle of the second one.
                 markersize=6 + 4 * position,
                 capsize=3,
                 label=f"compared with {saving.reference}",
@@ -236,7 +236,9 @@ _MEANS = ("cost", "quality", "seconds")
 # Fields of `Saving` that are intervals.
 _DIFFERENCES = ("cost_saved", "share_saved", "quality_gained", "seconds_saved")
 # Entry of the router's own row: the router is not compared with itself.
-_NO_INTERVAL = BootstrapInterval(np.nan, np.nan, np.nan, np.nan, 0)
+_NO_INTERVAL = BootstrapInterval(
+    estimate=np.nan, low=np.nan, high=np.nan, standard_error=np.nan, n_samples=0
+)
 # Labels of columns in the printed table.
 _LABELS = {
     "share_saved": "router saves",
@@ -245,7 +247,7 @@ _LABELS = {
 }
 
 
-def _interval_columns(name, contenders, intervals, *, in_text):
+def _interval_columns(name, contenders, row_intervals, *, in_text):
     """Return three columns of a difference: its estimates, and the ends of intervals.
 
     The printed table leaves the columns of the ends out.
@@ -256,15 +258,19 @@ def _interval_columns(name, contenders, intervals, *, in_text):
         One of `_DIFFERENCES`.
     contenders : list of str
         Names of the rows of the table.
-    intervals : list of BootstrapInterval
+    row_intervals : list of BootstrapInterval
         One for each row.
     in_text : bool
         True if the printed table has the estimates.
+
+    Returns
+    -------
+    list of Column
     """
     is_share = name == "share_saved"
     texts = []
-    for contender, interval in zip(contenders, intervals):
-        # The mix costs what the router costs, so its share is not printed.
+    for contender, interval in zip(contenders, row_intervals):
+        # Router and mix cost the same by construction. So no saving is printed.
         if is_share and contender == _MIX:
             texts.append("")
         else:
@@ -272,14 +278,14 @@ def _interval_columns(name, contenders, intervals, *, in_text):
     columns = [
         Column(
             name,
-            [interval.estimate for interval in intervals],
+            [interval.estimate for interval in row_intervals],
             label=_LABELS.get(name),
             texts=texts,
             in_text=in_text,
         )
     ]
     for end in ("low", "high"):
-        ends = [getattr(interval, end) for interval in intervals]
+        ends = [getattr(interval, end) for interval in row_intervals]
         columns.append(Column(f"{name}_{end}", ends, in_text=False))
     return columns
 
@@ -350,11 +356,11 @@ def savings(
 
     The router is compared with the answers of today, the best single choice, the best
     single choice that costs no more than the router, and the random mix of single
-    choices that costs as much as the router. All are evaluated on the same rows, and
-    the intervals are those of the difference on a row. An estimator without single
-    choices is compared with itself without a budget. The random mix has no share saved
-    in the printed table. It costs less than the router if no mix that spends more is
-    better.
+    choices that costs as much as the router. All are evaluated on the same rows. The
+    intervals are for the mean of the differences on each row. An estimator without
+    single choices is compared with itself without a budget. The random mix has no share
+    saved in the printed table. It costs less than the router if no mix that spends more
+    is better.
 
     Parameters
     ----------
@@ -376,11 +382,11 @@ def savings(
         Time that each choice takes on each row. None leaves times out.
 
     today : str or array-like of shape (n_samples,), default=None
-        The choice that answers all rows today, or each row: names of single choices.
+        Name of the single choice that answers all rows today, or one name for each row.
         None leaves this reference out.
 
     budget : float, default=None
-        Mean cost per sample. None takes the estimator's own.
+        Mean cost per sample. None takes the estimator's own budget.
 
     row_quality : callable, default=None
         As in :func:`accuracy_cost_curve`.
@@ -389,8 +395,8 @@ def savings(
         Unit of the costs, for the printed table.
 
     confidence_level, n_resamples, random_state
-        As in :func:`bootstrap_interval`. They do not include the variation between fits
-        of the router.
+        As in :func:`bootstrap_interval`. The intervals do not include the variation
+        between fits of the router.
 
     **params : keyword arguments
         Further arguments of ``predict_routed``.
@@ -417,10 +423,11 @@ def savings(
 
     Notes
     -----
-    The best single choice is the best one on the rows of `fit`, by ``mean_quality_``,
-    if the estimator has it. Otherwise it is the best one on these rows, which favours
-    it. If a cheaper choice is nearly as good, the router saves much against the best
-    one, and little or nothing against the cheaper one: read both lines.
+    The best single choice is the best one on the rows of `fit`, if the estimator has
+    the attribute ``mean_quality_``. Otherwise it is the best one on the test rows,
+    where its quality is then too high on average. If a cheaper choice is nearly as
+    good, the router saves much against the best choice, and little or nothing against
+    the cheaper choice: read both lines.
 
     Examples
     --------
@@ -448,16 +455,15 @@ def savings(
     count_seen(sweep.router, sweep.X, _TOO_GOOD)
     call = sweep.router.make_call(budget, **sweep.params)
     outcomes = sweep.outcomes(call.budget)
-    # The check takes and returns a table, here one of a single column.
+    # `check_all_known` takes and returns a table. This table has one column.
     quality_table = check_all_known(outcomes.quality[:, np.newaxis], "y")
     router = Contender(
         cost=outcomes.cost,
         quality=quality_table[:, 0],
         seconds=_seconds_of(sweep, sweep.router.plan(sweep.X, call), seconds),
     )
-    references = _references(
-        sweep, call, float(router.cost.mean()), today=today, seconds=seconds
-    )
+    router_cost = float(router.cost.mean())
+    references = _references(sweep, call, router_cost, today=today, seconds=seconds)
     operating_budget = call.budget
     certificate = getattr(sweep.router, "certificate_", None)
     if certificate is not None:
@@ -509,11 +515,13 @@ def _seconds_of(sweep, plan, seconds):
     n_rows = len(plan.route)
     if seconds is None:
         return np.full(n_rows, np.nan)
-    # Seconds are summed like bills. The router adds the cost of deciding to each sum.
-    # This cost is no time: it is the bill of a table of zeros, and is subtracted.
+    # Seconds are summed like bills. To each sum, the router adds the cost of deciding,
+    # which is no time. The bill of a table of zeros is this cost. It is subtracted.
     seconds = _as_matrix(seconds)
     zeros = seconds * 0  # A frame keeps its names.
-    return sweep.router.bill(plan, seconds) - sweep.router.bill(plan, zeros)
+    seconds_and_deciding = sweep.router.bill(plan, seconds)
+    deciding = sweep.router.bill(plan, zeros)
+    return seconds_and_deciding - deciding
 
 
 def _as_matrix(table):
@@ -544,17 +552,20 @@ def _references(sweep, call, router_cost, *, today, seconds):
             )
         # The only reference is the router itself without a budget.
         unlimited = sweep.outcomes(np.inf)
-        plan = sweep.router.plan(
-            sweep.X, sweep.router.make_call(np.inf, **sweep.params)
-        )
+        unlimited_call = sweep.router.make_call(np.inf, **sweep.params)
+        plan = sweep.router.plan(sweep.X, unlimited_call)
         reference = Contender(
-            unlimited.cost, unlimited.quality, _seconds_of(sweep, plan, seconds)
+            cost=unlimited.cost,
+            quality=unlimited.quality,
+            seconds=_seconds_of(sweep, plan, seconds),
         )
-        return References({_UNLIMITED: reference}, singles=None)
+        return References(named={_UNLIMITED: reference}, singles=None)
     check_all_known(singles.quality, "y")
+    # (n_rows, n_singles), as `singles.cost` and `singles.quality`.
     times = _seconds_of_singles(sweep, singles.names, call=call, seconds=seconds)
     named = {}
     if today is not None:
+        # The column of the choice that answers each row today.
         label, columns = _columns_of_today(today, singles.names, sweep.n_rows)
         rows = np.arange(sweep.n_rows)
         named[label] = Contender(
@@ -562,22 +573,27 @@ def _references(sweep, call, router_cost, *, today, seconds):
             quality=singles.quality[rows, columns],
             seconds=times[rows, columns],
         )
-    means = _means_of_singles(sweep.router, singles)
-    best = int(np.argmax(means))
-    chosen = {f"best single choice: {singles.names[best]}": best}
-    # The best choice may cost much more than another one that is nearly as good.
+    mean_qualities = _means_of_singles(sweep.router, singles)
+    best = int(np.argmax(mean_qualities))
+    column_of_label = {f"best single choice: {singles.names[best]}": best}
+    # The best choice may cost much more than another one that is nearly as good. So
+    # the best choice that costs no more than the router is a reference, too.
     costs_no_more = singles.cost.mean(axis=0) <= router_cost
-    means_within = np.where(costs_no_more, means, -np.inf)
-    best_within = int(np.argmax(means_within))
-    if means_within[best_within] > -np.inf and best_within != best:
-        chosen[f"{_BEST_WITHIN}: {singles.names[best_within]}"] = best_within
-    for label, column in chosen.items():
+    # -inf excludes choices that cost more.
+    qualities_within = np.where(costs_no_more, mean_qualities, -np.inf)
+    best_within = int(np.argmax(qualities_within))
+    is_any_within = qualities_within[best_within] > -np.inf
+    if is_any_within and best_within != best:
+        label = f"{_BEST_WITHIN}: {singles.names[best_within]}"
+        column_of_label[label] = best_within
+    for label, column in column_of_label.items():
         named[label] = Contender(
             cost=singles.cost[:, column],
             quality=singles.quality[:, column],
             seconds=times[:, column],
         )
-    return References(named, Contender(singles.cost, singles.quality, times))
+    all_singles = Contender(cost=singles.cost, quality=singles.quality, seconds=times)
+    return References(named=named, singles=all_singles)
 
 
 def _seconds_of_singles(sweep, names, *, call, seconds):
@@ -589,6 +605,7 @@ def _seconds_of_singles(sweep, names, *, call, seconds):
     names : list of str
         The single choices. Abstaining may be one of them.
     call : Call
+        The call of the router.
     seconds
         As in :func:`savings`.
 
@@ -623,6 +640,7 @@ def _columns_of_today(today, names, n_rows):
     Returns
     -------
     label : str
+        Name of the reference.
     columns : ndarray of shape (n_rows,), dtype=int64
         Positions among `names`.
     """
@@ -637,33 +655,48 @@ def _columns_of_today(today, names, n_rows):
             f"today must be a name or have one name for each of {n_rows} rows, got "
             f"shape {choices.shape}."
         )
-    positions = {name: position for position, name in enumerate(names)}
-    unknown = [name for name in choices if str(name) not in positions]
+    position_of_name = {name: position for position, name in enumerate(names)}
+    unknown = [name for name in choices if str(name) not in position_of_name]
     if unknown:
         raise ValueError(
             f"today has {unknown[0]!r}, which is not one of the single choices "
             f"{names!r}."
         )
-    return label, np.array([positions[str(name)] for name in choices])
+    return label, np.array([position_of_name[str(name)] for name in choices])
 
 
 def _means_of_singles(router, singles):
-    """Return the mean quality by which single choices are ranked, (n_names,).
+    """Return the mean quality by which single choices are ranked.
 
-    The means are those of the rows of `fit`, if the router has them. Otherwise they are
-    those of `singles` (`SingleChoices`), on the test rows. A choice that cannot be the
-    best one has minus infinity.
+    If the router has means over the rows of `fit`, these are returned. Otherwise they
+    are means over the test rows.
+
+    Parameters
+    ----------
+    router : fitted decision estimator
+    singles : SingleChoices
+        Outcomes on the test rows.
+
+    Returns
+    -------
+    ndarray of shape (n_singles,)
+        Minus infinity for a choice that cannot be the best one.
     """
     # A certified router has no means of its own, but the estimator inside has.
-    means = getattr(getattr(router, "estimator_", router), "mean_quality_", None)
+    estimator = getattr(router, "estimator_", router)
+    means = getattr(estimator, "mean_quality_", None)
     names = list(router.single_choices_)
+    n_names = len(names)
     # `mean_quality_` has one entry for each of `choices_`. The entries are used only if
     # the single choices come first there, in the same order.
-    if means is None or list(router.choices_)[: len(names)] != names:
+    singles_come_first = list(router.choices_)[:n_names] == names
+    if means is None or not singles_come_first:
         means = singles.quality.mean(axis=0)
-    # An entry for abstaining may follow. It cannot be the best single choice.
+    # `singles` may have one more column than `names`, for abstaining. It cannot be the
+    # best single choice.
     ranked = np.full(len(singles.names), -np.inf)
-    ranked[: len(names)] = np.asarray(means)[: len(names)]
+    ranked[:n_names] = np.asarray(means)[:n_names]
+    # A choice of unknown quality (NaN) cannot be the best one either.
     return np.where(np.isnan(ranked), -np.inf, ranked)
 
 
@@ -678,7 +711,7 @@ def _compare(
     n_resamples,
     random_state,
 ):
-    """Return what a router saves next to each reference (`Savings`).
+    """Return what a router saves, compared with each reference.
 
     Parameters
     ----------
@@ -689,16 +722,22 @@ def _compare(
         Fields of `Savings`.
     n_resamples, random_state
         As in :func:`savings`.
+
+    Returns
+    -------
+    Savings
     """
-    # Cost, quality and seconds of the router, then those of each reference.
+    # Three arrays of the router, then three arrays of each reference: cost, quality and
+    # seconds.
     arrays = [router.cost, router.quality, router.seconds]
     for reference in references.named.values():
         arrays.extend(reference)
     names = list(references.named)
     if references.singles is not None:
+        # The mix is computed from the means of all single choices.
         arrays.extend(references.singles)
         names.append(_MIX)
-    # The fields of all references, one reference after the other.
+    # One interval for each field of each reference, one reference after the other.
     results = intervals(
         partial(_saving_fields_of_references, n_named=len(references.named)),
         arrays,
@@ -710,11 +749,11 @@ def _compare(
     compared = []
     for position, name in enumerate(names):
         start = position * len(fields)
-        saving = dict(zip(fields, results[start : start + len(fields)]))
-        for mean in _MEANS:
+        values = dict(zip(fields, results[start : start + len(fields)]))
+        for field in _MEANS:
             # A mean of the reference has no interval in `Saving`.
-            saving[mean] = saving[mean].estimate
-        compared.append(Saving(name, **saving))
+            values[field] = values[field].estimate
+        compared.append(Saving(name, **values))
     return Savings(
         cost=float(router.cost.mean()),
         quality=float(router.quality.mean()),
@@ -753,6 +792,7 @@ def _saving_fields_of_references(cost, quality, seconds, *means, n_named):
         start = position * n_means
         reference = Contender(*means[start : start + n_means])
         table.append(_saving_fields(router, reference))
+    # Empty if there are no single choices.
     means_of_singles = means[n_named * n_means :]
     if means_of_singles:
         mix = _mix_of(Contender(*means_of_singles), cost)
@@ -792,16 +832,18 @@ def _mix_of(singles, cost):
     Returns
     -------
     Contender
-        NaN if `cost` is below that of the cheapest choice.
+        NaN if `cost` is below the cost of the cheapest choice.
     """
-    # The corners of the best mixes. Each corner is a single choice.
+    # The corners of the best mixes, by rising cost. Each corner is a single choice.
     mix = random_mix(singles.cost, singles.quality)
-    if cost < mix.cost[0] and not np.isclose(cost, mix.cost[0], atol=0.0):
-        return Contender(np.nan, np.nan, np.nan)
-    # The last corner is the best choice. No mix that spends more is better, so the mix
-    # may cost less than `cost`. A cost that is below the first corner here is below it
-    # by rounding.
-    cost = float(np.clip(cost, mix.cost[0], mix.cost[-1]))
+    smallest_cost = mix.cost[0]
+    # Above this cost no mix is better: the last corner is the best choice.
+    largest_cost = mix.cost[-1]
+    is_below = cost < smallest_cost
+    if is_below and not np.isclose(cost, smallest_cost, atol=0.0):
+        return Contender(cost=np.nan, quality=np.nan, seconds=np.nan)
+    # A cost that is still below the smallest one is below it by rounding.
+    cost = float(np.clip(cost, smallest_cost, largest_cost))
     quality = float(np.interp(cost, mix.cost, mix.quality))
     seconds_of_corners = []
     # A corner has the seconds of the single choice with its cost and quality.
@@ -842,9 +884,9 @@ def off_policy_savings(
     """Compute what a router would have saved on a log of one answer per request.
 
     The reference is the rule that wrote the log, whose outcomes are known. The
-    difference on each row is estimated doubly robustly. Its error is much smaller than
-    that of the router's value in :func:`off_policy_curve`, because the rows on which
-    router and log agree cancel.
+    difference on each row is estimated doubly robustly. The error of the mean
+    difference is much smaller than the error of the router's mean in
+    :func:`off_policy_curve`, because the rows on which router and log agree cancel.
 
     Parameters
     ----------
@@ -858,7 +900,7 @@ def off_policy_savings(
         Time that the answer took. None leaves times out.
 
     budget : float, default=None
-        Mean cost per sample. None takes the estimator's own.
+        Mean cost per sample. None takes the estimator's own budget.
 
     cost_unit : str, default=""
         Unit of the costs, for the printed table.
@@ -883,10 +925,11 @@ def off_policy_savings(
 
     Notes
     -----
-    The term of a row is the model's value of the router's choice, plus the error of the
-    model on the logged answer times its weight where both agree, minus the logged
-    outcome. Rows of unknown quality are left out. Intervals are those of
-    :func:`off_policy_curve`.
+    The difference of a row is its doubly robust term minus the logged outcome. The
+    doubly robust term starts with the value that a model expects of the router's
+    choice. Where router and log agree, the error of the model on the logged answer is
+    added, times one over the propensity. Rows of unknown quality are left out.
+    Intervals are computed as in :func:`off_policy_curve`.
 
     References
     ----------
@@ -942,17 +985,18 @@ def off_policy_savings(
         X,
         log,
         routes=[plan.route],
-        limits=np.array([call.budget]),
+        budgets=np.array([call.budget]),
         names=names,
         cv=cv,
         confidence_level=confidence_level,
     )
+    # Positions of the rows of known quality. All terms below are for these rows.
     rows = evaluation.decisions.rows
     logged_cost = log.cost[rows]
     logged_quality = log.quality[rows]
-    # The rule of the log pays for calls, the router for deciding, too.
-    cost_terms = evaluation.doubly_robust_terms(log.cost, is_ratio=True)
-    cost_terms = cost_terms + cost_of_deciding(router, plan)[rows]
+    # The rule of the log pays for calls. The router also pays for deciding.
+    call_terms = evaluation.doubly_robust_terms(log.cost, is_ratio=True)
+    cost_terms = call_terms + cost_of_deciding(router, plan)[rows]
     quality_terms = evaluation.doubly_robust_terms(log.quality)
     # NaN: without `seconds`, nothing is known about times.
     logged_seconds = np.full(len(rows), np.nan)
@@ -987,8 +1031,8 @@ def off_policy_savings(
 def _share_terms(logged_cost, cost_terms):
     """Return a term for each row. Their mean is the share of the cost that is saved.
 
-    The share is a ratio of two means. To first order, its standard error is that of the
-    mean of these terms.
+    The share is a ratio of two means. To first order, its standard error is the
+    standard error of the mean of these terms.
 
     Parameters
     ----------
@@ -1005,8 +1049,9 @@ def _share_terms(logged_cost, cost_terms):
     if mean_cost == 0:
         return np.full(len(logged_cost), np.nan)
     share = 1 - cost_terms.mean() / mean_cost
-    # The share plus the influence of each row on it, by the delta method.
-    return share + ((1 - share) * logged_cost - cost_terms) / mean_cost
+    # Influence of each row on the share, by the delta method. Its mean is 0.
+    influence = ((1 - share) * logged_cost - cost_terms) / mean_cost
+    return share + influence
 
 
 def _interval_of(evaluation, terms):
@@ -1025,7 +1070,13 @@ def _interval_of(evaluation, terms):
     """
     n_rows = len(terms)
     if np.isnan(terms).any():
-        return BootstrapInterval(np.nan, np.nan, np.nan, np.nan, n_rows)
+        return BootstrapInterval(
+            estimate=np.nan,
+            low=np.nan,
+            high=np.nan,
+            standard_error=np.nan,
+            n_samples=n_rows,
+        )
     mean = terms.mean()
     (effective_size,) = evaluation.decisions.effective_sizes()
     estimate = with_interval(

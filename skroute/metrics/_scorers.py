@@ -76,7 +76,7 @@ def mean_cost_scorer(estimator: Any, X: Any, y: Any = None, **kwargs: Any) -> fl
     if bills is None or router.needs_costs_:
         # Either there are no bills, or `predict_cost` takes them itself.
         return float(np.mean(router.predict_cost(X, **kwargs)))
-    # The router decides without the bills. None is its own budget.
+    # The router decides without the bills. None is the router's own budget.
     budget = kwargs.pop("budget", None)
     del kwargs["costs"]
     plan = router.plan(X, router.make_call(budget, **kwargs))
@@ -148,7 +148,8 @@ def _check_scored(estimator, scoring, *, X, y, params):
     """
     check_rows_match(X=X, y=y, **params)
     predicts = is_classifier(estimator) or is_regressor(estimator)
-    if predicts and (isinstance(scoring, str) or is_scorer(scoring)):
+    is_of_sklearn = isinstance(scoring, str) or is_scorer(scoring)
+    if predicts and is_of_sklearn:
         refuse_missing(y=y)
 
 
@@ -159,11 +160,13 @@ def _score_at_budget(estimator, X, y=None, *, budget, scoring, **kwargs):
     this function.
     """
     _check_scored(estimator, scoring, X=X, y=y, params=kwargs)
-    router, X = find_router(estimator, X)
-    # A budget acts on a fitted estimator. The estimator of the user stays as it is.
+    router, router_rows = find_router(estimator, X)
+    # A budget acts on a fitted estimator. It is set in a copy: the estimator of the
+    # user stays as it is.
     router = copy(router)
     router.budget = budget
-    return check_scoring(router, scoring)(router, X, y, **kwargs)
+    scorer = check_scoring(router, scoring)
+    return scorer(router, router_rows, y, **kwargs)
 
 
 def make_budget_scorer(
@@ -178,14 +181,14 @@ def make_budget_scorer(
         unlimited.
 
     scoring : str, callable or None, default="accuracy"
-        The name of a scorer of scikit-learn; a callable
-        ``scoring(estimator, X, y, **kwargs)``, for example :func:`mean_cost_scorer`; or
-        None for the estimator's own ``score``.
+        The name of a scorer of scikit-learn, or a callable
+        ``scoring(estimator, X, y, **kwargs)``, for example :func:`mean_cost_scorer`.
+        None takes the estimator's own ``score``.
 
     Returns
     -------
     callable
-        ``scorer(estimator, X, y, **kwargs)``; it can be pickled.
+        ``scorer(estimator, X, y, **kwargs)``. It can be pickled.
 
     Raises
     ------
@@ -253,9 +256,9 @@ def make_curve_scorer(
     -------
     callable
         ``scorer(estimator, X, y, **kwargs)``, with the keyword arguments of
-        :func:`accuracy_cost_curve`. It can be pickled if `metric` can. Its sign is that
-        of `metric`: higher is better for all metrics above except
-        :func:`call_performance_threshold`.
+        :func:`accuracy_cost_curve`. It can be pickled if `metric` can. It returns the
+        number of `metric` with the same sign: higher is better for all metrics above
+        except :func:`call_performance_threshold`.
 
     Raises
     ------
@@ -289,7 +292,7 @@ class BudgetRule(UserString):
     calls `refit` to choose a candidate. `score` of a search looks up the scorer whose
     name equals `refit`. So the rule is both: it can be called, and it is a text with
     the name of the score to maximise. It is not a subclass of str, because skops stores
-    these as plain texts.
+    subclasses of str as plain texts.
 
     Parameters
     ----------
@@ -309,7 +312,10 @@ class BudgetRule(UserString):
         self.cost = cost
 
     def __getnewargs__(self):
-        """Return no arguments: the state of a copy or a pickle has the attributes."""
+        """Return no arguments of `__new__` for a copy or a pickle.
+
+        The attributes are in the state of the copy or the pickle.
+        """
         return ()
 
     @property
@@ -336,8 +342,10 @@ class BudgetRule(UserString):
         ValueError
             If a score is not there, or no candidate is within the budget.
         """
+        # Mean over the folds of each candidate, (n_candidates,).
         quality = self._mean_scores(cv_results, self.quality)
         cost = self._mean_scores(cv_results, self.cost)
+        # False for a candidate that failed.
         is_scored = np.isfinite(quality) & np.isfinite(cost)
         if not is_scored.any():
             raise ValueError(
@@ -347,10 +355,11 @@ class BudgetRule(UserString):
                 'with error_score="raise" the search ends at the first one and '
                 "shows it."
             )
-        candidates = np.flatnonzero(is_scored & affords(self.budget, cost))
+        is_affordable = affords(self.budget, cost)
+        candidates = np.flatnonzero(is_scored & is_affordable)
         if not len(candidates):
             raise ValueError(self._describe_cheapest(cv_results, cost, is_scored))
-        # The best quality comes first. Among equal ones it is the smallest cost.
+        # The best quality comes first, and the lowest cost among equal qualities.
         # `lexsort` sorts by its last key, and by the first one among ties.
         order = np.lexsort((cost[candidates], -quality[candidates]))
         return int(candidates[order[0]])
@@ -416,8 +425,8 @@ def best_within_budget(
     quality : str, default="accuracy"
         Name of the score to maximise, a key of the search's `scoring`. A router that is
         fitted to a quality matrix has no accuracy: give ``quality="quality"`` and
-        ``scoring={"quality": None, "cost": mean_cost_scorer}``. There, None is the
-        router's own ``score``.
+        ``scoring={"quality": None, "cost": mean_cost_scorer}``. None in `scoring` is
+        the router's own ``score``.
 
     cost : str, default="cost"
         Name of the score that holds the cost, see :func:`mean_cost_scorer`.
@@ -439,8 +448,8 @@ def best_within_budget(
     Notes
     -----
     scikit-learn's searches have no ``best_score_`` if `refit` can be called, and their
-    calls take no budget. ``search.best_estimator_`` and :class:`BudgetSearchCV` take
-    one.
+    calls take no budget. Calls of ``search.best_estimator_`` and of
+    :class:`BudgetSearchCV` take a budget.
 
     Examples
     --------
@@ -459,7 +468,7 @@ def best_within_budget(
 
 
 class SearchGrid(NamedTuple):
-    """Parameters of a search in two parts: those of `fit`, and those after it.
+    """Parameters of a search, split by when they act: in `fit`, or afterwards.
 
     A candidate is a combination of values of `param_grid` together with one of the
     `settings`.
@@ -472,7 +481,8 @@ class SearchGrid(NamedTuple):
 
     settings : list of dict
         Values of the parameters that act on a fitted estimator, one dict for each
-        combination. It is ``[{}]``, one setting without parameters, if there are none.
+        combination. If no parameter acts there, the list is ``[{}]``: one setting
+        without parameters.
     """
 
     param_grid: Any
@@ -494,7 +504,7 @@ def split_grid(estimator, param_grid):
     SearchGrid
     """
     if not isinstance(param_grid, Mapping):
-        # In a list of grids every candidate is fitted, with one empty setting.
+        # A list of grids: every candidate is fitted. The only setting is empty.
         return SearchGrid(param_grid, settings=[{}])
     # In a pipeline, the names of parameters begin with the name of the last step. This
     # step may be a pipeline, too.
@@ -643,8 +653,8 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         "error_score": GridSearchCV._parameter_constraints["error_score"],
         "verbose": GridSearchCV._parameter_constraints["verbose"],
     }
-    # Parameters of GridSearchCV that are fixed here. Two others, `scoring` and `refit`,
-    # are methods of this class.
+    # Attributes in place of parameters of GridSearchCV. The methods `scoring` and
+    # `refit` are in place of two others.
     pre_dispatch = "2*n_jobs"
     return_train_score = False
 
@@ -678,13 +688,13 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         Parameters
         ----------
         estimator : estimator
-            Fitted on the other folds. Its parameters are changed.
+            Fitted on the training folds. Its parameters are changed.
 
         X : array-like of shape (n_samples, n_features)
             Validation rows.
 
         y : array-like of shape (n_samples,) or (n_samples, n_choices), default=None
-            Their targets.
+            Targets of the validation rows.
 
         **params : keyword arguments
             Further arguments of the scorer of the quality.
@@ -738,7 +748,7 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         return float(self.cv_results_["mean_test_cost"][self.best_index_])
 
     def _split_grid(self):
-        """Return the grid in two parts (`SearchGrid`): with and without a fit."""
+        """Return the parameters of this search in two parts (`SearchGrid`)."""
         return split_grid(self.estimator, self.param_grid)
 
     def _run_search(self, evaluate_candidates):
@@ -759,7 +769,7 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         n_splits : int
             Number of folds.
         out : list of dict
-            Results of the fits: for each of `candidate_params` one for each fold.
+            Results of each fit on each fold. The folds of a fit follow one another.
         more_results : dict, default=None
             As in :class:`~sklearn.model_selection.GridSearchCV`.
 
@@ -790,7 +800,7 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
     def decision_estimator(self):
         """Return the decision estimator inside the best estimator.
 
-        Before `fit` it is the one inside of `estimator`.
+        Before `fit`, return the decision estimator inside the parameter `estimator`.
 
         Returns
         -------
@@ -837,12 +847,12 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         self
             The fitted estimator.
         """
-        # Labels of rows in a wrong order are an error. A single fold may not show it.
-        # So all rows are checked together.
+        # Labels of rows in a wrong order are an error, which a single fold may not
+        # show. So all rows are checked together.
         check_rows_match(X=X, y=y, **params)
         super().fit(X, y, **params)
-        # The method `scoring` would refer to this object, and skops cannot store an
-        # object that refers to itself.
+        # scikit-learn has set `scorer_` to the method `scoring`, which refers to this
+        # object. skops cannot store an object that refers to itself.
         self.scorer_ = self._settings_scorer()
         return self
 
@@ -893,7 +903,7 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
             True targets.
 
         budget : float, default=None
-            Mean cost per sample for this call. None takes the estimator's.
+            Mean cost per sample for this call. None takes the estimator's own budget.
 
         **params : keyword arguments
             Further arguments of the scorer.

@@ -86,7 +86,7 @@ def check_anchors(weak, strong):
     Returns
     -------
     ndarray of shape (2, 2)
-        The two pairs as numbers.
+        Rows: the weak model and the strong model. Columns: cost and quality.
 
     Raises
     ------
@@ -287,15 +287,16 @@ def _scale_to_anchors(cost, quality, *, weak, strong):
     Points
     """
     sorted_points = check_curve(cost, quality)
-    weak, strong = check_anchors(weak, strong)
-    weak_cost = weak[0]
-    strong_cost = strong[0]
+    # (2,): cost and quality
+    weak_point, strong_point = check_anchors(weak, strong)
+    weak_cost = weak_point[0]
+    strong_cost = strong_point[0]
     points = np.column_stack(sorted_points)  # (n_points, 2): cost and quality
     if sorted_points.cost[0] > weak_cost:
-        points = np.vstack([weak, points])
+        points = np.vstack([weak_point, points])
     if sorted_points.cost[-1] < strong_cost:
-        points = np.vstack([points, strong])
-    scaled = (points - weak) / (strong - weak)
+        points = np.vstack([points, strong_point])
+    scaled = (points - weak_point) / (strong_point - weak_point)
     return Points(cost=scaled[:, 0], quality=scaled[:, 1])
 
 
@@ -308,16 +309,16 @@ def average_performance_gap_recovered(
 ) -> float:
     r"""Compute APGR, the share of the gap between two models that is recovered.
 
-    It is averaged over cost. The gap recovered (PGR) at one point of the curve is
+    The share of the gap recovered (PGR) at one point of the curve is
 
     .. math:: \frac{r - r_\text{weak}}{r_\text{strong} - r_\text{weak}},
 
-    with :math:`r` the quality; APGR is its mean over the costs from the weak to the
-    strong model [1]_. With two models of fixed cost this is RouteLLM's number (by
+    with :math:`r` the quality. APGR is the mean of PGR over the costs from the weak to
+    the strong model [1]_. With two models of fixed cost this is RouteLLM's number (by
     trapezoids, as in the authors' code). It is 0.5 for a random mix of the two models.
 
-    If the curve does not reach down to the cost of the weak model, or up to that of the
-    strong model, then this model is the end of the curve: it can always be used alone.
+    If the curve does not reach the cost of one of the two models, this model is the end
+    of the curve: it can always be used alone.
 
     Parameters
     ----------
@@ -325,14 +326,14 @@ def average_performance_gap_recovered(
         Means at each point of the curve.
 
     weak, strong : tuple of (float, float)
-        Cost and quality of the cheap and of the expensive model on the same rows; both
-        are larger for `strong`.
+        Cost and quality of the cheap model and of the expensive model, on the same
+        rows. Both numbers are larger for `strong`.
 
     Returns
     -------
     float
-        1 if the quality is that of the strong model at every cost, and 0 if it is that
-        of the weak model.
+        1 if the curve has the quality of the strong model at every cost, and 0 if it
+        has the quality of the weak model.
 
     Raises
     ------
@@ -426,10 +427,11 @@ def call_performance_threshold(
     if not len(reaching):
         # No point recovers this share of the gap.
         return float("nan")
-    # The first point that reaches the share, and the point before it, if any.
+    # Positions of the first point that reaches the share, and of the point before it,
+    # if any. The curve is straight between the two.
     first = reaching[0]
-    around = slice(max(first - 1, 0), first + 1)
-    return float(np.interp(share, curve.quality[around], curve.cost[around]))
+    segment = slice(max(first - 1, 0), first + 1)
+    return float(np.interp(share, curve.quality[segment], curve.cost[segment]))
 
 
 def pareto_front(cost: ArrayLike, quality: ArrayLike) -> NDArray[np.int64]:
@@ -460,12 +462,14 @@ def pareto_front(cost: ArrayLike, quality: ArrayLike) -> NDArray[np.int64]:
     check_curve(cost, quality)
     costs = np.asarray(cost, dtype=np.float64)
     qualities = np.asarray(quality, dtype=np.float64)
+    # By rising cost, and the best point first among points of the same cost.
     order = np.lexsort((-qualities, costs))
     sorted_qualities = qualities[order]
     # A point is on the front if it is better than all points before it.
     best_so_far = np.maximum.accumulate(sorted_qualities)
-    best_of_cheaper = np.r_[-np.inf, best_so_far[:-1]]  # No point is before the first.
-    return order[sorted_qualities > best_of_cheaper]
+    # No point is before the first: -inf.
+    best_before = np.r_[-np.inf, best_so_far[:-1]]
+    return order[sorted_qualities > best_before]
 
 
 # Reference curves ---------------------------------------------------------------------
@@ -549,6 +553,7 @@ def costs_by_name(costs, names):
     array-like
         Costs without names are returned as they are.
     """
+    # `by_label` turns a series with names into a dict, `in_order` sorts a frame.
     costs = in_order(by_label(costs), names)
     if not isinstance(costs, Mapping):
         return costs
@@ -575,7 +580,9 @@ def _check_table(Q, costs):
         In the order of the columns of `Q`. The numbers are not checked.
     """
     check_rows_match(Q=Q, costs=costs)
-    names = [str(column) for column in column_keys(Q) or ()]
+    # A table without names of columns has no keys.
+    keys = column_keys(Q) or ()
+    names = [str(key) for key in keys]
     return check_all_known(Q), costs_by_name(costs, names)
 
 
@@ -592,9 +599,10 @@ def random_mix(cost, quality):
     Points
         By rising cost. The best mix for a budget in between is on the straight line.
     """
-    # A relaxed assignment of a single row may split the row between two choices. The
-    # parts are the probabilities of the best mix.
-    path = assignment_path(np.asarray(quality)[np.newaxis], cost)
+    # A relaxed assignment may split a row between two choices. For a single row whose
+    # qualities are the means, the two shares are the probabilities of the best mix.
+    single_row = np.asarray(quality)[np.newaxis]  # (1, n_choices)
+    path = assignment_path(single_row, cost)
     return Points(cost=path.budgets, quality=path.objectives)
 
 
@@ -646,21 +654,23 @@ def reference_curves(Q: ArrayLike, costs: Any, budgets: ArrayLike) -> ReferenceC
     >>> curves.oracle, curves.random, curves.single
     (array([0.5, 1. , 1. ]), array([0.5  , 0.625, 0.75 ]), array([0.5 , 0.5 , 0.75]))
     """
-    limits = check_budgets(budgets)
+    checked_budgets = check_budgets(budgets)
     quality, costs = _check_table(Q, costs)
     path = assignment_path(quality, costs)
     mean_quality = quality.mean(axis=0)
     # Costs that all rows share are their own means.
     mean_cost = np.atleast_2d(costs).mean(axis=0)
     mix = random_mix(mean_cost, mean_quality)
-    is_affordable = affords(limits[:, np.newaxis], mean_cost)  # (n_budgets, n_choices)
+    # (n_budgets, n_choices)
+    is_affordable = affords(checked_budgets[:, np.newaxis], mean_cost)
     has_single = is_affordable.any(axis=1)
-    random = np.interp(limits, mix.cost, mix.quality)
+    random = np.interp(checked_budgets, mix.cost, mix.quality)
     # -inf excludes choices that cost more than the budget.
     single = np.where(is_affordable, mean_quality, -np.inf).max(axis=1)
     return ReferenceCurves(
-        budget=limits,
-        oracle=np.array([path.objective(limit) for limit in limits]),
+        budget=checked_budgets,
+        oracle=np.array([path.objective(budget) for budget in checked_budgets]),
+        # A mix costs at least as much as the cheapest single choice.
         random=np.where(has_single, random, np.nan),
         single=np.where(has_single, single, np.nan),
     )
@@ -709,9 +719,9 @@ def bootstrap_interval(
 ) -> BootstrapInterval:
     """Compute a percentile bootstrap interval of a statistic of means over rows.
 
-    Rows are drawn with replacement, the same from all arrays. The statistic is computed
-    from the column means of the drawn rows. The interval does not include the variation
-    between fits of a router.
+    Rows are drawn with replacement, at the same positions in all arrays. The statistic
+    is computed from the column means of the drawn rows. The interval does not include
+    the variation between fits of a router.
 
     Parameters
     ----------
@@ -730,7 +740,7 @@ def bootstrap_interval(
         Number of resamples. With more of them the ends vary less, and it takes longer.
 
     random_state : int, RandomState instance or None, default=None
-        Determines the resamples. Pass an int for the same output at every call.
+        Draws the rows of each resample. Pass an int for the same output at every call.
 
     Returns
     -------
@@ -761,8 +771,9 @@ def bootstrap_interval(
         raise ValueError(
             "bootstrap_interval needs at least one array of rows, got none."
         )
-    labelled = {f"rows[{position}]": array for position, array in enumerate(rows)}
-    check_rows_match(**labelled)
+    # Each array has a name for messages.
+    array_of_name = {f"rows[{position}]": array for position, array in enumerate(rows)}
+    check_rows_match(**array_of_name)
     arrays = [
         check_array(array, ensure_2d=False, dtype=np.float64, input_name="rows")
         for array in rows
@@ -800,11 +811,13 @@ def intervals(statistic, arrays, *, confidence_level, n_resamples, random_state)
     """
     n_rows = len(arrays[0])
     rng = check_random_state(random_state)
-    estimates = np.ravel(statistic(*[array.mean(axis=0) for array in arrays]))
+    means_of_all_rows = [array.mean(axis=0) for array in arrays]
+    estimates = np.ravel(statistic(*means_of_all_rows))  # (n_numbers,)
     resampled = np.empty((n_resamples, len(estimates)))
     for resample in range(n_resamples):
         drawn_rows = rng.randint(n_rows, size=n_rows)
         times_drawn = np.bincount(drawn_rows, minlength=n_rows).astype(np.float64)
+        # A row counts in the mean as often as it was drawn.
         means = [times_drawn @ array / n_rows for array in arrays]
         resampled[resample] = np.ravel(statistic(*means))
     results = []
@@ -969,6 +982,7 @@ def numbers_of_curve(curve, singles, *, weak, strong):
         strong=strong_point,
     )
     return CurveNumbers(
+        # APGR is the mean quality on a scale from 0 (weak) to 1 (strong).
         auc=weak_quality + apgr * gap,
         apgr=apgr,
         cpt_50=threshold(share=0.5),
@@ -986,8 +1000,9 @@ def numbers_of_curve(curve, singles, *, weak, strong):
 def _mean_distance(curve, singles):
     """Return how far a curve is on average below the best affordable single choices.
 
-    The distance of a point of the curve is in quality: that of the best choice which is
-    not more expensive, less that of the point. It is 0 if the point is better.
+    The distance of a point of the curve is a difference of qualities: the quality of
+    the best choice which is not more expensive, minus the quality of the point. It is 0
+    if the point is better, or cheaper than all choices.
 
     Parameters
     ----------
@@ -998,16 +1013,19 @@ def _mean_distance(curve, singles):
     Returns
     -------
     float
-        The mean of the distances of all points.
+        The mean over the points. Points of the same cost count as one.
     """
     points = check_curve(curve.cost, curve.quality)
-    # Of points of the same cost only the last one counts. The points are sorted, so it
-    # is the best.
+    # Only the last of several points of the same cost counts. The points are sorted by
+    # cost, then by quality, so it is the best.
     is_best = np.r_[points.cost[1:] > points.cost[:-1], True]
-    is_affordable = singles.cost <= points.cost[is_best, np.newaxis]
-    # The distance of a point that is cheaper than all choices is 0, by -inf.
+    best_cost = points.cost[is_best]
+    best_quality = points.quality[is_best]
+    # (n_best_points, n_choices)
+    is_affordable = singles.cost <= best_cost[:, np.newaxis]
+    # A point that is cheaper than all choices is compared with -inf: its distance is 0.
     best_single = np.where(is_affordable, singles.quality, -np.inf).max(axis=1)
-    return np.maximum(best_single - points.quality[is_best], 0.0).mean()
+    return np.maximum(best_single - best_quality, 0.0).mean()
 
 
 def _staircase(singles):
@@ -1021,11 +1039,13 @@ def _staircase(singles):
     Returns
     -------
     Points
-        By rising cost. At the cost of each choice on the Pareto front the curve rises
-        from the quality of the choice before to that of this choice. The first choice
-        has one point, and each other choice has two.
+        By rising cost. The first choice on the Pareto front has one point. Each later
+        choice has two points at its cost: the lower one has the quality of the choice
+        before, and the upper one has its own quality.
     """
     front = pareto_front(singles.cost, singles.quality)
+    # The costs (c0, c1, c2) become (c0, c1, c1, c2, c2), and the qualities
+    # (q0, q1, q2) become (q0, q0, q1, q1, q2).
     return Points(
         cost=np.repeat(singles.cost[front], 2)[1:],
         quality=np.repeat(singles.quality[front], 2)[:-1],
@@ -1101,8 +1121,8 @@ def compare_with_references(
 
     - ``"auc"``: mean quality over the costs from the weak to the strong choice
       (:func:`cost_quality_auc` of the curve with these two choices as its ends);
-    - ``"apgr"``: the same as a share of the gap between the two
-      (:func:`average_performance_gap_recovered`);
+    - ``"apgr"``: the share of the gap in quality between the two choices that is
+      recovered on average (:func:`average_performance_gap_recovered`);
     - ``"cpt_50"``, ``"cpt_80"``: the cost that recovers 50 % and 80 % of the gap, as a
       share of the way from the weak to the strong choice
       (:func:`call_performance_threshold`); lower is better;
@@ -1130,9 +1150,10 @@ def compare_with_references(
     Comparison
         A dict, with ``numbers[metric][name]`` a `BootstrapInterval`. The names are
         ``"router"``, ``"random"``, ``"single"``, ``"oracle"`` and ``"gain"``. The gain
-        is the number of the router minus that of the random mix, resampled as a pair. A
-        negative gain is good for the numbers of which lower is better. The result
-        prints as a table that says so; ``to_frame()`` returns it.
+        is the number of the router minus the number of the random mix, resampled as a
+        pair. If lower is better for a number, a negative gain is good. The result
+        prints as a table with a column for the better direction. ``to_frame()`` returns
+        this table.
 
     Raises
     ------
@@ -1174,9 +1195,9 @@ def compare_with_references(
             "accuracy_cost_curve(router, X, Q, budgets, costs=costs)."
         )
     oracle_routes = []
-    for limit in curve.budget:
+    for budget in curve.budget:
         # The greedy plan is within one row of the best. The solver checks the costs.
-        plan = solve_assignment(quality, costs, limit, solver="greedy")
+        plan = solve_assignment(quality, costs, budget, solver="greedy")
         oracle_routes.append(plan.choices)
     oracle_choices = np.column_stack(oracle_routes)  # (n_rows, n_budgets)
     row_costs = np.broadcast_to(np.asarray(costs, dtype=np.float64), quality.shape)

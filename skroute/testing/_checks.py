@@ -106,7 +106,7 @@ def fit_on_rows(estimator):
     return pickle.loads(_pickle_of_fitted(pickle.dumps(clone(estimator))))
 
 
-# Bounds the memory: more pickles than one estimator has checks.
+# The limit bounds the memory. 64 pickles are more than one estimator has checks.
 @functools.lru_cache(maxsize=64)
 def _pickle_of_fitted(pickled):
     """Fit a pickled estimator on the rows of the checks, and return its pickle."""
@@ -198,13 +198,16 @@ def check_signatures_are_true(estimator):
         method = getattr(fitted, name)
         parameters = inspect.signature(method).parameters
         kinds = [parameter.kind for parameter in parameters.values()]
-        if inspect.Parameter.VAR_KEYWORD not in kinds:
+        takes_any_keyword = inspect.Parameter.VAR_KEYWORD in kinds
+        if not takes_any_keyword:
             assert list(parameters) == ["X", "budget", *declared]
+        # No parameter has the name "moon".
         with assert_raises_regex(TypeError, "'moon'"):
             method(X_new, moon=1)
     X, labels, _, _ = make_rows()
-    wanted = rf"{type(estimator).__name__}\.fit\b"
-    with assert_raises_regex((TypeError, ValueError), wanted):
+    # The message must name the method, such as "BudgetRouter.fit".
+    name_of_fit = rf"{type(estimator).__name__}\.fit\b"
+    with assert_raises_regex((TypeError, ValueError), name_of_fit):
         clone(estimator).fit(X, make_target(estimator, labels), moon=1)
 
 
@@ -216,7 +219,7 @@ def check_smallest_budget(estimator):
     assert isinstance(least, float)
     assert least >= 0
     cost = fitted.predict_cost(X_new, budget=least)
-    # If costs differ between rows, the mean over these rows is one of a sample.
+    # If costs differ between rows, their mean on new rows has a sampling error.
     sampling_error = cost.std() / np.sqrt(len(cost))
     # Three standard errors: a right estimator fails once in about a thousand data sets,
     # and the rows here are always the same.
@@ -297,14 +300,16 @@ def check_parameters_act_at_the_next_fit(estimator):
     expected = fitted.predict_routed(X_new)
     for name, value in fitted.get_params(deep=False).items():
         constraints = fitted._parameter_constraints.get(name, [])
+        if name in ACT_AT_ONCE | WITHOUT_EFFECT:
+            continue
         other = another_value(value, constraints)
-        if name in ACT_AT_ONCE | WITHOUT_EFFECT or other is None:
-            continue  # None: no other value is known
+        if other is None:
+            continue  # no other value is known
         fitted.set_params(**{name: other})
         try:
             decided = fitted.predict_routed(X_new)
         except ValueError as error:
-            # It is refused in words instead.
+            # The estimator refuses the change. The message names the parameter.
             assert name in str(error)
         else:
             assert_same_decisions(expected, decided)
@@ -358,7 +363,7 @@ def check_unit_of_costs(estimator):
     """Check that decisions do not depend on the unit of costs and budget."""
     costs = estimator.get_params(deep=False).get("costs")
     if costs is None or isinstance(costs, str):
-        return
+        return  # the estimator has no costs, or measures them
     X_new = make_rows().X_new
     expected = fit_on_rows(estimator).predict_routed(X_new)
     # Powers of two, so that products are exact.
@@ -394,13 +399,14 @@ def check_masked_entries_are_refused(estimator):
         with assert_raises_regex(NotFittedError, ""):
             model.predict(X_new)
     fitted = fit_on_rows(estimator)
+    # A single cell is masked.
     mask = np.arange(X_new.size).reshape(X_new.shape) == 5
     with assert_raises_regex(ValueError, "must have no missing values"):
         fitted.predict(np.ma.masked_array(X_new, mask))
 
 
 def check_failed_fit_leaves_nothing_fitted(estimator):
-    """Check that an estimator is not fitted after a failed `fit`, even a second."""
+    """Check that a failed `fit` leaves a fitted estimator unfitted."""
     X, labels, X_new, _ = make_rows()
     fitted = fit_on_rows(estimator)
     # Ten rows, but a target for each of the 120 rows.
@@ -411,9 +417,10 @@ def check_failed_fit_leaves_nothing_fitted(estimator):
 
 
 def check_requests_are_decided_as_rows(estimator):
-    """Check that what decides requests is valid, and decides as `route` does.
+    """Check that a policy for requests is valid, and decides as `route` does.
 
-    An estimator without a method ``request_policy`` decides requests by `plan`.
+    An estimator without a method ``request_policy`` decides requests by `plan`. It has
+    no such policy, and nothing is checked.
     """
     fitted = fit_on_rows(estimator)
     if not hasattr(fitted, "request_policy"):
@@ -445,16 +452,21 @@ def check_estimates_of_requests(fitted, X_new):
     requests = fitted.request_policy(np.inf)
     quality = requests.estimate(X_new).quality
     assert quality.shape == (len(X_new), len(requests.positions))
-    if requests.costs is None or getattr(fitted, "policy", "online") != "online":
+    if requests.costs is None:
+        return  # each request has its own costs
+    decides_rows_alone = getattr(fitted, "policy", "online") == "online"
+    if not decides_rows_alone:
         return
     price = requests.price_at(np.inf)
     assert np.isfinite(price)
+    # Value of each choice that is offered, (n_rows, n_offered).
     values = quality - requests.penalty - price * requests.costs
-    chosen = np.searchsorted(requests.positions, fitted.route(X_new, budget=np.inf))
-    # Choices of equal value are tied.
-    assert_allclose(
-        values[np.arange(len(values)), chosen], values.max(axis=1), atol=1e-9
-    )
+    route = fitted.route(X_new, budget=np.inf)
+    # The column of each route: `positions` are the sorted routes of the columns.
+    chosen_columns = np.searchsorted(requests.positions, route)
+    chosen_values = values[np.arange(len(values)), chosen_columns]
+    # The choices may differ if their values are tied.
+    assert_allclose(chosen_values, values.max(axis=1), atol=1e-9)
 
 
 def check_exclusions_of_requests(fitted, requests, X_new):
@@ -473,8 +485,10 @@ def check_exclusions_of_requests(fitted, requests, X_new):
         )
     names = fitted.choices_ if requests.excludable is None else requests.excludable
     for name in names:
-        # What is called to decide cannot be excluded. Nor can the only choice.
-        if name in requests.asked_first or len(requests.positions) < 2:
+        # A model that is called before each decision cannot be excluded.
+        is_always_called = name in requests.asked_first
+        is_only_choice = len(requests.positions) < 2
+        if is_always_called or is_only_choice:
             continue
         others = fitted.request_policy(np.inf, exclude=[name])
         offered = [fitted.choices_[position] for position in others.positions]

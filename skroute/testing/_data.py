@@ -47,7 +47,7 @@ def make_rows(n_samples=240, seed=0):
     CheckRows
         The same arrays in each call. They must not be changed.
     """
-    X, label = make_classification(
+    X, class_of_row = make_classification(
         n_samples,
         n_features=6,
         n_informative=4,
@@ -55,16 +55,22 @@ def make_rows(n_samples=240, seed=0):
         class_sep=0.7,
         random_state=seed,
     )
-    y = LABELS[label]
+    labels = LABELS[class_of_row]  # (n_samples,)
     half = n_samples // 2
-    return CheckRows(X=X[:half], labels=y[:half], X_new=X[half:], labels_new=y[half:])
+    return CheckRows(
+        X=X[:half],
+        labels=labels[:half],
+        X_new=X[half:],
+        labels_new=labels[half:],
+    )
 
 
 def make_target(estimator, labels):
     """Return the target of an estimator: labels, numbers, or qualities of choices.
 
-    An estimator that is neither a classifier nor a regressor routes between choices by
-    a table of their quality, with one column for each of its `costs`.
+    An estimator that is neither a classifier nor a regressor routes between choices.
+    Its target is a table of their quality, with one column for each of its `costs`. If
+    it has no parameter `costs`, its target are the labels.
 
     Parameters
     ----------
@@ -83,6 +89,6 @@ def make_target(estimator, labels):
     n_choices = 1 if estimator.costs is None else len(estimator.costs)
     # Each choice is good for the rows of one class: its quality there is between 0.5
     # and 1. It is 0 on other rows.
-    is_own_class = labels[:, np.newaxis] == LABELS[:n_choices]
+    is_own_class = labels[:, np.newaxis] == LABELS[:n_choices]  # (n_rows, n_choices)
     qualities = np.random.default_rng(0).uniform(0.5, 1, (len(labels), n_choices))
     return is_own_class * qualities

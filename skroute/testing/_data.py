@@ -88,7 +88,9 @@ def make_target(estimator, labels):
         return labels
     n_choices = 1 if estimator.costs is None else len(estimator.costs)
     # Each choice is good for the rows of one class: its quality there is between 0.5
-    # and 1. It is 0 on other rows.
-    is_own_class = labels[:, np.newaxis] == LABELS[:n_choices]  # (n_rows, n_choices)
+    # and 1. It is 0 on other rows. If there are more choices than classes, several are
+    # good for one class.
+    label_of_choice = LABELS[np.arange(n_choices) % len(LABELS)]
+    is_own_class = labels[:, np.newaxis] == label_of_choice  # (n_rows, n_choices)
     qualities = np.random.default_rng(0).uniform(0.5, 1, (len(labels), n_choices))
     return is_own_class * qualities

@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils.validation import validate_data
 
 from skroute.base import CallParameter, CostAwareMixin, Plan, check_affordable
+from skroute.routing import BudgetRouter
 from skroute.testing import check_decision_estimator
 from skroute.testing._checks import CHECKS
+from skroute.testing._data import make_target
 
 
 class Shallow(CostAwareMixin, ClassifierMixin, BaseEstimator):
@@ -194,3 +196,11 @@ def test_masked_rows_are_refused_before_the_rows_are_read():
     fitted = ReadsNumbers().fit(X, X[:, 0] > 0)
     with pytest.raises(ValueError, match="must have no missing values"):
         fitted.predict(np.ma.masked_array(X, X > 1))
+
+
+def test_a_router_of_more_choices_than_labels_gets_a_column_for_each():
+    labels = np.repeat(["ant", "bee", "hornet"], 10)
+    router = BudgetRouter(DecisionTreeRegressor(), costs=[1, 2, 3, 4])
+    qualities = make_target(router, labels)
+    assert qualities.shape == (30, 4)
+    assert (qualities.max(axis=0) > 0.5).all()

@@ -265,7 +265,11 @@ class CutModel:
         )
 
     def _start_program(self):
-        """Make the linear program that `lowest` describes, with all cuts."""
+        """Make the linear program of `lowest`, with all cuts.
+
+        It minimises the height over the prices. The height is the largest cut at these
+        prices.
+        """
         import highspy
 
         from skroute.assignment._highs import SilentHighs
@@ -277,7 +281,7 @@ class CutModel:
         program.setOptionValue("parallel", "off")
         program.setOptionValue("primal_feasibility_tolerance", _FEASIBILITY)
         program.setOptionValue("dual_feasibility_tolerance", _FEASIBILITY)
-        # The prices of the limits, the value price and the height.
+        # Variables: the value price, the prices of the limits, and the height.
         n_columns = self.n_limits + 2
         lower = np.zeros(n_columns)
         # The height may have any sign.
@@ -424,7 +428,7 @@ class DualFunction:
     # Plans ----------------------------------------------------------------------------
 
     def plan_at(self, prices):
-        """Return the best choice of each row at prices, an array (n_rows,).
+        """Return the choice of each row that is best at some prices, (n_rows,).
 
         `prices` (n_limits,) are in the units of values and amounts.
         """

@@ -144,13 +144,14 @@ def solve_exact(problem, greedy, tolerance, *, finish):
     gap = greedy.bound - greedy.gain
     if gap <= tolerance:
         return ProvenPlan(greedy.choices, greedy.bound)
+    # All values are multiples of the step of the grid, up to rounding. None: there is
+    # no such step.
+    grid = value_grid(problem.values)
     # The gap of a better plan is smaller by more than `margin`. 0 without a grid: plans
     # may be better by any number.
     margin = 0.0
-    # By the rounding of values, a plan that is not better by a step may be better by
-    # this number. 0 without a grid.
+    # Rounding error of the summed values of a plan on the grid. 0 without a grid.
     error = 0.0
-    grid = value_grid(problem.values)
     # The error of the grid is added to the bound, so that it must be within the
     # tolerance. An error that is not small against the step would hide a difference of
     # one step.

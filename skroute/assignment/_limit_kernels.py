@@ -574,9 +574,12 @@ def search_around(
 
     Parameters
     ----------
-    starts, row_of_option, gain, extra, room, current
-        As in `improve_plan`. The last four are written: they become the arrays of the
-        best plan.
+    starts, row_of_option
+        As in `improve_plan`.
+    gain, extra, room, current
+        As in `improve_plan`: gain and amounts of the options in addition to those of
+        the plan, what the plan leaves of the limits, and the option of each row. They
+        are written: they become the arrays of the best plan.
     value : ndarray of shape (n_options,)
         Value of each option less the best value of its row, at most 0. It does not
         depend on the plan.

@@ -381,7 +381,7 @@ def _best_search(dual, most, bases, core, *, order, enough):
 
 
 def _core(dual, is_option, rows):
-    """Return the options of some rows.
+    """Return the options of some rows, with their gains and amounts (`Core`).
 
     Parameters
     ----------

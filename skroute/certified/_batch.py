@@ -393,9 +393,9 @@ def certify_batch(certified, router, X, *, n_labels, label_cost, call):
         # So does `loss.exact`: losses of 0 and 1 have an exact test.
         loss = loss_of(router, bought.y_pred, certified.loss, certified.loss_range)
         test = replace(test, loss=loss)
-    path = certify_path(
-        labelled_set, budgets, bought, test, from_full=reference_name == FULL
-    )
+    # The reference may be the router without a budget. The path starts at its answers.
+    from_full = reference_name == FULL
+    path = certify_path(labelled_set, budgets, bought, test, from_full=from_full)
     if path.last is None:
         # No budget is certified.
         raise _loss_error(path, test)
@@ -563,7 +563,8 @@ def _in_order(rows, answers):
 def _join_in_order(drawn, labelled_answers, other_answers):
     """Join the answers to labelled and other rows, in the order of the batch.
 
-    `drawn` is a `_DrawnRows`. The answers, and the result, are `Routed`.
+    `drawn` is a `_DrawnRows`, which has the positions of the labelled and of the other
+    rows. The answers, and the result, are `Routed`.
     """
     y_pred = np.concatenate([labelled_answers.y_pred, other_answers.y_pred])
     route = np.concatenate([labelled_answers.route, other_answers.route])

@@ -78,9 +78,10 @@ class Selection:
     _certificates: dict = field(default_factory=dict)
 
     def level(self, budget=np.inf):
-        """Return the level of one promise.
+        """Return the probability with which a promise may be wrong.
 
-        It is ``1 - confidence``, or half of it if a loss and a cost are promised.
+        It is ``1 - confidence``. If a loss and (with a finite budget) a cost are
+        promised, each promise gets half of it.
         """
         level = 1 - self.confidence
         if self.max_loss is not None and np.isfinite(budget):
@@ -101,9 +102,10 @@ class Selection:
         return -self.loss_range, self.loss_range
 
     def _loss_method(self, level):
-        """Return the method that signed losses are tested with at a level.
+        """Return the name of the test for losses that may be negative.
 
-        It is "trinomial", the exact test, or "betting".
+        It is "trinomial", the exact test, or "betting". `level` is the level at which
+        the test is made.
         """
         # Differences of losses are -1, 0 or 1.
         losses_are_whole = self.evidence.exact and self.loss_range == 1

@@ -389,8 +389,8 @@ def solve_in_passes(
         raise TypeError(f"run must be callable or None, got {run!r}.")
     if not callable(budget):
         budget = check_budget(budget)
-    # The bins of a pass, as for `sketch_of_block`: the first bin begins at the bits
-    # `low`, and each bin has 2 ** `shift` values of the bits.
+    # The bits of an efficiency, read as an int, rise with the efficiency. The first bin
+    # begins at the int `low`, and each bin has 2 ** `shift` ints.
     low = 0
     shift = _FLOAT_BITS - _BITS
     n_passes = 0

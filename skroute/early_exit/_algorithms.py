@@ -234,7 +234,8 @@ class Tails(NamedTuple):
 def tails_of(values, bad, k, *, use_lo, use_hi):
     """Return how many rows may leave above and below with 0, ..., `k` wrong answers.
 
-    Parameters are those of :func:`optimal_thresholds`.
+    Parameters are those of :func:`optimal_thresholds`. `bad` is True for rows that are
+    wrong if they leave above. The other rows are wrong if they leave below.
 
     Returns
     -------
@@ -638,7 +639,7 @@ def widened(values, lo, hi, factors):
     Parameters
     ----------
     values : ndarray of shape (n_members, n_samples)
-        From :func:`running_values`.
+        Values of all rows after each member, from :func:`running_values`.
 
     lo, hi : ndarray of shape (n_members,)
         Thresholds by position.

@@ -568,6 +568,7 @@ def _add_member(block, n_places, bits, member):
         Number of places of the block that are in use.
 
     bits : BitTrees
+        The trees of the stage.
     member : int
         Number of a member among those of `bits`.
     """

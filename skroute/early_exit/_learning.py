@@ -381,9 +381,10 @@ def stopping_of(engine, mode, stopping, order):
             "of bagging, and not of boosting or with weights. Use stopping='auto' or "
             "'thresholds'."
         )
-    # Votes settle the order by cost. They are tried only if no other order is given.
-    order_is_free = isinstance(order, str) and order == "qwyc"
-    if stopping == "auto" and not (order_is_free and members_count_alike):
+    # With votes, members are evaluated by rising cost. Votes are tried only if the
+    # order is the default one, which is learned.
+    is_learned_order = isinstance(order, str) and order == "qwyc"
+    if stopping == "auto" and not (is_learned_order and members_count_alike):
         return "thresholds"
     return stopping
 
@@ -555,12 +556,13 @@ def _allowed_errors(sample, alpha):
     _AllowedErrors
     """
     if np.ndim(alpha) == 0:
-        return _AllowedErrors(float(alpha), None)
+        # Without weights, each error counts as one.
+        return _AllowedErrors(float(alpha), weights=None)
     answers = sample.answers()
     share = float(alpha[answers].mean())
     if share == 0:
         # No error is allowed on any of these rows.
-        return _AllowedErrors(share, None)
+        return _AllowedErrors(share, weights=None)
     # The allowed errors of all answers together are `share * n_rows`. Each answer that
     # may have errors gets an equal part of this number. An error on one of its rows
     # counts for this part divided by the number of its allowed errors.

@@ -406,6 +406,8 @@ class ExitEngine(Engine):
         # `n_jobs` is not used: the net's library has its own threads. `cache` is not
         # used: hidden states are too large to be kept.
         walk = start_walk(self, num_samples(X))
+        # A run evaluates one exit of a block of rows after the other, and keeps the
+        # hidden states of these rows.
         for block, run in self._blocks(X):
 
             def go_on(k, rows, scores, run=run):
@@ -421,7 +423,7 @@ class ExitEngine(Engine):
                 thresholds=thresholds,
                 beta=self.beta,
                 walk=block_walk,
-                release=run.release,
+                release=run.release,  # drops the hidden states of rows that stop
             )
         return walk
 

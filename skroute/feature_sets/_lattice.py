@@ -312,7 +312,7 @@ class LatticeSearch:
 
 
 def expand_all(n_extractors, evaluate, empty_quality):
-    """Train every feature set (Naive-Expand-All).
+    """Train every feature set, and return their qualities (Naive-Expand-All).
 
     Parameters
     ----------

@@ -449,6 +449,8 @@ def add_members(X, start, stop, bits, first, last, column_of_output, out):
     """
     # Local names, because access to a tuple of arrays takes longer than a tree does.
     columns = bits.columns
+    # For each column, the first code that is in no list of categories. `NO_LIMIT` for a
+    # column of numbers.
     limit = columns.limit
     # Column, cut and remaining leaves of each test.
     reads = bits.column

@@ -185,12 +185,13 @@ def rows_at_thresholds(forest, n_rows=200):
     for feature in np.unique(features):
         splits = nodes[features == feature]
         if (splits["feature"] & CATEGORICAL).any():
-            # Codes of categories.
+            # Codes that stand for categories.
             X[:, feature] = rng.randint(0, _MOST_CODES, n_rows)
             continue
         cells = _cells_near(splits["threshold"], n_rows, dtype=X.dtype, rng=rng)
         # Infinite thresholds keep the random number.
         X[:, feature] = np.where(np.isfinite(cells), cells, X[:, feature])
+    # Columns whose cells are the categories themselves, not codes.
     for feature, values in forest.read_rule.columns.categories_of_arrays.items():
         categories = np.asarray(values)
         if categories.dtype.kind not in "fiu":

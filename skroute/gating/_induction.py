@@ -263,7 +263,7 @@ class LeafState(State):
         return leaves
 
     def _cells_of(self, leaves):
-        """Return the leaves of rows as cells, each leaf of a row with the same share.
+        """Return the share of each row in each leaf: the same in all of its leaves.
 
         Parameters
         ----------

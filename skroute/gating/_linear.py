@@ -287,8 +287,9 @@ class LinearGate(Gate):
         """Return the pair of the better of two starts.
 
         The parameters are those of :meth:`Gate.fit_pair`. `held_out` and `n_jobs` are
-        not used.
+        not used. `prepared` has the standardised columns of the rows to fit on.
         """
+        # `origin` is the feature that each column was made from.
         # The intercepts are the last column, in a group of their own that costs 0.
         group_of_columns = problem.group_of[prepared.columns.origin]
         group_of_intercept = len(problem.group_costs)

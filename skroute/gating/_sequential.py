@@ -774,6 +774,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             no columns, or if no larger set can be bought.
         """
         held_out = self._held_out
+        # Estimated quality of answering each row with each set. (n_sets, n_rows)
         value = held_out.value_by_all_groups
         weight = held_out.outcomes.weight
         by_answer = []
@@ -781,6 +782,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         # state by leaves.
         leaf_inputs = []
         for position in range(len(self._sets)):
+            # The answers as one number for each row, see `Shown`. (n_rows,)
             key = held_out.key[position]
             values = held_out.values[:, self._columns(position)]
             shown = Shown(values, held_out.proba[position], key)
@@ -1667,8 +1669,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
             positions.append(next(iter(step.expectations)))
         if len(positions) == 1 or positions[-1] != last_position:
             positions.append(last_position)
-        # The set after each round, from round 0 on. If the first set is free, the first
-        # comparison comes before round 1. `positions` then has the free set twice.
+        # The set after each round, from round 0 on. The last entries of `positions` are
+        # these sets. If the first set is free, there is one more entry: the free set is
+        # compared before round 1, and comes twice.
         position_after_round = positions[-(n_rounds + 1) :]
         rounds = []
         for round_number in range(n_rounds + 1):

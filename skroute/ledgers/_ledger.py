@@ -227,7 +227,7 @@ class Ledger(Store):
         )
 
     def release(self, held: Reservation) -> None:
-        """Return the amount reserved for a request that failed before its decision."""
+        """Free the amount held for a request that failed before its decision."""
         self._transact(self._release, held)
 
     def _release(self, held):
@@ -241,9 +241,9 @@ class Ledger(Store):
         Parameters
         ----------
         held : Reservation or None
-            Nothing is done for None, and in a state other than ``"held"``. The deadline
-            may have released the amount already. In a copy of a ledger, the number may
-            belong to another reservation.
+            Nothing is done for None, which is no reservation, and in a state other than
+            ``"held"``. The amount is then free already, or the reservation is that of
+            another request: a copy of a ledger may have issued the same number.
 
         now : float
             Seconds since 1970.

@@ -348,6 +348,8 @@ def _read_indicators(predictions, scores, names):
         Indicators.
 
     scores : array-like or None
+        Scores of the labels. The columns of a frame may have other names than the
+        labels, and then the columns of `predictions` have these names, too.
 
     names : ndarray of shape (n_classes,)
         Labels in the order of the columns.
@@ -357,9 +359,9 @@ def _read_indicators(predictions, scores, names):
     ndarray of shape (n_rows, n_classes)
     """
     columns = names.astype(str)
-    # Names of the columns of a frame of scores. They may not be the labels.
     names_of_scores = column_keys(scores) or columns
-    # `in_order` reorders a frame that has these names. Other tables do not change.
+    # The columns of `predictions` have the names of `scores` or the labels as names.
+    # `in_order` reorders a frame that has the names it gets. Others do not change.
     table = in_order(predictions, map(str, names_of_scores))
     table = in_order(table, columns)
     shape = (num_samples(predictions), len(names))

@@ -583,15 +583,15 @@ def _text(value, *, low=np.nan, high=np.nan):
 # The charts of the page ---------------------------------------------------------------
 
 # Vega-Lite filter that keeps the rows of a table at the stop of the slider.
-_AT_STOP = {"filter": "datum.stop == stop"}
+_AT_SLIDER_STOP = {"filter": "datum.stop == stop"}
 # Vega-Lite filter that keeps the rows of the router.
 _OF_ROUTER = {"filter": "datum.what == 'router'"}
 # Vega-Lite filter that keeps the rows that are drawn as curves.
 _OF_CURVES = {"filter": {"field": "what", "oneOf": ["router", "random mix", "oracle"]}}
 # Axis of names, in the order of the data.
-_NAMES = {"type": "nominal", "sort": None, "title": None}
+_NAME_AXIS = {"type": "nominal", "sort": None, "title": None}
 # Axis of numbers, which need not start at 0.
-_NUMBERS = {"type": "quantitative", "scale": {"zero": False}}
+_NUMBER_AXIS = {"type": "quantitative", "scale": {"zero": False}}
 
 
 def _chart_spec(tables, *, budget_texts, start, quality_label, unit):
@@ -652,7 +652,7 @@ def _number_table():
     """Return the table of numbers at the stop of the slider, in Vega-Lite."""
     return {
         "title": "Cost and quality at this budget",
-        "transform": [_AT_STOP],
+        "transform": [_AT_SLIDER_STOP],
         "mark": {
             "type": "text",
             "align": "left",
@@ -663,7 +663,7 @@ def _number_table():
         "width": 380,
         "encoding": {
             "x": {"value": 0},
-            "y": {**_NAMES, "field": "what"},
+            "y": {**_NAME_AXIS, "field": "what"},
             "text": {"field": "text"},
         },
     }
@@ -696,7 +696,7 @@ def _share_bars(tables):
         "legend": None,
     }
     share = {
-        **_NUMBERS,
+        **_NUMBER_AXIS,
         "field": "share",
         "title": "Share of the rows",
         "scale": {"domain": [0, 1]},
@@ -704,12 +704,12 @@ def _share_bars(tables):
     return {
         "title": "Which choice answers",
         "data": {"values": tables.shares},
-        "transform": [_AT_STOP],
+        "transform": [_AT_SLIDER_STOP],
         "mark": "bar",
         "width": 160,
         "encoding": {
             "x": share,
-            "y": {**_NAMES, "field": "choice"},
+            "y": {**_NAME_AXIS, "field": "choice"},
             "color": colour,
         },
     }
@@ -728,11 +728,11 @@ def _curve_chart(tables, *, quality_label, unit):
     -------
     dict
     """
-    name = {**_NAMES, "field": "what"}
+    name = {**_NAME_AXIS, "field": "what"}
     # A title is a list of lines. Without a unit there is one.
     cost_title = [tables.cost_name, unit.strip()] if unit else [tables.cost_name]
-    cost = {**_NUMBERS, "field": "cost", "title": cost_title}
-    quality = {**_NUMBERS, "field": "value", "title": quality_label}
+    cost = {**_NUMBER_AXIS, "field": "cost", "title": cost_title}
+    quality = {**_NUMBER_AXIS, "field": "value", "title": quality_label}
     band = {
         "transform": [_OF_ROUTER],
         "mark": {"type": "area", "opacity": 0.2},
@@ -764,7 +764,7 @@ def _curve_chart(tables, *, quality_label, unit):
         },
         "encoding": {
             "color": {
-                **_NAMES,
+                **_NAME_AXIS,
                 "field": "name",
                 "scale": _colour_scale(tables.names),
                 "legend": {
@@ -776,7 +776,7 @@ def _curve_chart(tables, *, quality_label, unit):
         },
     }
     router_point = {
-        "transform": [_OF_ROUTER, _AT_STOP],
+        "transform": [_OF_ROUTER, _AT_SLIDER_STOP],
         "mark": {"type": "circle", "size": 130, "color": "black"},
     }
     return {

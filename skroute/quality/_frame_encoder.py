@@ -935,7 +935,7 @@ class _EmbeddedTexts:
         return vectors[position_of_text]
 
     def fit_transform(self, column):
-        """Learn the directions, and return the numbers of each text.
+        """Learn directions of the encoder's numbers, and return the numbers along them.
 
         The numbers of a text are as if the directions had been fitted without it. If
         there are no directions, they are the numbers of the encoder.

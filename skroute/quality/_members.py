@@ -254,7 +254,11 @@ class SummedTrees(Member):
         return out
 
     def weighted(self, level, difference, sizes=1.0):
-        """Return the trees with leaves that are weighted by :func:`weigh_outputs`."""
+        """Return the trees with weighted leaves.
+
+        The mean over outputs gets the weight `level`, and differences from it get the
+        weight `difference`. `sizes` are factors of the outputs: see `weigh_outputs`.
+        """
         trees = self.forest.trees
         values = weigh_outputs(
             trees.values.astype(np.float32), level, difference, sizes=sizes

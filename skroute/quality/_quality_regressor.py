@@ -825,8 +825,9 @@ class QualityRegressor(
         Parameters
         ----------
         names : list of str
-            Names of the members of the family.
+            Names of all members, in the order of their weights.
         selection : skroute.quality._stacking.Selection
+            The chosen weights and corrections, and the estimates that they give.
         table : _TrainingTable
 
         Returns
@@ -843,7 +844,8 @@ class QualityRegressor(
         used_members = weights.used_members()
         used_names = [names[position] for position in used_members]
         fold_fits = self._fit_folds(used_names, simulated)
-        estimate = weights.taken(used_members).weigh(fold_fits.deviations)
+        used_weights = weights.taken(used_members)
+        estimate = used_weights.weigh(fold_fits.deviations)  # (n_rows, n_choices)
         estimate += simulated.means_of_other_folds()
         if curves is not None:
             estimate = curves.apply(estimate)

@@ -339,7 +339,7 @@ default=None
                 "need CascadeRouter(costs=None)."
             )
         log = read_table(y, costs, self.costs)
-        self._named = log.named
+        self._named = log.named  # True if the user has named the models
         self.model_names_ = log.names
         log = log.with_abstaining(self.abstain_cost)
         # (n_models,) or (n_rows, n_models). If rows may abstain, the last column of the
@@ -372,7 +372,7 @@ default=None
                 cheapest=cheapest,
                 n_jobs=self.n_jobs,
             )
-        self._scales = learned.scales
+        self._scales = learned.scales  # turn signals into normal scores
         self._rules = learned.rules
         self._validated_parts = learned.validated_parts
         self._low = cascade_log.low

@@ -481,7 +481,7 @@ def learn_rules(cascades, log, folds, estimates_by_fold, n_prices, *, cheapest, 
 
 
 def _validate_by_folds(quality, cost, honest_quality, fold_of_row):
-    """Return the validation of each fold by rules that other folds find useful.
+    """Return quality and cost of each fold, with rules that other folds choose.
 
     Parameters
     ----------

@@ -693,10 +693,10 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
         return quality[best, rows], cost[best, rows]
 
     def _validated(self, budget):
-        """Return the means of `_validation` and their standard errors (`Validated`)."""
+        """Return mean quality and cost of the held-out rows (`Validated`)."""
         # All policies have the same folds and weights of the rows.
         policy = self._options[0].policy
-        quality, cost = self._validation(budget)
+        quality, cost = self._validation(budget)  # of each row
         return Validated(
             quality=float(mean_of_rows(quality, policy.weight)),
             quality_se=standard_error(quality, policy.weight, policy.fold),

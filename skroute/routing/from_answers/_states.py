@@ -386,7 +386,7 @@ def _value_of(outcomes, prices, trust):
     return realised + trust * outcomes.value
 
 
-def _realised(move, ending_quality, next_costs, next_outcomes):
+def _realised(move, ending_quality, call_costs, next_outcomes):
     """Return the quality and the cost of the moves of all rows in one state.
 
     Parameters
@@ -394,7 +394,7 @@ def _realised(move, ending_quality, next_costs, next_outcomes):
     move : Move
     ending_quality : ndarray of shape (n_rows, n_endings)
         Logged quality of each ending.
-    next_costs : ndarray of shape (n_next,)
+    call_costs : ndarray of shape (n_next,)
         Cost of each member that may be asked next.
     next_outcomes : list of StateOutcomes
         For each next member the outcomes of the state after its answer.
@@ -415,13 +415,13 @@ def _realised(move, ending_quality, next_costs, next_outcomes):
         return quality, cost
     position = move.next_position
     # Both have the shape (n_rows, n_next, n_prices).
-    next_quality = np.stack([after.quality for after in next_outcomes], axis=1)
-    next_cost = np.stack([after.cost for after in next_outcomes], axis=1)
+    quality_after = np.stack([after.quality for after in next_outcomes], axis=1)
+    cost_after = np.stack([after.cost for after in next_outcomes], axis=1)
     # A row that ends has the position `STOP`, which is -1. It reads the entries of the
     # last member here, and `asks` leaves them out.
-    cost_of_asking = next_costs[position] + take_moves(next_cost, position)
+    cost_of_asking = call_costs[position] + take_moves(cost_after, position)
     asks = position != STOP
     return (
-        np.where(asks, take_moves(next_quality, position), quality),
+        np.where(asks, take_moves(quality_after, position), quality),
         np.where(asks, cost_of_asking, cost),
     )

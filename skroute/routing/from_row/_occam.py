@@ -108,7 +108,7 @@ class Occam(LimitsMixin, PricedRouter, MemberRouter):
     # Fit ------------------------------------------------------------------------------
 
     def _fit(self, X, y, *, task, **params):
-        """Fit and ask the members, and learn which of them each row is worth.
+        """Fit and ask the members, and learn which of them answers a row.
 
         Parameters are those of `CostAwareMixin._fit`. `params` are `sample_weight` and
         metadata for the `fit` of members.
@@ -393,6 +393,8 @@ class Occam(LimitsMixin, PricedRouter, MemberRouter):
         # If the budget is too small, the error comes before the member that embeds is
         # called.
         check_affordable(call.budget, policy.least)
+        # `state` has the answers that deciding has paid for. Answering does not ask for
+        # them again.
         estimates, state = estimate_once(
             self, policy, partial(self._look, X, policy.kept)
         )
@@ -429,6 +431,7 @@ class Occam(LimitsMixin, PricedRouter, MemberRouter):
         bills = check_row_costs(costs, names, (n_rows, len(names)))
         bill_of_choice = bills
         if self.abstain_quality_ is not None:
+            # Abstaining is the last choice, and costs nothing.
             bill_of_choice = with_last(bills, 0.0)
         row_bills = bill_of_choice[np.arange(n_rows), plan.route]
         if not plan.decided:

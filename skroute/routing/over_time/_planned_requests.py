@@ -98,7 +98,9 @@ class PlannedRequests:
         return self.router.make_call(budget, exclude=names)
 
     def plan(self, x, books, exclude):
-        """Decide on one request, and return its `Plan`. Models or features are paid.
+        """Decide on one request, and return its `Plan`.
+
+        Its cost is the cost of the models that were asked, or of the bought features.
 
         Parameters
         ----------

@@ -1436,7 +1436,7 @@ class BudgetStream:
                 )
 
     def refund(self, ticket: Ticket) -> None:
-        """Return the money of a failed call, except the cost of deciding.
+        """Free the money of a failed call, except the cost of deciding.
 
         Parameters
         ----------

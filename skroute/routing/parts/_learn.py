@@ -126,8 +126,11 @@ def learn_policy(
     choice cost in the log. `planned` are the costs by which rows are decided: the
     planned costs of the log or, without them, the paid ones. `realised` are the paid
     costs without NaN (`Log.realised_costs`), or None if rows are decided by the paid
-    costs. Tables "as new" have estimates of the rows of the log with the distribution
-    that estimates of new rows have, because the price is for new rows.
+    costs.
+
+    Out-of-fold estimates vary more than estimates of new rows. Tables "as new" have
+    estimates of the same rows that vary as those of new rows do. The price is learned
+    from these.
 
     Parameters
     ----------
@@ -249,7 +252,7 @@ def _estimate_frequent_rows(
     X : indexable of n_rows rows
     frequent : FrequentRows
     new_rows : NewRowEstimates
-        Estimates that treat all rows alike.
+        Estimates "as new" of all rows, see `learn_policy`.
     quality_estimator : fitted regressor
     cost_estimator : fitted regressor or None
         None if costs are not estimated.
@@ -257,7 +260,8 @@ def _estimate_frequent_rows(
     Returns
     -------
     NewRowEstimates
-        With the `kind` of `frequent`: the frequent row that each row is a copy of.
+        The `kind` of each row is the frequent row that it is a copy of, -1 for other
+        rows.
     """
     if not len(frequent.first_rows):
         # No row is frequent.
@@ -337,8 +341,9 @@ def learn_costs(estimator, X, log, folds, *, task, n_jobs, fit_params):
         fit_params=fit_params,
     )
     # Costs are at least 0. Their estimates may be below.
+    # Estimates of all rows without each fold, see `CrossFitted`. None: the out-of-fold
+    # estimates are used for each fold.
     planned_by_fold = fitted.by_fold
-    # None: the out-of-fold estimates are used for each fold.
     if planned_by_fold is not None:
         planned_by_fold = np.maximum(planned_by_fold, 0.0)
     log = replace(

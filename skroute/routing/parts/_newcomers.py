@@ -19,9 +19,9 @@ _NOISE_ROWS = 10
 # Prior standard deviation of the intercept, as a share of the standard deviation of the
 # mean qualities of the choices of `fit`.
 _LEVEL = 0.25
-# The prior variance of the intercept also contains the noise variance of the mean of
-# this many rows for each choice of `fit`. It matters where `fit` has few choices: their
-# mean qualities then say little about the spread of mean qualities.
+# The noise variance, divided by this number and by the number of choices of `fit`, is
+# added to the prior variance of the intercept. It matters if `fit` has few choices.
+# Their mean qualities then say little about the spread of mean qualities.
 _LEVEL_ROWS = 24
 # The noise variance depends on the regression, and the regression on the noise
 # variance. Each is computed this many times, in turn.

@@ -906,15 +906,16 @@ class Policy:
             # A choice without a value is not made.
             values = np.where(allowed, values, np.nan)
         # True if `costs` are estimates, quotes or list prices. The bills come later.
+        # Without `realised`, the costs of the log are the bills.
         costs_differ_from_bills = self.realised is not None and not costs_given
         # Mean of `costs` per row of the cheapest choices of these rows, with deciding.
         least_of_rows = float(np.min(costs, axis=-1).mean()) + self.deciding
         # The mean bill of the cheapest plan of the log.
         smallest_budget = self.least
         # The budget limits the mean cost of these rows if they are decided together, or
-        # if several rows came with their costs. A single row may cost more than a mean
-        # budget. The mean bill of these rows is known only if `costs` are the bills.
+        # if several rows came with their costs. A single row may cost more than that.
         is_mean_of_rows = policy == "batch" or (costs_given and len(values) > 1)
+        # The mean bill of these rows is known only if `costs` are the bills.
         if is_mean_of_rows and not costs_differ_from_bills:
             smallest_budget = least_of_rows
         check_affordable(budget, smallest_budget, advice=self._advice_on_limits())
@@ -1169,16 +1170,18 @@ class Policy:
     def validated(self, budget):
         """Return mean quality and cost of the cross-fitted decisions, with errors.
 
-        New rows are decided by the estimator of all rows. On the rows of the log, its
-        decisions have other means than the cross-fitted decisions. The difference of
-        the means is a part of the standard errors.
+        New rows are decided by the estimator of all rows. If the rows of the log are
+        decided in this way ("as new"), quality and cost have other means than with
+        cross-fitted decisions. The difference of the means is a part of the standard
+        errors.
         """
         validation = self.validate(budget)
-        values, planned = self._decided_as_new
-        as_new = self._choices_at(budget, values, planned)
+        values_as_new, planned_as_new = self._decided_as_new
+        choices_as_new = self._choices_at(budget, values_as_new, planned_as_new)
         paid = np.broadcast_to(self.paid, self.quality.shape)
-        cost_as_new = as_new.mean(paid) + self.deciding
-        quality_se = self._error_of_mean(validation.quality, as_new.mean(self.quality))
+        quality_as_new = choices_as_new.mean(self.quality)
+        cost_as_new = choices_as_new.mean(paid) + self.deciding
+        quality_se = self._error_of_mean(validation.quality, quality_as_new)
         cost_se = self._error_of_mean(validation.cost, cost_as_new)
         return Validated(
             quality=float(np.average(validation.quality, weights=self.weight)),
@@ -1311,7 +1314,8 @@ class Policy:
     def _correction_of(self, choices):
         """Return the `Correction` of each choice, shrunk towards that of all choices.
 
-        `choices` are the `Choices` that the rows of the log make.
+        `choices` are the `Choices` of the rows of the log: what the policy decides for
+        each of them.
         """
         shape = self.quality.shape
         weight = np.ones((shape[0], 1))

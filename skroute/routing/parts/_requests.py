@@ -40,7 +40,8 @@ class PricedRequests(RequestPolicy):
         cost_estimator=None,
         quotes_costs=False,
     ):
-        # The costs of a policy per row are those of the rows of `fit`, not of requests.
+        # None: each request has costs of its own. The costs of a policy per row belong
+        # to the rows of `fit`.
         costs = None if policy.per_row else policy.planned
         super().__init__(
             positions,

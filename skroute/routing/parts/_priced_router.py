@@ -173,7 +173,8 @@ class PricedRouter(Router):
         Return what decides the requests of a stream. The default prices the choices of
         ``_policy()``, and deciding calls no member.
 
-    It has the attribute ``costs_``, the cost of each choice.
+    It has the attribute ``costs_``, the cost of each choice. It may replace the
+    property ``mean_quality_``, which is computed from ``_policy()``.
     """
 
     def _smallest_budget(self):

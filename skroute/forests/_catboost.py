@@ -144,8 +144,15 @@ def _is_classifier(model):
 
 def _score_at_threshold(model):
     """Return the score at which a classifier of two classes changes its answer."""
-    # A model whose threshold was not set has the default one.
-    probability = float(model.get_probability_threshold() or _DEFAULT_THRESHOLD)
+    probability = model.get_probability_threshold()
+    if probability is None:
+        # The threshold was not set.
+        probability = _DEFAULT_THRESHOLD
+    if not 0 < probability < 1:
+        raise ValueError(
+            f"The probability threshold of a {type(model).__name__} must be above 0 "
+            f"and below 1, got {probability!r}: every row gets the same answer."
+        )
     # The probability is the logistic function of the score: this is its inverse.
     return math.log(probability / (1 - probability))
 

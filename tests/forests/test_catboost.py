@@ -185,6 +185,10 @@ def test_sums_of_other_losses_and_thresholds(tmp_path):
     ):
         FastForest.from_ensemble(total)
     moved = cat.CatBoostClassifier(**OPTIONS).fit(X, two)
+    for threshold in (0.0, 1.0):
+        moved.set_probability_threshold(threshold)
+        with pytest.raises(ValueError, match="must be above 0 and below 1"):
+            FastForest.from_ensemble(moved)
     moved.set_probability_threshold(0.3)
     moved.set_scale_and_bias(1.7, 0.2)
     check(moved, X, new)

@@ -191,9 +191,9 @@ class SequentialRouterClassifier(CombiningRouter):
     ones, on their answers to training rows. There is a rule for each of several prices
     and each possible first member. These rules are compared out of sample with one
     another and with the rules of :class:`FrugalMCTClassifier`, which buy one add-on at
-    most. For a budget the best rule, or a mixture of two, is used. Without
-    `abstain_cost` a rule that may buy a second add-on has to be better by half a
-    standard error.
+    most. For a budget the best rule, or a mixture of two, is used. If no rule lets rows
+    abstain, a rule that may buy a second add-on has to be better by half a standard
+    error.
 
     Parameters
     ----------

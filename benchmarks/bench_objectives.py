@@ -216,8 +216,9 @@ def compare(name, measured, figure):
         ]
 
     def lead(ours, theirs):
+        # Higher is better in the rows: costs and losses are negative there.
         gaps = [a - b for a, b in zip(ours, theirs)]
-        means = sign * np.mean([gap.mean(axis=1) for gap in gaps], axis=0)
+        means = np.mean([gap.mean(axis=1) for gap in gaps], axis=0)
         errors = [standard_error(each, tested) for each in zip(*gaps)]
         return [f"{mean:+.4f} ({error:.4f})" for mean, error in zip(means, errors)]
 

@@ -14,9 +14,9 @@ _MOST_ROWS_WITHOUT = 10
 # A choice may also be missing in the log if the policy makes it on less than this share
 # of the rows. The larger of the two bounds holds.
 _MOST_SHARE_WITHOUT = 0.02
-# A log lacks a choice if log and policy agree on no row, although they would agree on
-# more than this number of rows on average if the log chose at random. The probability
-# of no agreement by chance is then below exp(-7), one in a thousand.
+# Log and policy may agree on no row by chance. If they are expected to agree on more
+# rows than this, the probability of that is below exp(-7), about one in a thousand. So
+# the log lacks a choice.
 _EXPECTED_ROWS = 7.0
 # Smallest effective number of agreeing rows that an estimate needs. Means of fewer rows
 # have no useful standard error.

@@ -20,8 +20,8 @@ from skroute.utils._validation import is_amount
 
 # Name of the budget among the limits.
 BUDGET_NAME = "budget"
-# A limit whose dual price is at most this does not bind. Prices are about 1 in the
-# units of `DualFunction`, and smaller prices are rounding.
+# Largest dual price of a limit that does not bind, in the units of `DualFunction`.
+# Prices that are not 0 are about 1 in these units, and so this price is rounding.
 _SLACK_PRICE = 1e-9
 
 
@@ -61,7 +61,7 @@ class PlanLimit(NamedTuple):
     @property
     def binds(self) -> bool:
         """True if the limit has a price."""
-        return self.price > _SLACK_PRICE
+        return self.price > 0
 
 
 class LimitsOfProblem(NamedTuple):
@@ -324,6 +324,8 @@ def solve_within_limits(values, costs, problem_limits, *, solver, tol, options):
             error, problem_limits.names, first_floor=problem_limits.first_floor
         )
         raise ValueError(message) from None
+    is_slack = plan.prices * dual.units <= _SLACK_PRICE * dual.value_unit
+    prices = np.where(is_slack, 0.0, plan.prices)
     plan_limits = []
     for position, name in enumerate(problem_limits.names):
         is_floor = position >= problem_limits.first_floor
@@ -334,7 +336,7 @@ def solve_within_limits(values, costs, problem_limits, *, solver, tol, options):
                 name=name,
                 most=sign * float(most[position]),
                 spent=sign * float(plan.means[position]),
-                price=float(plan.prices[position]),
+                price=float(prices[position]),
                 is_floor=is_floor,
             )
         )

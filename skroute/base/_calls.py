@@ -3,10 +3,12 @@
 import inspect
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+
+# The keywords of a call that has only a budget.
+_NO_KEYWORDS: Mapping[str, Any] = {}
 
 
 class CallParameter(NamedTuple):
@@ -39,8 +41,7 @@ class CallParameter(NamedTuple):
     description: str
 
 
-@dataclass(frozen=True, eq=False)
-class Call:
+class Call(NamedTuple):
     """The budget and the other keywords of one call.
 
     :meth:`CostAwareMixin.make_call` builds it once from the keywords of a public
@@ -64,7 +65,7 @@ class Call:
     """
 
     budget: float = np.inf
-    keywords: Mapping[str, Any] = field(default_factory=dict)
+    keywords: Mapping[str, Any] = _NO_KEYWORDS
 
     @property
     def exclude(self) -> Sequence[str] | None:

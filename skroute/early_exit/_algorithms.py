@@ -19,6 +19,10 @@ from skroute.utils._validation import read_only
 # the first position could use all allowed errors, 37 trees were evaluated at 1.0 %.
 SHARE = 0.02
 
+# Smallest saving by which new thresholds replace others, as a multiple of the mean cost
+# of a member. Smaller savings are rounding.
+_LEAST_SAVING = 1e-9
+
 
 # Partial sums -------------------------------------------------------------------------
 
@@ -609,6 +613,7 @@ def sweep_back(
     if weights is None:
         weights = np.ones((2, n_samples))
     prices = price * weights
+    least_saving = _LEAST_SAVING * costs.mean()
     # Cost of each row after position `r`, errors included, if it does not leave there.
     to_go = np.zeros(n_samples)
     # `r` is a position. No row leaves early at the last one.
@@ -623,7 +628,16 @@ def sweep_back(
             # numpy's vectorised sort is far faster than a compiled one.
             rows = rows[np.argsort(values[r, rows])]
             ordered = values[r, rows]
-            cuts = best_cuts(ordered, rows, wrong_above, to_go, prices, use_lo, use_hi)
+            cuts = best_cuts(
+                ordered,
+                rows,
+                wrong_above,
+                to_go,
+                prices,
+                least_saving=least_saving,
+                use_lo=use_lo,
+                use_hi=use_hi,
+            )
             lo[r] = _between(ordered, cuts.n_below)
             hi[r] = _between(ordered, cuts.first_above)
         # Changes `to_go`: rows that leave at `r` cost only their errors from there on.

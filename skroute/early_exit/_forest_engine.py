@@ -42,8 +42,10 @@ class ForestEngine(Engine):
         self._n_outputs = forest.n_outputs
         self._rounding = forest.rounding
         self._weights = np.ones(forest.n_members)
-        self._link = None
+        self._offset = forest.offset
         rule = forest.partial_rule
+        self._beta = rule.beta
+        self._link = None
         if rule.link is not None:
             self._link = Link(rule.link, rule.slope, rule.shift)
 
@@ -57,11 +59,11 @@ class ForestEngine(Engine):
 
     @property
     def offset(self):
-        return self.forest.offset
+        return self._offset
 
     @property
     def beta(self):
-        return self.forest.partial_rule.beta
+        return self._beta
 
     @property
     def rounding(self):
@@ -95,7 +97,6 @@ class ForestEngine(Engine):
     def member_scores(self, X):
         """Return what each member adds to each row: `Engine.member_scores`."""
         X = rows_of(self.forest, X)
-        trees = tuple(self.forest.trees)
         scores = np.zeros((self.n_members, len(X), self.n_outputs), dtype=np.float32)
         # Each output has its own column of the scores.
         column_of_output = np.arange(self.n_outputs)
@@ -107,7 +108,7 @@ class ForestEngine(Engine):
                     X,
                     start,
                     stop,
-                    trees,
+                    self._trees,
                     member,
                     member + 1,
                     column_of_output,
@@ -144,22 +145,21 @@ class ForestEngine(Engine):
 
         start, stop : int
         """
-        forest = self.forest
         # `_layouts` is None if a tree does not fit into bit vectors.
         if stop - start < _FEWEST_ROWS or not self._layouts:
             walk_rows(
                 X,
                 start,
                 stop,
-                tuple(forest.trees),
-                forest.offset,
+                self._trees,
+                self._offset,
                 thresholds,
-                self.beta,
+                self._beta,
                 *walk,
             )
             return
         # The stages add the leaves of their trees to these scores.
-        walk.scores[start:stop] = forest.offset
+        walk.scores[start:stop] = self._offset
         for first_row in range(start, stop, _CHUNK):
             rows = np.arange(first_row, min(first_row + _CHUNK, stop))
             # Each stage moves the rows that have not stopped to the front of `rows`.
@@ -170,10 +170,15 @@ class ForestEngine(Engine):
                 if n_undecided == 0:
                     break
                 n_undecided = walk_stage(
-                    X, rows, n_undecided, position, bits, thresholds, self.beta, *walk
+                    X, rows, n_undecided, position, bits, thresholds, self._beta, *walk
                 )
                 n_stage_members = len(bits.member_start) - 1
                 position += n_stage_members
+
+    @cached_property
+    def _trees(self):
+        """The arrays of the trees, as the kernels take them."""
+        return tuple(self.forest.trees)
 
     @cached_property
     def _layouts(self):
@@ -196,8 +201,9 @@ class ForestEngine(Engine):
         return layouts
 
     def __getstate__(self):
-        # The layouts are made again when they are needed.
+        # What follows from the forest is made again when it is needed.
         state = self.__dict__.copy()
+        state.pop("_trees", None)
         state.pop("_layouts", None)
         return state
 

@@ -25,9 +25,6 @@ _MOVE = 8
 _TREE = 8
 # Written in place of the number of a row in a block, after the row has left.
 _GONE = -1
-# Smallest saving in cost by which new thresholds replace others. Smaller savings are
-# rounding.
-_LEAST_SAVING = 1e-9
 
 
 # In this file, fields of records are read before the loops over rows: numba counts a
@@ -1059,7 +1056,7 @@ class Cuts(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def best_cuts(values, rows, bad, to_go, prices, use_lo, use_hi):
+def best_cuts(values, rows, bad, to_go, prices, least_saving, use_lo, use_hi):
     """Return the thresholds of one position at which leaving rows save most cost.
 
     A row that leaves saves its cost after this position. It costs the price of its
@@ -1082,6 +1079,10 @@ def best_cuts(values, rows, bad, to_go, prices, use_lo, use_hi):
     prices : ndarray of shape (2, n_samples), dtype=float64
         Price of a wrong answer to each row, in units of cost. ``prices[0]`` is for
         leaving above, ``prices[1]`` for leaving below.
+
+    least_saving : float
+        Cost that thresholds must save more than others to replace them. It is larger
+        than the rounding of sums of costs.
 
     use_lo, use_hi : bool
         If False, no row leaves below (above).
@@ -1117,7 +1118,7 @@ def best_cuts(values, rows, bad, to_go, prices, use_lo, use_hi):
         saved = most_saved_below
         if use_hi:
             saved += saved_above[j]
-        if saved > most_saved + _LEAST_SAVING:
+        if saved > most_saved + least_saving:
             most_saved = saved
             n_below = best_n_below
             if use_hi:

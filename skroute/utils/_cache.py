@@ -139,8 +139,8 @@ def with_cache(estimator, row_counts=None):
     Parameters
     ----------
     estimator : CostAwareMixin
-        Fitted. ``_share_cache(cache)`` is called on the copy. A wrapper replaces its
-        inner estimator there.
+        Fitted. If it wraps another decision estimator as ``estimator_``, the wrapped
+        one is copied in the same way.
     row_counts : dict, default=None
         The calls of the copy are added to these counts, see :class:`CallCache`.
 
@@ -152,5 +152,8 @@ def with_cache(estimator, row_counts=None):
     cached = copy(estimator)
     cache = CallCache(row_counts)
     vars(cached)[_ATTRIBUTE] = cache
-    cached._share_cache(cache)
+    wrapped = vars(estimator).get("estimator_")
+    # Other models that an estimator wraps have no budget, and so no cache.
+    if hasattr(wrapped, "predict_routed"):
+        cached.estimator_ = with_cache(wrapped, cache.row_counts)
     return cached

@@ -316,6 +316,22 @@ def test_one_limit_has_no_record_of_limits_and_a_slack_limit_no_price():
     assert slack.upper_bound == pytest.approx(alone.upper_bound, rel=1e-4)
 
 
+@pytest.mark.parametrize("unit", [1e-12, 1.0, 1e12])
+def test_the_limits_that_bind_do_not_depend_on_the_unit_of_the_amounts(unit):
+    problem = draw_large(200, seed=2)
+    seconds = problem["amounts"]["seconds"]
+    half = float(seconds.mean() / 2)
+    tables = {"values": problem["values"], "costs": problem["costs"], "budget": None}
+    tight = solve_assignment(
+        **tables, limits={"seconds": half * unit}, amounts={"seconds": seconds * unit}
+    )
+    slack = solve_assignment(
+        **tables, limits={"seconds": 100 * unit}, amounts={"seconds": seconds * unit}
+    )
+    assert [limit.binds for limit in tight.limits if limit.name == "seconds"] == [True]
+    assert [limit.price for limit in slack.limits if limit.name == "seconds"] == [0]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

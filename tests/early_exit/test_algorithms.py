@@ -205,6 +205,17 @@ def test_two_members_reach_the_optimum_of_exhaustive_search(
     assert got == pytest.approx(best)
 
 
+@pytest.mark.parametrize("exponent", [-40, 40])
+def test_thresholds_do_not_depend_on_the_unit_of_costs(exponent):
+    values, bad = running_values(random_scores(3, 5, 200), np.arange(5), ZERO, 0.0)
+    costs = np.array([1.0, 2.0, 1.0, 3.0, 1.0])
+    unit = 2.0**exponent  # a power of 2, by which no number is rounded
+    expected = lagrangian_path(values, bad, costs, [20.0, 5.0])
+    path = lagrangian_path(values, bad, costs * unit, [20.0 * unit, 5.0 * unit])
+    np.testing.assert_array_equal(path, expected)
+    assert np.isfinite(expected).any()
+
+
 def test_doubt_is_the_chance_that_a_score_like_this_is_on_the_other_side():
     values, bad = running_values(random_scores(4), np.arange(8), ZERO, 0.3)
     assert doubtful(values, bad, 0.3, 0.0) is bad

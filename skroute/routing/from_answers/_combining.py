@@ -174,9 +174,7 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
     ``choice_thresholds_``. The state of a plan is a `MemberAnswers`. If one member
     alone answers a row, the row gets what this member predicts.
 
-    A subclass calls ``_fit_and_judge`` in its ``_fit``. It sets ``_validated_parts``,
-    the held-out rules of each fold, or replaces ``_validated``. If new costs act at
-    once, it replaces ``costs_`` and ``choice_costs_``.
+    A subclass calls ``_fit_and_judge`` in its ``_fit``.
     """
 
     _parameter_constraints: dict = {
@@ -190,10 +188,6 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
     base = "auto"
     _target_kinds: tuple[type, ...] = (SingleLabel, MultiLabel)
     _qualities = ("accuracy", "balanced_accuracy", "cost matrix")
-
-    def _smallest_budget(self):
-        """Return the cost of the cheapest choice, the smallest feasible budget."""
-        return self.choice_costs_.min()
 
     # Fit ------------------------------------------------------------------------------
 
@@ -286,24 +280,6 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
             self.choice_thresholds_ = np.array(
                 [choice.threshold for choice in choices], dtype=np.float64
             )
-
-    @property
-    def costs_(self):
-        """Cost of a call of each member in `fit`, shape (n_members,).
-
-        Rules were chosen for these costs. New costs act at the next `fit`.
-        """
-        check_is_fitted(self)
-        return self._members.costs_of_fit
-
-    @property
-    def choice_costs_(self):
-        """Cost of each choice, all members that it asks included."""
-        return costs_of_choices(self.choice_members_, self._members.costs_of_fit)
-
-    def _validated(self, budget):
-        """Return validated mean cost and quality at a budget (`Validated`)."""
-        return validated_mixture(self._validated_parts, budget)
 
     # Answers --------------------------------------------------------------------------
 
@@ -400,6 +376,37 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
         if self._members.is_multilabel or len(answering) == 1:
             return probabilities
         return with_answer_on_top(probabilities, named_labels(scores))
+
+
+class MixtureRouter(CombiningRouter):
+    """Base of combining routers that draw a rule for each row from a mixture of rules.
+
+    The rules were chosen for the costs of `fit`, so that new costs act at the next
+    `fit`. A subclass sets ``_validated_parts`` in its ``_fit``: the held-out rules of
+    each fold, a list of `HeldOutRules`.
+    """
+
+    def _smallest_budget(self):
+        """Return the cost of the cheapest choice, the smallest feasible budget."""
+        return self.choice_costs_.min()
+
+    def _validated(self, budget):
+        """Return validated mean cost and quality at a budget (`Validated`)."""
+        return validated_mixture(self._validated_parts, budget)
+
+    @property
+    def costs_(self):
+        """Cost of a call of each member in `fit`, shape (n_members,).
+
+        Rules were chosen for these costs. New costs act at the next `fit`.
+        """
+        check_is_fitted(self)
+        return self._members.costs_of_fit
+
+    @property
+    def choice_costs_(self):
+        """Cost of each choice, all members that it asks included."""
+        return costs_of_choices(self.choice_members_, self._members.costs_of_fit)
 
 
 def _methods_of(name, member, target):

@@ -662,6 +662,10 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
         best = best_or_cheaper(np.array(quality), spent, row_quality, weight)
         return affordable[best]
 
+    def _smallest_budget(self):
+        """Return the cost of the cheapest choice, whichever base it has."""
+        return self.choice_costs_.min()
+
     def _policy(self):
         """Return the policy of the base at the parameter `budget`."""
         check_is_fitted(self)
@@ -812,12 +816,6 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
         return Look(features, answers, {options.first: answer})
 
     # Attributes -----------------------------------------------------------------------
-
-    @property
-    def costs_(self):
-        """Cost of a call of each member by the present `costs`, shape (n_members,)."""
-        check_is_fitted(self)
-        return self._members.costs_now(self.costs, self.estimators)
 
     @property
     def mean_quality_(self):

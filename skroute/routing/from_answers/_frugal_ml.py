@@ -10,8 +10,8 @@ from skroute.base._calls import REQUEST_ID
 from skroute.base._inspection import ABSTAIN_NAME
 from skroute.routing.from_answers._combining import (
     Choice,
-    CombiningRouter,
     MemberAnswers,
+    MixtureRouter,
     possible_bases,
     quality_of_abstaining,
 )
@@ -461,7 +461,7 @@ def held_out_label_rules(learned, answers, rows):
     )
 
 
-class FrugalMLClassifier(CombiningRouter):
+class FrugalMLClassifier(MixtureRouter):
     """Ask a base service; if its score is too low for its label, ask an add-on.
 
     FrugalML [1]_. A row goes to a base, which answers with a label and a score. Each
@@ -617,7 +617,7 @@ class FrugalMLClassifier(CombiningRouter):
     """
 
     _parameter_constraints: dict = {
-        **CombiningRouter._parameter_constraints,
+        **MixtureRouter._parameter_constraints,
         "n_thresholds": [Interval(Integral, 2, None, closed="left")],
     }
     _target_kinds = (SingleLabel,)

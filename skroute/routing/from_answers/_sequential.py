@@ -11,8 +11,8 @@ from skroute.base._calls import REQUEST_ID
 from skroute.base._inspection import ABSTAIN_NAME
 from skroute.routing.from_answers._combining import (
     Choice,
-    CombiningRouter,
     MemberAnswers,
+    MixtureRouter,
     answer_features,
     estimator_on_answers,
     possible_bases,
@@ -177,7 +177,7 @@ class _AnswersLearner(StateLearner):
         return StateFit(fitted.estimator, fitted.estimate)
 
 
-class SequentialRouterClassifier(CombiningRouter):
+class SequentialRouterClassifier(MixtureRouter):
     r"""Ask one member after another, while the next answer is worth its price.
 
     After each answer the row either stops, and is answered with the combination of all
@@ -362,7 +362,7 @@ class SequentialRouterClassifier(CombiningRouter):
     """
 
     _parameter_constraints: dict = {
-        **CombiningRouter._parameter_constraints,
+        **MixtureRouter._parameter_constraints,
         "max_calls": [Interval(Integral, 1, None, closed="left")],
         "n_prices": [Interval(Integral, 1, None, closed="left")],
         "quality_estimator": [HasMethods(["fit", "predict"]), None],

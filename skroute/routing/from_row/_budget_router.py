@@ -25,7 +25,6 @@ from skroute.routing.parts._learn import (
 from skroute.routing.parts._limits import (
     CAPACITIES,
     LIMITS,
-    LimitsMixin,
     check_limits,
     limits_now,
     read_amounts,
@@ -45,7 +44,7 @@ from skroute.routing.parts._policy import check_lambda
 from skroute.routing.parts._priced_router import (
     COSTS,
     QUOTED_COSTS,
-    PricedRouter,
+    LimitedRouter,
     estimate_once,
     look_at_rows,
 )
@@ -104,7 +103,7 @@ def reader_of_known_cells(reader, table, fit_params, *, ratio=False):
     return regressor
 
 
-class BudgetRouter(LimitsMixin, PricedRouter, TableRouter):
+class BudgetRouter(LimitedRouter, TableRouter):
     r"""Choose, for each row, the model that is worth its cost, learned from a log.
 
     A log has the answers of several models, services or language models to past

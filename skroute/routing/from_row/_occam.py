@@ -20,7 +20,6 @@ from skroute.routing.parts._learn import learn_policy, warn_of_fit
 from skroute.routing.parts._limits import (
     CAPACITIES,
     LIMITS,
-    LimitsMixin,
     check_limits,
     limits_now,
     read_amounts,
@@ -34,7 +33,7 @@ from skroute.routing.parts._member_router import (
 )
 from skroute.routing.parts._members import members_by_name
 from skroute.routing.parts._policy import check_lambda
-from skroute.routing.parts._priced_router import Look, PricedRouter, estimate_once
+from skroute.routing.parts._priced_router import LimitedRouter, Look, estimate_once
 from skroute.routing.parts._targets import Numbers
 from skroute.utils._cache import NO_CACHE, cache_of
 from skroute.utils._compat import (
@@ -72,7 +71,7 @@ _ADVICE_ON_ROWS = (
 )
 
 
-class Occam(LimitsMixin, PricedRouter, MemberRouter):
+class Occam(LimitedRouter, MemberRouter):
     """Base of the OCCAM routers for labels and for numbers.
 
     The quality of each member is estimated for each row, from the row itself or from an

@@ -23,7 +23,6 @@ from skroute.base import CallParameter
 from skroute.routing.parts._log import check_matrix
 from skroute.utils._frames import column_keys
 from skroute.utils._named import by_label, check_entries, in_order
-from skroute.utils._tables import RecordList
 from skroute.utils._validation import is_amount
 
 LIMITS = CallParameter(
@@ -282,34 +281,12 @@ def check_limits(limits, capacities, *, amounts, choices):
     return Limits(means, shares, positions)
 
 
-class LimitsMixin:
-    """Mixin for routers with the constructor parameters `limits` and `capacities`.
-
-    The router has ``_learned``, its policy as `fit` learned it, and ``_policy()``, the
-    policy at the present parameters.
-    """
-
-    @property
-    def limits_(self):
-        """State of the budget and of each further limit, a list of `LimitState`.
-
-        It is empty without further limits. It prints as a table, and has a method
-        ``to_frame``.
-        """
-        policy = self._policy()
-        states = []
-        if policy.limits is not None:
-            states = policy.limit_states(self._effective_budget(None))
-        title = "Limits of a router (means per row)"
-        return RecordList(states, title, labels={"most": "limit"})
-
-
 def limits_now(router, choices, call=None):
     """Return the limits of a call, or else of the constructor (`Limits` or None).
 
     Parameters
     ----------
-    router : LimitsMixin
+    router : LimitedRouter
         It has ``_learned``, the policy as `fit` learned it.
     choices : list of str
         Names of all choices of the log.

@@ -11,7 +11,7 @@ from skroute.routing.parts._log import kept_choices
 from skroute.routing.parts._requests import PricedRequests
 from skroute.routing.parts._router import Router
 from skroute.utils._cache import cache_of
-from skroute.utils._tables import Column, Table, share_column
+from skroute.utils._tables import Column, RecordList, Table, share_column
 from skroute.utils._tolerances import ROUNDING
 from skroute.utils._validation import warn
 
@@ -479,6 +479,24 @@ default=None
             f"{bills[cheapest]:.6g} per row. The router reaches {quality:.4g} only at "
             f"{budget:.6g}: for this quality, use that choice for all rows."
         )
+
+
+class LimitedRouter(PricedRouter):
+    """Mixin for priced routers with the parameters `limits` and `capacities`."""
+
+    @property
+    def limits_(self):
+        """State of the budget and of each further limit, a list of `LimitState`.
+
+        It is empty without further limits. It prints as a table, and has a method
+        ``to_frame``.
+        """
+        policy = self._policy()
+        states = []
+        if policy.limits is not None:
+            states = policy.limit_states(self._effective_budget(None))
+        title = "Limits of a router (means per row)"
+        return RecordList(states, title, labels={"most": "limit"})
 
 
 def _reaches(means, quality):

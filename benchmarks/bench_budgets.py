@@ -213,7 +213,7 @@ def measure_gate(draw, router, n, budgets, seed):
         budget = float(low + share * (most - low))
         if isinstance(fitted, FrugalMCTClassifier):
             policy = fitted._options_at(budget).policy
-            if budget > policy.deciding + policy.path.budgets[-1]:
+            if budget > policy.deciding_cost + policy.path.budgets[-1]:
                 continue
             if keeps_back(policy, budget):
                 n_kept_back += 1

@@ -69,22 +69,22 @@ class Call(NamedTuple):
 
     @property
     def exclude(self) -> Sequence[str] | None:
-        """Names of choices that are not made in this call, a sequence of str."""
+        """Names of choices that no row gets in this call, a sequence of str or None."""
         return self.option("exclude")
 
     @property
     def allowed(self) -> Any:
-        """Choices that each row may make, bool of shape (n_samples, n_choices)."""
+        """Choices that each row may make, bool (n_samples, n_choices). None: all."""
         return self.option("allowed")
 
     @property
     def request_id(self) -> Any:
-        """Identity of each row, of shape (n_samples,). Equal ones are decided alike."""
+        """Id of each row, (n_samples,). Rows with equal ids are decided alike."""
         return self.option("request_id")
 
     @property
     def costs(self) -> Any:
-        """Cost of each choice for each row, of shape (n_samples, n_choices)."""
+        """Cost of each choice for each row, (n_samples, n_choices). None: not given."""
         return self.option("costs")
 
     def option(self, name: str) -> Any:
@@ -121,7 +121,8 @@ REQUEST_ID = CallParameter(
     divides them by a hash of the row.""",
 )
 
-# The lines of a docstring that stand for the keywords of a class.
+# These lines of a docstring are replaced by the keywords that a class lists in its
+# ``call_parameters``.
 _PLACEHOLDER = """        **parameters : keyword arguments
             Other keywords of the calls of this class.
 """

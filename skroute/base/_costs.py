@@ -189,7 +189,7 @@ def check_costs(costs, names, *, name="costs"):
 
 
 def measure_costs(calls, X):
-    """Measure the time of each call, as its cost (``costs="time"``).
+    """Measure the seconds per sample of each call, as its cost (``costs="time"``).
 
     Parameters
     ----------
@@ -214,7 +214,8 @@ def measure_costs(calls, X):
     True
     """
     costs = np.empty(len(calls))
-    # `seconds_per_sample` calls with 1,000 rows at most. The number is for messages.
+    # `seconds_per_sample` gives a call at most 1,000 rows. This number of rows is only
+    # shown in messages.
     n_timed = min(num_samples(X), 1000)
     for position, (name, call) in enumerate(calls.items()):
         with note_failure(name, n_timed, "timing"):

@@ -42,7 +42,7 @@ class DelegatedViewsMixin(VersionedPickleMixin):
     """
 
     def _call_inner(self, name, X, **params):
-        """Call a method of the decision estimator with the rows that it gets.
+        """Call a method of the decision estimator on the rows of `rows_for_decision`.
 
         Parameters
         ----------
@@ -60,7 +60,8 @@ class DelegatedViewsMixin(VersionedPickleMixin):
         object
             The result of the method.
         """
-        # Transformers may return rows without labels.
+        # Row labels are compared before `rows_for_decision`, whose transformers may
+        # return rows without labels.
         check_rows_match(X=X, **params)
         rows = self.rows_for_decision(X)
         return getattr(self.decision_estimator(), name)(rows, **params)

@@ -14,12 +14,12 @@ from skroute.utils._validation import warn
 
 # Name of the choice that answers nothing.
 ABSTAIN_NAME = "abstain"
-# Packages whose classifiers are known. Their `predict` is called for answers, unless
-# `PREDICT_BEST_SCORE` has the class.
+# Packages whose classifiers were examined. If `PREDICT_BEST_SCORE` does not have a
+# class of these, its `predict` may differ from the class of largest probability.
 LIBRARIES = {"catboost", "lightgbm", "sklearn", "skorch", "xgboost"}
-# Classifiers whose `predict` takes the first of the largest probabilities. Their code
-# was read to find out. SVC, classifiers with a threshold, nearest neighbours with
-# weights and others do not.
+# Classifiers whose `predict` returns the class of largest probability, the first of
+# equal ones. This follows from their code. SVC, classifiers with a threshold, nearest
+# neighbours with weights and others are not among them.
 PREDICT_BEST_SCORE = {
     "lightgbm.LGBMClassifier",
     "sklearn.BaggingClassifier",
@@ -182,7 +182,8 @@ def predicts_best_score(model):
         if f"{package}.{parent.__name__}" in PREDICT_BEST_SCORE:
             return True
         if "predict" in vars(parent) or "predict_proba" in vars(parent):
-            # The class is not in the list. None: nor is its package known.
+            # `PREDICT_BEST_SCORE` does not have the class. None: the class is of a
+            # package that was not examined.
             return False if package in LIBRARIES else None
     return None  # no class writes the methods
 
@@ -208,7 +209,8 @@ def names_best_score(model, scores, labels):
     """
     by_code = predicts_best_score(model)
     if by_code is None:
-        # The class is not known: each answer is compared with the first best score.
+        # The class of the model is not known. On the rows of `fit`, each answer is
+        # compared with the first class of the best score.
         return bool((scores.argmax(axis=1) == labels).all())
     return by_code
 
@@ -261,7 +263,7 @@ def abstained(estimator, route):
 
 
 def answered_rows(estimator, route):
-    """Return the positions of answered rows. Warn if all rows abstain.
+    """Return the positions of rows that do not abstain. Warn if all rows abstain.
 
     Parameters
     ----------
@@ -281,7 +283,7 @@ def answered_rows(estimator, route):
 
 
 def models_of(estimator):
-    """Return the names of the choices of a fitted estimator that answer."""
+    """Return the names of a fitted estimator's choices, without those that abstain."""
     if not can_abstain(estimator):
         return list(estimator.choices_)
     return [name for name in estimator.choices_ if not is_abstaining(name)]

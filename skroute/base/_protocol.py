@@ -161,7 +161,7 @@ class Plan(NamedTuple):
 
 
 def _with_rows(plan, rows, decided=True):
-    """Return a copy of a plan (`Plan`) with these values of `X` and `decided`.
+    """Return a copy of a `Plan` whose field `X` is `rows`, with this `decided`.
 
     ``plan._replace`` takes twice as long, which one notices in calls with one row.
     """
@@ -320,8 +320,9 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
     call_parameters: ClassVar[tuple[CallParameter, ...]] = ()
 
     def __init_subclass__(cls, **kwargs):
-        """Give a subclass with `call_parameters` views that show them."""
-        # Before scikit-learn reads the signatures, for metadata routing.
+        """Give a subclass public methods whose signatures show `call_parameters`."""
+        # This comes before the `__init_subclass__` of scikit-learn, which reads the
+        # signatures for metadata routing.
         if "call_parameters" in vars(cls):
             _declare_views(cls)
         super().__init_subclass__(**kwargs)
@@ -331,7 +332,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         return hasattr(self, "choices_")
 
     def __repr__(self, N_CHAR_MAX=700):
-        # The name of the parameter is that of scikit-learn.
+        # scikit-learn's `__repr__` has this parameter under this name.
         return printed_estimator(self).__repr__(N_CHAR_MAX)
 
     @property
@@ -365,7 +366,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         return self._run_fit(self._fit, X, y, params)
 
     def _run_fit(self, learn, X, y, params, name="fit"):
-        """Run a method that learns. The estimator is unfitted until it succeeds.
+        """Run `learn`, such as `_fit`. The estimator stays unfitted if `learn` fails.
 
         Parameters
         ----------
@@ -464,7 +465,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
                 )
             return process_routing(self, "fit", **params)
         raise_for_params(params, self, "fit")
-        # The methods of each model get no metadata. Its name does not matter.
+        # A mapping in which every name of a model has methods that get no metadata.
         return defaultdict(lambda: {"fit": {}, "score": {}, "split": {}})
 
     # The two steps of a call: plan and answer -----------------------------------------
@@ -496,7 +497,8 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         """
         self._check_is_fitted()
         if not parameters:
-            # This is fast, for calls with one row. They seldom have keywords.
+            # Without keywords there is nothing to check. This saves time in calls with
+            # one row, which seldom have keywords.
             return Call(self._effective_budget(budget))
         names = [parameter.name for parameter in self.call_parameters]
         for name in parameters:

@@ -10,7 +10,7 @@ from skroute.utils._typing import NDArray
 
 
 class RequestEstimates(NamedTuple):
-    """Values that are computed before a request is decided.
+    """Estimated quality of each choice for a request, and answers already paid for.
 
     Attributes
     ----------
@@ -51,7 +51,8 @@ class RequestPolicy(ABC):
     Parameters
     ----------
     positions : array-like of int of shape (n_offered,)
-        Choices that are offered, as rising indices into ``choices_``.
+        Choices that are offered: a request gets one of them. They are rising indices
+        into ``choices_``.
 
     costs : array-like of shape (n_offered,) or None
         Cost of a call of each choice that is offered, the cost of deciding left out.
@@ -71,7 +72,8 @@ class RequestPolicy(ABC):
         Names that `exclude` takes. None is ``choices_`` of the estimator.
 
     asked_first : sequence of str, default=()
-        Names that deciding itself calls for every request. They cannot be excluded.
+        Names of models that are called for every request, in order to decide. They
+        cannot be excluded.
 
     estimates_costs : bool, default=False
         True if `costs` is None and :meth:`estimate_costs` is written. The stream then
@@ -129,7 +131,7 @@ class RequestPolicy(ABC):
 
     @abstractmethod
     def price_at(self, budget: float) -> float:
-        """Return the dual price of a mean budget per request.
+        """Return the dual price of a mean budget per request: quality per unit of cost.
 
         Parameters
         ----------

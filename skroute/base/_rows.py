@@ -134,7 +134,7 @@ def dispatch(route, answer):
     array([10,  1, 12])
     """
     all_answers = None  # made from the first answers, which have its shape and dtype
-    # By rising index of the choice.
+    # `np.unique` yields the choices by rising index.
     for choice in np.unique(route):
         rows = np.flatnonzero(route == choice)
         answers = np.asarray(answer(int(choice), rows))
@@ -238,7 +238,7 @@ def check_rows(estimator, X, *, reset):
             "X must be an array, a data frame, a sparse matrix or a list of rows, got "
             f"{type(X).__name__}. One row is a list or an array of one."
         )
-    # A source of lazy features has no rows.
+    # A source of lazy features (`LazyFeatures`) is not an array of rows.
     refuse_source(X, estimator)
     refuse_masked(X=X)
     X = indexable_rows(X)  # rows of Arrow

@@ -204,9 +204,9 @@ def load_or_fetch(origin: Origin, data_home, download_if_missing):
     """
     path = Path(get_data_home(data_home)) / origin.path
     is_present = path.is_file()
-    # Contents of the raw files, by name.
+    # `raw` has the contents of the raw files, by name.
     if is_present:
-        raw = {}  # not needed
+        raw = {}  # the converted file is there, and raw files are not needed
     elif download_if_missing:
         first_urls = ", ".join(urls[0] for urls in origin.urls.values())
         logger.warning(
@@ -223,7 +223,7 @@ def load_or_fetch(origin: Origin, data_home, download_if_missing):
         content = path.read_bytes() if is_present else origin.convert(raw)
         arrays = origin.load(content)
         digest = content_digest(arrays)
-        # It is a problem only if the digests differ.
+        # This text is shown only if the digests differ.
         problem = f"its content has sha256 {digest}, expected {origin.digest}"
     except Exception as error:
         # Damaged content can raise any error. None differs from the known digest.

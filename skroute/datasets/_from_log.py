@@ -234,7 +234,7 @@ class LogTables(NamedTuple):
 
 
 class _Calls(NamedTuple):
-    """The calls of a log that have a request and a choice.
+    """Calls of a log with a request and a choice, one array for each property.
 
     Attributes
     ----------
@@ -467,7 +467,7 @@ def _read_calls(log, request, choice, quality, cost, cached):
     choices = []
     dropped_choices = []
     for name, number in zip(choice_names, new_column):
-        # The order of the names does not change.
+        # The choices keep the order of `choice_names`.
         if number == _NO_LABEL:
             dropped_choices.append(name)
         else:
@@ -479,7 +479,8 @@ def _read_calls(log, request, choice, quality, cost, cached):
         choices=choices,
         dropped_choices=dropped_choices,
         n_labelled=len(labelled.line),
-        # Requests whose lines all lack a choice are among them.
+        # A request whose lines all lack a choice is in `row_labels`, and is counted as
+        # dropped, too.
         n_dropped_requests=len(row_labels) - len(requests),
     )
 
@@ -499,7 +500,7 @@ def _record_of(read, Q, C, *, n_lines, n_changed_requests):
     """
     calls = read.calls
     n_calls = len(calls.line)
-    # A number for each pair of a request and a choice, (n_calls,)
+    # For each call, a number that calls of the same request and choice share.
     pairs = calls.row * len(read.choices) + calls.column
     n_pairs = len(np.unique(pairs))
     has_score = ~np.isnan(Q)
@@ -531,7 +532,10 @@ def _record_of(read, Q, C, *, n_lines, n_changed_requests):
 
 
 def _list_of_names(names, parameter):
-    """Return a sequence of names of columns as a list, or raise a ValueError."""
+    """Return a sequence of column names as a list, or raise a ValueError.
+
+    `parameter` is the argument that the message names.
+    """
     is_sequence = isinstance(names, Sequence) or hasattr(names, "__array__")
     if is_text(names) or not is_sequence or np.ndim(names) != 1:
         raise ValueError(
@@ -578,7 +582,7 @@ def _numbers(log, name, *, may_be_negative=True):
 
 
 def _codes_of(column):
-    """Return the labels of a column, and the code of each cell.
+    """Return the distinct labels of a column, and the position of each cell's label.
 
     Returns
     -------
@@ -612,7 +616,7 @@ def _hashable(cell):
 
 
 def _sorted_codes_of(column):
-    """Return the labels of a column as sorted texts, and the code of each cell.
+    """Return a column's labels as sorted texts, and the position of each cell's label.
 
     The results are as in `_codes_of`, except for their order.
     """
@@ -627,7 +631,7 @@ def _sorted_codes_of(column):
 
 
 def _cached_lines(log, cached, costs, column_of_line):
-    """Return True for each line that is taken as a cached answer.
+    """Return a mask of the lines that count as cached answers, by flag or by cost.
 
     Parameters
     ----------
@@ -671,7 +675,7 @@ def _flag(cell, name):
 
 
 def _renumbered(codes, is_scored, n_labels):
-    """Return new consecutive numbers of labels with a score.
+    """Return new numbers of the labels with a score, from 0. Others get `_NO_LABEL`.
 
     Parameters
     ----------
@@ -710,7 +714,9 @@ def _quality_table(calls, shape, repeated):
 
 
 def _amount_table(calls, values, shape, repeated):
-    """Return the amount of each request and choice, without cached calls.
+    """Return the table of an amount, such as cost, by request and choice.
+
+    Cached calls are left out.
 
     `values` has the amount of each call, NaN if it is missing. `shape` is (n_requests,
     n_choices), and `repeated` is that of `tables_from_log`. Cells without an amount are

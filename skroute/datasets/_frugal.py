@@ -69,7 +69,7 @@ def _columns(raw, kind, ids, dtype):
 
 
 def convert_frugalml(raw: dict[str, bytes], entry: LogSet) -> bytes:
-    """Return the content of a FrugalML set from its text files.
+    """Convert the text files of a FrugalML set to the content of one ``.npz`` file.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class _LabelEntry(NamedTuple):
 
 
 def convert_frugalmct(raw: dict[str, bytes], entry: LogSet, with_scores) -> bytes:
-    """Return the content of a FrugalMCT set from its text and JSON files.
+    """Convert the text and JSON files of a FrugalMCT set to one ``.npz`` file.
 
     Parameters
     ----------

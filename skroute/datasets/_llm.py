@@ -56,7 +56,7 @@ _LLMROUTER_MODELS = {
 
 
 def read_table(content):
-    """Return the columns of a compressed CSV file: lists of str by name."""
+    """Return the columns of a compressed CSV file (bytes): lists of str by name."""
     text = io.StringIO(gzip.decompress(content).decode("utf-8"), newline="")
     header, *rows = csv.reader(text)
     columns = [list(column) for column in zip(*rows)]
@@ -171,7 +171,7 @@ def convert_llmrouter(raw: dict[str, bytes]) -> bytes:
     }
     for name in _LLMROUTER_MODELS:
         scores = np.array([record["scores"][name] for record in records], float)
-        # Ten digits are kept.
+        # The file has scores with ten decimals. This rounding is part of the digest.
         columns[name] = np.round(scores, 10).tolist()
     return dump_table(columns)
 

@@ -1,4 +1,4 @@
-"""Problems whose best answer is known."""
+"""Generators of problems for which the best decisions are known."""
 
 from typing import Any
 

@@ -14,7 +14,7 @@ from skroute.utils._typing import NDArray
 from skroute.utils._validation import read_only
 
 # At each position, the order search may use this share of the wrong answers that are
-# still allowed. The paper leaves the share open. It was chosen on Adult with 500 trees:
+# still allowed. The paper leaves the share open. 0.02 was chosen on Adult, 500 trees:
 # with this share, 25 trees were evaluated at 0.85 % disagreement on held-out rows. If
 # the first position could use all allowed errors, 37 trees were evaluated at 1.0 %.
 SHARE = 0.02
@@ -28,10 +28,11 @@ _LEAST_SAVING = 1e-9
 
 
 def running_values(scores, order, offset, beta):
-    """Return the values that thresholds are compared with, and mark the bad rows.
+    """Return partial sums or margins by position, and where leaving above is wrong.
 
-    A row is bad at a position if it gets a wrong answer by leaving there above the
-    upper threshold. An answer is wrong if the full ensemble gives another one.
+    Thresholds are compared with the sums or margins. A row is bad at a position if it
+    gets a wrong answer by leaving there above the upper threshold. An answer is wrong
+    if the full ensemble gives another one.
 
     Parameters
     ----------
@@ -208,7 +209,7 @@ def optimal_thresholds(values, bad, k, use_lo=True, use_hi=True):
 
 
 class Tails(NamedTuple):
-    """The rows that may leave above and below with 0, ..., k wrong answers.
+    """Limits with 0, ..., k wrong answers above (below) them, and rows beyond.
 
     Attributes
     ----------
@@ -313,7 +314,10 @@ class Undecided(NamedTuple):
         return self._replace(totals=self.totals + added[self.rows])
 
     def values_and_bad(self):
-        """Return `values` and `bad` of :func:`optimal_thresholds` for these rows."""
+        """Return sums or margins of the rows, and which are wrong if they leave above.
+
+        They are `values` and `bad` of :func:`optimal_thresholds`.
+        """
         if self.totals.shape[1] == 1:
             # For one output, `target` is `bad` at each position.
             return self.totals[:, 0], self.target
@@ -392,7 +396,7 @@ def qwyc_order(
     n_wrong = 0
     n_threads = effective_n_jobs(n_jobs)
     with ThreadPoolExecutor(n_threads) as pool:
-        # After the last member no row is undecided: it needs no search.
+        # The last position needs no search: it decides all rows.
         for position in range(n_members - 1):
             n_allowed_so_far = allowance(alpha * n_samples, position)
             # Number of wrong answers that this position may add.
@@ -401,7 +405,7 @@ def qwyc_order(
                 scores,
                 remaining,
                 undecided,
-                errors=(max(0, n_allowed - spread), n_allowed + spread),
+                error_range=(max(0, n_allowed - spread), n_allowed + spread),
                 sides=(use_lo, use_hi),
                 pool=pool,
                 n_threads=n_threads,
@@ -455,7 +459,9 @@ def _all_rows(scores, offset, beta):
     return Undecided(np.arange(n_samples), totals, target)
 
 
-def _count_decided(scores, candidates, undecided, *, errors, sides, pool, n_threads):
+def _count_decided(
+    scores, candidates, undecided, *, error_range, sides, pool, n_threads
+):
     """Count the rows that each candidate would decide next, in threads.
 
     Parameters
@@ -469,7 +475,7 @@ def _count_decided(scores, candidates, undecided, *, errors, sides, pool, n_thre
     undecided : Undecided
         The undecided rows.
 
-    errors : (int, int)
+    error_range : (int, int)
         Smallest and largest number of wrong answers. The rows decided with each number
         between them are added up.
 
@@ -485,7 +491,7 @@ def _count_decided(scores, candidates, undecided, *, errors, sides, pool, n_thre
     """
     from skroute.early_exit import _kernels
 
-    fewest_errors, most_errors = errors
+    fewest_errors, most_errors = error_range
     use_lo, use_hi = sides
 
     def count(chunk):
@@ -509,7 +515,7 @@ def _per_cost(n_decided, costs):
 
 
 def allowance(total, position):
-    """Return the number of wrong answers that are allowed up to a position.
+    """Return how many of all allowed wrong answers may be made up to a position.
 
     Parameters
     ----------
@@ -532,11 +538,11 @@ def allowance(total, position):
 
 
 def lagrangian_path(values, bad, costs, prices, use_lo=True, use_hi=True, weights=None):
-    """Return thresholds that minimise mean cost plus price times wrong answers.
+    """Return, for each price, thresholds of least mean cost plus price times errors.
 
-    They are found by coordinate descent over positions, from the largest price of a
-    wrong answer to the smallest. Each price starts from the thresholds of the one
-    before it.
+    An error is a wrong answer. Thresholds are found by coordinate descent over
+    positions, from the largest price of an error to the smallest. Each price starts
+    from the thresholds of the price before it.
 
     Parameters
     ----------
@@ -645,7 +651,7 @@ def sweep_back(
 
 
 def widened(values, lo, hi, factors):
-    """Return thresholds that are moved outwards, so that fewer rows leave early.
+    """Return thresholds moved outwards by each factor, so that fewer rows leave early.
 
     They are moved by multiples of the remaining deviation: the standard deviation of
     the full score less the partial one.

@@ -67,17 +67,19 @@ class ReadEnsemble(NamedTuple):
         ndarray of shape (n_rows,), dtype=int64
         """
 
-        def ask(new_rows):
-            # Rows that the cache has no answers for.
-            asked = _safe_indexing(X, new_rows)
+        def predict_rows(new_rows):
+            # `new_rows` are positions of rows for which the cache has no answers.
+            rows_of_call = _safe_indexing(X, new_rows)
             if not self.transformers:
                 # A library warns of some types of rows, which a pipeline has converted.
-                asked = self.engine.rows_for_library(asked)
-            return own_labels(self.estimator, asked, self.classes)
+                rows_of_call = self.engine.rows_for_library(rows_of_call)
+            return own_labels(self.estimator, rows_of_call, self.classes)
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            labels = cache.get_or_compute_rows("own answers", rows, num_samples(X), ask)
+            labels = cache.get_or_compute_rows(
+                "own answers", rows, num_samples(X), predict_rows
+            )
         is_class = labels[:, None] == self.classes[None, :]  # (n_rows, n_classes)
         return np.argmax(is_class, axis=1)
 
@@ -103,10 +105,11 @@ def ties_of(engine, walk):
         Positions of the rows.
     """
     if engine.rounding == 0:
-        # The ensemble itself is never asked.
+        # Sums are exact, or the ensemble cannot be asked: no row counts as a tie.
         return _NO_ROWS
     n_evaluated = walk.n_evaluated
-    # The largest number. For one row, `argmax` takes a third of the time of `max`.
+    # Largest number of members evaluated for a row. For one row, `argmax` takes a third
+    # of the time of `max`.
     most_evaluated = n_evaluated[n_evaluated.argmax()]
     if most_evaluated != engine.n_members:
         # Each row left early, so that no score is a full one.
@@ -169,7 +172,7 @@ def sided(engine, scores, answers):
     if engine.n_outputs == 1:
         distances = scores - engine.beta
         is_second_class = answers[:, None] > 0
-        # The distance of a score that is moved.
+        # A score on the wrong side is moved to this distance on the answer's side.
         nearest = np.where(is_second_class, TINY, -TINY)
         is_on_its_side = (distances > 0) == is_second_class
         return np.where(is_on_its_side, distances, nearest)
@@ -244,7 +247,7 @@ def check_same_answers(ensemble, X):
     thresholds = checked(never(engine.n_members), engine.n_members)
 
     def library_answers(rows):
-        # None is not compared: the engine has no probabilities.
+        # Without a link, the engine has no probabilities. None is not compared.
         proba = None if engine.link is None else own_proba(estimator, rows)
         return {"labels": own_labels(estimator, rows, classes), "probabilities": proba}
 

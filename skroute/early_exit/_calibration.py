@@ -99,7 +99,7 @@ def hold_out(n, share, rng, y):
         Draws the rows.
 
     y : ndarray of shape (n,)
-        Answers. At least one row of each is kept to fit on.
+        Answers. If there are enough rows, one row of each is always kept to fit on.
 
     Returns
     -------
@@ -119,15 +119,15 @@ def hold_out(n, share, rng, y):
     n_held_out = max(1, round(share * n))
     n_held_out = min(n_held_out, n - 1)
     if n_held_out >= len(other_rows):
-        # Not every answer can keep a row to fit on.
+        # Too few rows: some answers keep no row to fit on.
         shuffled = np.concatenate([always_train, other_rows])
-        # Rows that are always kept come first.
+        # `shuffled` starts with a row of each answer. Its first rows are kept.
         n_train = n - n_held_out
         return np.sort(shuffled[:n_train]), np.sort(shuffled[n_train:])
-    # A systematic sample of the rows in order of their answers: all rows are equally
-    # likely.
+    # Rows are sorted by answer and drawn at equal distances: each answer gets its share
+    # of them, and all rows are equally likely.
     other_rows = other_rows[np.argsort(y[other_rows], kind="stable")]
-    # Distance between drawn rows, not rounded.
+    # Distance between drawn rows, which need not be a whole number.
     distance = len(other_rows) / n_held_out
     drawn = (np.arange(n_held_out) + rng.uniform()) * distance
     # Positions in `other_rows`. Rounding must not lead beyond the last row.
@@ -233,7 +233,7 @@ def last_accepted(n_wrong, allowed):
 
 
 def affordable(tradeoff, budget):
-    """Return the index of the thresholds in use, or of others within the budget.
+    """Return the index of the thresholds in use, or of cheaper ones within a budget.
 
     If the thresholds in use cost more than the budget, the index is that of the policy
     within the budget that disagrees least with the full ensemble.

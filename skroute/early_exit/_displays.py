@@ -312,7 +312,7 @@ class TradeoffDisplay:
         """
         # Shares of changed answers, and mean costs. (n_policies,)
         shares, costs = self.curves[name]
-        # By share, and by cost where shares are equal.
+        # Sorted by share of changed answers, and by cost where shares are equal.
         order = np.lexsort([costs, shares])
         shares = shares[order]
         # The least cost of a policy with at most this disagreement.

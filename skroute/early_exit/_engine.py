@@ -126,7 +126,7 @@ class Engine(ABC):
 
     @property
     def averages_members(self) -> bool:
-        """True if members are averaged or counted. The default is False."""
+        """True if the score is a mean of probabilities or votes. Default: False."""
         return False
 
     @property

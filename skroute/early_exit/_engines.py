@@ -23,7 +23,8 @@ from skroute.members import ExitNet
 from skroute.utils._compat import num_samples
 
 # Bound on the rounding of a sum of members' scores, in units in the last place of the
-# largest sum. `skroute.forests._forest` has the same bound for the sums of trees.
+# largest sum. If it is too large, the ensemble itself is only asked about more rows.
+# `skroute.forests._forest` has the same bound for the sums of trees.
 _ROUNDING_UNITS = 16
 # Score of scikit-learn's AdaBoost for two classes, if each member votes for the second
 # class. It is -2 if each votes for the first one.
@@ -112,9 +113,9 @@ def takes_nan(model):
         A pipeline, or an ensemble behind a moved threshold. For all other models the
         result is False: the tags of the model itself are used.
     """
-    # `cut` is None without a moved threshold.
-    ensemble, before, cut = take_apart(model)
-    if before:
+    # `cut` is a decision threshold that the user has moved, or None.
+    ensemble, transformers, cut = take_apart(model)
+    if transformers:
         # The steps of the pipeline refuse NaN by themselves if they do not read it.
         return True
     if cut is None:
@@ -136,7 +137,7 @@ def check_ensemble(estimator):
     ------
     TypeError
     """
-    # `cut` is None without a moved threshold.
+    # `cut` is a decision threshold that the user has moved, or None.
     ensemble, _, cut = take_apart(estimator)
     # A raw booster has neither `predict_proba` nor `fit`. Its reader checks that it
     # classifies.
@@ -277,7 +278,7 @@ def ensemble_engine(estimator):
     classes : ndarray of shape (n_classes,) or None
         None if the ensemble has no labels, like a raw booster.
     """
-    # `cut` is None without a moved threshold.
+    # `cut` is a decision threshold that the user has moved, or None.
     ensemble, _, cut = take_apart(estimator)
     # `fit` of a net sets the number of its exits.
     is_net = isinstance(unfrozen(ensemble), ExitNet)
@@ -442,8 +443,8 @@ def _adaboost_engine(adaboost):
         weights,
         methods=["predict"] * len(members),
         rounding=_rounding_of(np.ones(len(members))),
-        # What a vote adds to the classes missed, so that its scores sum to zero. With
-        # one class there are none.
+        # Score of each class that a vote is not for. The scores of a vote sum to 0.
+        # `max` is for an ensemble of one class, which has no other class.
         missed_vote=-1.0 / max(1, n_classes - 1),
         link=link,
     )

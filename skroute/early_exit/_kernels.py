@@ -17,11 +17,11 @@ from skroute.forests._kernels import leaves
 # If a single row is left, it goes down this many trees at the same time: their loads
 # from memory overlap.
 _TREES_TOGETHER = 8
-# The walk by bit vectors compares two costs, in units of one test of one row: going on
-# with rows that have left, or closing the gaps that they leave in a block.
-# Cost of moving the code of one row in one column.
+# The walk by bit vectors goes on to test rows that have left, until the other rows are
+# moved together (`_close_gaps`). Two costs, in tests of one row, decide when.
+# This is the cost of moving the code of one row in one column.
 _MOVE = 8
-# Cost of a tree in addition to its tests, for one row.
+# Cost of a tree for one row in addition to its tests, in units of one test.
 _TREE = 8
 # Written in place of the number of a row in a block, after the row has left.
 _GONE = -1
@@ -587,7 +587,7 @@ def _add_member(block, n_places, bits, member):
         output = bits.outputs[tree]
         if output >= 0:
             totals = block.totals[output]
-            # 0: the leaves have one value.
+            # The leaves have one value, in column 0 of ``bits.values``.
             add_values(bits.values, first_leaf, 0, block.leaves, n_places, totals)
         else:
             # -1: the leaves have a value for each output.
@@ -832,7 +832,7 @@ def _close_gaps(block, n_places, last_tree_of_column, tree):
 
 
 class _CandidateTail(NamedTuple):
-    """The rows beyond thresholds on one side, with 0, 1, ... wrong answers among them.
+    """Thresholds with 0, 1, ... wrong answers beyond them, and rows beyond.
 
     Attributes
     ----------
@@ -915,7 +915,7 @@ def count_decided(
 
 @njit(cache=True, nogil=True)
 def _try_candidate(added, undecided, values, bad):
-    """Write the values of undecided rows after one more member. Mark the bad rows.
+    """Write sums or margins of rows after one more member, and wrong exits above.
 
     Parameters
     ----------
@@ -928,7 +928,7 @@ def _try_candidate(added, undecided, values, bad):
         their margins (several outputs).
 
     bad : ndarray of shape (n_undecided,), dtype=bool
-        Overwritten: True for rows for which leaving above is wrong.
+        Overwritten: True for bad rows, for which leaving above is wrong.
     """
     totals = undecided.totals
     n_outputs = totals.shape[1]
@@ -958,7 +958,7 @@ def _try_candidate(added, undecided, values, bad):
 
 @njit(cache=True, nogil=True)
 def _fill_tail(values, bad, tail):
-    """Write the largest values of bad rows, and the number of rows above each.
+    """Write the largest values at which leaving above is wrong, and rows above each.
 
     Parameters
     ----------
@@ -1039,7 +1039,7 @@ def _most_decided(upper, lower, n_rows, fewest_errors, most_errors):
 
 
 class Cuts(NamedTuple):
-    """Thresholds of one position, which lie between rows that are sorted by value.
+    """Two thresholds of one position, as places between rows sorted by value.
 
     Attributes
     ----------
@@ -1148,7 +1148,7 @@ def _saved_above(rows, bad, to_go, prices):
 
 @njit(cache=True, nogil=True)
 def settle(values, bad, lo, hi, prices, to_go):
-    """Set the cost of rows that leave at a position to the expected price of an error.
+    """Set `to_go` of rows that leave at a position to the expected price of an error.
 
     Parameters
     ----------

@@ -55,9 +55,9 @@ N_POLICIES = 40
 # ensemble. At the first price hardly a row is wrong. At the last one, an error is worth
 # the evaluation of half of the ensemble.
 PRICES = np.geomspace(256.0, 0.5, N_POLICIES)
-# Prices of a wrong answer for numbers of votes, in the same unit. Errors of votes are
-# expected numbers of rows, which become far smaller than one row. Higher prices than
-# for thresholds thus make a difference.
+# Prices of a wrong answer for numbers of votes, in evaluations of the full ensemble.
+# Errors of votes are expected numbers of rows, which become far smaller than one row.
+# Higher prices than for thresholds thus make a difference.
 VOTE_PRICES = np.geomspace(65536.0, 0.5, N_POLICIES)
 # The policy of the first price may be wrong too often on other rows. More cautious
 # policies come before it. Their thresholds are moved outwards by these distances, in
@@ -81,8 +81,8 @@ SEARCH_SPREAD = 10
 # parameter `softness` of :func:`doubtful`, in standard deviations of the full scores. A
 # threshold then depends on all rows near a tie. Other rows have no doubt.
 SOFTNESS = 0.01
-# Largest share of the rows that `SEARCH_ERRORS` may be. With few rows, it would be a
-# large share.
+# Largest share of the rows that the search may answer wrongly to reach `SEARCH_ERRORS`.
+# Without this limit, nearly all of few rows might be wrong.
 MOST_SEARCH_ERRORS = 0.05
 # Least number of allowed errors by which the weight of an answer is divided, so that
 # the weight is finite if `alpha` allows none.
@@ -153,7 +153,7 @@ class ScoredRows(NamedTuple):
         return max(2, self.scores.shape[2])
 
     def taken(self, rows):
-        """Return the rows at some positions (`ScoredRows`)."""
+        """Return the `ScoredRows` of the rows at the positions `rows`."""
         return self._replace(scores=self.scores[:, rows])
 
     def answers(self):
@@ -161,7 +161,10 @@ class ScoredRows(NamedTuple):
         return full_answers(self.scores, self.offset, self.beta)
 
     def values_and_bad(self, order):
-        """Return `values` and `bad` of the rows, by :func:`running_values`."""
+        """Return sums or margins by position, and where leaving above is wrong.
+
+        They are `values` and `bad` of :func:`running_values`.
+        """
         return running_values(self.scores, order, self.offset, self.beta)
 
 
@@ -508,7 +511,7 @@ def _learn_thresholds(sample, *, order, values, bad, costs, options, weights):
         )
     chance_wrong = bad
     if options.use_lo:
-        # Doubt is computed for one output only. Ensembles of several outputs have no
+        # `doubtful` is for ensembles with one output. Those of several outputs have no
         # lower thresholds.
         chance_wrong = doubtful(values, bad, sample.beta, SOFTNESS)
     return lagrangian_path(
@@ -682,7 +685,7 @@ def _choose(n_wrong, n_rows, alpha, promise, labels):
         n_wrong = n_wrong.sum(axis=1, keepdims=True)
         n_rows = n_rows.sum(keepdims=True)
     if promise is None:
-        # `alpha` is kept on these rows only. The numbers are rounded down.
+        # The allowed numbers of errors, rounded down. They keep `alpha` on these rows.
         allowed = (shares * n_rows).astype(np.int64)
         chosen = max(0, last_accepted(n_wrong, allowed))
         # NaN: nothing is promised about other rows.
@@ -851,6 +854,7 @@ def better_stopping(options, sample, costs, rng):
     train, held_out = hold_out(sample.n_rows, COMPARED_ON, rng, answers)
     train_sample = sample.taken(train)
     held_out_sample = sample.taken(held_out)
+    # Costs of the policies that keep `alpha` on the held-out rows, by way of stopping.
     costs_of_stopping = {}
     for stopping in ("thresholds", "votes"):
         candidate = options._replace(stopping=stopping)

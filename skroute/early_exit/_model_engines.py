@@ -409,7 +409,7 @@ class ExitEngine(Engine):
         # A run evaluates one exit of a block of rows after the other, and keeps the
         # hidden states of these rows.
         for block, run in self._blocks(X):
-
+            # The default of `run` binds the run of this block, not of a later one.
             def go_on(k, rows, scores, run=run):
                 # The score of an exit replaces `scores`, those of the exit before it.
                 return self._score(run, k, rows)

@@ -25,32 +25,32 @@ from skroute.utils._validation import read_only
 
 __all__ = ["PortableEnsemble", "export_ensemble"]
 
-# Written into each file, and compared when it is read.
+# Entry "format" of each exported file, which is compared when the file is read.
 FORMAT = "skroute-early-exit"
-# Files of other versions are refused.
+# Version of the format of exported files. Files of other versions are refused.
 VERSION = 1
 
-# Names of entries that are fields of `Trees`. Not among them are `nodes`, whose fields
-# have an entry each, and `special`, which is computed from the nodes.
+# Names of a file's entries that are fields of `Trees`. Not among them are `nodes`,
+# whose fields have an entry each, and `special`, which is computed from the nodes.
 _ARRAYS = tuple(name for name in Trees._fields if name not in ("nodes", "special"))
-# Names of entries that are fields of `ReadRule`.
+# Names of a file's entries that are fields of `ReadRule`.
 _OF_READING = ("dtype", "finite", "cast")
-# Names of entries that are fields of `PartialRule`.
+# Names of a file's entries that are fields of `PartialRule`.
 _OF_PARTIAL_SUMS = ("link", "slope", "shift", "beta")
-# Names of entries that are fields of `NumbersOnly`, the columns of a forest.
+# Names of a file's entries that are fields of `NumbersOnly`, the rule of columns.
 _OF_COLUMNS = ("reads_negative_codes",)
-# Names of entries that are arrays with one dimension.
+# Names of a file's entries that are arrays with one dimension.
 _VECTORS = ("lo", "hi", "offset", *(NODE.names or ()))
-# Names of entries in which no number is NaN.
+# Names of a file's entries in which NaN is an error.
 _NOT_NAN = ("lo", "hi", "offset", "threshold", "values", "beta", "slope", "shift")
-# Allowed values of entries, by name.
+# Allowed values of a file's entries, by name of the entry.
 _ALLOWED = {
     "finite": (True, False, "allow-nan"),
     "cast": ("", "float32"),
     "reads_negative_codes": (True, False),
 }
-# Names of entries that each file has. Files of the first release of skroute lack other
-# fields of the rules, which have defaults.
+# Names of the entries that each file must have. Files of the first release of skroute
+# lack other fields of the rules, which have defaults.
 _NUMBERS = ("offset", "beta", "link", "slope", "n_features", "dtype")
 _NEEDED = (*_ARRAYS, *_NUMBERS, *(NODE.names or ()), "lo", "hi", "classes")
 
@@ -185,7 +185,7 @@ def load_exported(path):
 
 
 def forest_of(exported):
-    """Return the forest of the entries of a file, which are checked.
+    """Check the entries of an exported file, and return the forest in them.
 
     Parameters
     ----------

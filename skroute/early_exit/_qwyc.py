@@ -371,7 +371,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         )
 
     def _routed(self, params):
-        """Return the metadata for `fit` of each model, weights alone without routing.
+        """Return the metadata for `fit` of each model, only weights without routing.
 
         Parameters
         ----------
@@ -427,7 +427,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         are those of `optimize`.
         """
         models = list(fittable_models(self.estimator).values())
-        # None: the ensemble itself has its classes.
+        # None stands for the classes that the ensemble itself stores.
         known_classes = None
         if all(map(is_frozen, models)):
             check_estimator(self.estimator)
@@ -678,7 +678,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return probabilities(self._engine, scores, walk.n_evaluated, n_classes)
 
     def _settled(self, X, walk):
-        """Return the answers of a walk, with those of ties by the ensemble itself.
+        """Return the answers of a walk. The ensemble itself answers rows with a tie.
 
         `X` are the rows of the call, before the steps of a pipeline.
         """

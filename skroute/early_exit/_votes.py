@@ -15,7 +15,8 @@ _FEWEST_NEAR = 50
 # Standard deviation of the normal kernel that smooths the observed numbers of votes, as
 # a share of the number of members.
 _SPREAD = 0.01
-# Number of standard deviations at which the smoothing kernel is cut off.
+# Number of standard deviations at which the smoothing kernel is cut off. Less than 1e-4
+# of its weight is beyond.
 _REACH = 4
 
 
@@ -58,23 +59,25 @@ class _Step(NamedTuple):
     chance_wrong: NDArray[np.float64]
 
 
-def optimal_stopping(law, negative, costs, prices, use_lo=True, use_hi=True):
-    """Return the numbers of votes at which the count of a row's votes stops.
+def optimal_stopping(
+    distribution, negative_share, costs, prices, use_lo=True, use_hi=True
+):
+    """Return the numbers of votes at which a row stops with an answer, by price.
 
     They minimise mean cost plus price times wrong answers.
 
     Votes are drawn one after another, without replacement. The state ``(t, k)``, `k`
-    votes of `t` members, determines the law of the votes that follow. The linear
-    program of Kalman and Moscovich (2026) has a variable for the mass that stops at
-    each state or goes on. For a given price of its constraint, one backward induction
-    solves it.
+    votes of `t` members, determines the distribution of the votes that follow. The
+    linear program of Kalman and Moscovich (2026) has a variable for the mass that stops
+    at each state or goes on. For a given price of its constraint, one backward
+    induction solves it.
 
     Parameters
     ----------
-    law : ndarray of shape (n_members + 1,)
+    distribution : ndarray of shape (n_members + 1,)
         Weight of the rows with 0, ..., `n_members` positive votes of all members.
 
-    negative : ndarray of shape (n_members + 1,)
+    negative_share : ndarray of shape (n_members + 1,)
         Share of the rows with each number of votes for which the positive answer is
         wrong. The negative answer is wrong for the others.
 
@@ -94,14 +97,14 @@ def optimal_stopping(law, negative, costs, prices, use_lo=True, use_hi=True):
         negative answer, and with at least ``above[:, r]`` votes with the positive one.
         No row stops where ``below`` is -1, or ``above`` is more than ``r + 1``.
     """
-    n_members = len(law) - 1
+    n_members = len(distribution) - 1
     prices = np.asarray(prices, dtype=np.float64)[:, None]
     # At first no row stops: no number of votes is as small as -1, or as large as
     # `n_members` + 1.
     below = np.full((len(prices), n_members), -1)
     above = np.full((len(prices), n_members), n_members + 1)
     # The states after all members.
-    states = _States(law.astype(np.float64), law * negative)
+    states = _States(distribution.astype(np.float64), distribution * negative_share)
     # Least expected cost from each state on, by price and number of votes. After all
     # members it is 0: the full ensemble's answer is never wrong.
     to_go = np.zeros((len(prices), n_members + 1))
@@ -129,10 +132,10 @@ def optimal_stopping(law, negative, costs, prices, use_lo=True, use_hi=True):
         elif use_lo:
             cost_of_stopping = cost_of_negative
         else:
-            # Not read if neither side stops early.
+            # Rows stop above only. If they do not stop at all, this is not read.
             cost_of_stopping = cost_of_positive
         k = np.arange(t + 1)
-        # The slices keep the axis of the prices.
+        # `k` (t + 1,) is compared with the limit of each price, (n_prices, 1).
         stops_below = k <= below[:, t - 1 : t]
         stops_above = k >= above[:, t - 1 : t]
         to_go = np.where(stops_below | stops_above, cost_of_stopping, to_go)
@@ -230,10 +233,10 @@ def vote_path(scores, offset, beta, costs, prices, use_lo=True, use_hi=True):
     votes = _votes(scores, offset, beta)  # (n_members, n_samples)
     margins = votes.sum(axis=0, dtype=np.float64)
     vote_size = _vote_size(votes, margins)
-    law = _law_of_votes(margins / vote_size, n_members)
+    distribution = _distribution_of_votes(margins / vote_size, n_members)
     n_votes = np.arange(n_members + 1)
     # The positive answer is wrong without a majority.
-    negative = (2 * n_votes <= n_members).astype(np.float64)
+    negative_share = (2 * n_votes <= n_members).astype(np.float64)
     if has_one_output:
         # Partial sums of a row whose votes are divided equally, after each member. They
         # go from `offset` to `beta` in equal steps.
@@ -241,14 +244,16 @@ def vote_path(scores, offset, beta, costs, prices, use_lo=True, use_hi=True):
         step = (beta - start) / n_members
         tied_sums = start + np.arange(1, n_members + 1) * step
     else:
-        # Either of the two classes may lead at the end. So the law is symmetric.
-        law = law + law[::-1]
+        # Either of the two classes may lead at the end: the distribution is symmetric.
+        distribution = distribution + distribution[::-1]
         # A tie of all votes is as often wrong as right.
-        negative[2 * n_votes == n_members] = 0.5
+        negative_share[2 * n_votes == n_members] = 0.5
         use_lo = True
         use_hi = True
         tied_sums = np.zeros(n_members)
-    below, above = optimal_stopping(law, negative, costs, prices, use_lo, use_hi)
+    below, above = optimal_stopping(
+        distribution, negative_share, costs, prices, use_lo, use_hi
+    )
     # Number of members that have voted, by position.
     t = np.arange(1, n_members + 1)
     # If `k` of `t` votes are positive, the sum is that of a tie plus `2 * k - t` vote
@@ -320,8 +325,8 @@ def _vote_size(votes, margins):
     return deviation
 
 
-def _law_of_votes(margins, n_members):
-    """Return the law of the number of positive votes of a row: smoothed shares of rows.
+def _distribution_of_votes(margins, n_members):
+    """Return the smoothed share of rows with each number of positive votes.
 
     Parameters
     ----------

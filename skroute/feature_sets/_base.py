@@ -65,7 +65,8 @@ from skroute.utils._validation import check_numbers
 # Number of costs in a block, one for each pair of a set and a query: 1.6 MB, which fit
 # a processor's cache.
 _BLOCK = 200_000
-# Largest number of items on which the time of models is measured. Models are slow.
+# Largest number of items on which the time of each model is measured. It bounds the
+# time of `fit`, as models are slow.
 _N_ANSWERED = 30
 
 
@@ -102,7 +103,7 @@ class Skyline(NamedTuple):
         return self._table().to_frame()
 
     def _table(self):
-        """Return the sets as a `Table`."""
+        """Return the sets as a `Table`, which can be printed or made a data frame."""
         return Table(
             f"Skyline: {len(self.route)} sets of features",
             [
@@ -114,7 +115,7 @@ class Skyline(NamedTuple):
 
 
 class RoutedParams(NamedTuple):
-    """Metadata of a fit for the models, the scorer and the splitter.
+    """Metadata that `fit` passes to the models, to the scorer and to the splitter.
 
     Attributes
     ----------
@@ -190,7 +191,7 @@ class BaseFeatureSelector(
     }
     call_parameters = (SIZE, ANYTIME)
     _max_extractors: int
-    # Further advice if there are too many extractors, after a comma.
+    # Last words of the error for too many extractors. They begin with a comma.
     _advice = ""
 
     def get_params(self, deep=True):
@@ -325,7 +326,7 @@ class BaseFeatureSelector(
         # The cost of a set has two parts. The cost of its features is a combination of
         # functions of the size, with these coefficients (equation 1 of Battle et al.).
         self._coef = self.candidates_ @ self.costs_.coef  # (n_choices, n_functions)
-        # The cost of its model does not depend on the size.
+        # The cost of a set's model does not depend on the size of the item.
         self._model_cost = np.zeros(len(self._masks))
         self.choices_ = [set_name(names, mask) for mask in self._masks]
         if isinstance(self.costs, MeasuredCosts) and self.costs.include_model:
@@ -481,10 +482,11 @@ class BaseFeatureSelector(
         return given_costs([1.0] * len(names), names)
 
     def _measure_models(self, X, sizes, table_of):
-        """Return the seconds of an answer to one item, without its features.
+        """Measure the seconds of choosing a set for one item and calling its model.
 
-        The result is a percentile of the seconds of the slowest model, plus the same
-        percentile of the selector's own seconds (see `MeasuredCosts`).
+        The time of the features is not included. The result is a percentile of the
+        seconds of the slowest model, plus the same percentile of the selector's own
+        seconds (see `MeasuredCosts`).
 
         Parameters
         ----------
@@ -888,7 +890,8 @@ class BaseFeatureSelector(
         """Return True if the model has probabilities, or raise an AttributeError."""
         if will_have(self.estimator, "predict_proba"):
             return True
-        # If the model has no such method, its AttributeError says why.
+        # The model has no such method: reading it raises the model's AttributeError,
+        # which contains the reason.
         return self.estimator.predict_proba is not None
 
     def get_metadata_routing(self):
@@ -900,7 +903,7 @@ class BaseFeatureSelector(
             The routing of this estimator.
         """
         router = MetadataRouter(owner=self).add_self_request(self)
-        # By the method that gets metadata, the name and the object of its owner.
+        # From a method that gets metadata to the object that has the method, by name.
         owners = {
             "fit": {"estimator": self.estimator},
             "score": {"scorer": check_scoring(self.estimator, scoring=self.scoring)},
@@ -918,10 +921,10 @@ class BaseFeatureSelector(
 
 
 def anytime_walk(sets, expected_costs, model_costs, budget, compute):
-    """Buy features one at a time, and revise the goal by their real cost.
+    """Compute features one at a time, and revise the chosen set by their real costs.
 
     The goal is the most preferred set that the rest of the budget allows. The cheapest
-    missing feature of the goal is bought next.
+    missing feature of the goal is computed next.
 
     Parameters
     ----------

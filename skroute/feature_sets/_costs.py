@@ -24,8 +24,8 @@ _N_TIMED = 100
 # Number of rounds, in each of which all items are timed once. A busy moment of the
 # machine affects one round only.
 _N_REPEATS = 3
-# Knots of a measured cost. Each linear piece has about 40 measurements, two of which
-# are above its 95th percentile.
+# Number of knots of a measured cost, which is a piecewise linear function of the size.
+# Each piece has about 40 measurements, two of which are above its 95th percentile.
 _N_KNOTS = 8
 # A fitted cost and the measurements of similar sizes may differ by this factor without
 # a warning. The noise of measured times is usually smaller.
@@ -33,17 +33,18 @@ _FACTOR = 2.0
 # Smallest number of measurements of similar sizes that are compared with a cost. Fewer
 # have no useful percentile.
 _ROWS_OF_GROUP = 30
-# Largest number of such groups: as many as there are knots.
+# Largest number of groups of measurements of similar sizes that are compared with a
+# cost: as many as the cost has knots.
 _MOST_GROUPS = _N_KNOTS
-# Smallest number of seconds that is divided by. Measured times below it are those of a
-# clock that has not moved.
+# Smallest divisor in seconds, in place of 0. No clock measures such a time: a measured
+# time below it is 0, from a clock that has not moved.
 _LEAST_SECONDS = 1e-12
 # Largest power of a size in a polynomial. Sums of such costs are still finite.
 _LARGEST_POWER = 1e200
 
 
 class MeasuredCosts(NamedTuple):
-    """Costs of transformers as measured time; ``costs="time"`` uses the default values.
+    """Costs of transformers as measured time. ``costs="time"`` uses the default values.
 
     Each extractor is timed on up to 100 single items of the training data, evenly
     spread over their sizes, three times each. Its cost is the `percentile` of the
@@ -105,7 +106,8 @@ def hats(knots, sizes):
     # Knot to the left of each size. A size beyond the ends has the first or last piece.
     left = np.searchsorted(knots, sizes, side="right") - 1
     left = np.clip(left, 0, len(knots) - 2)
-    # 0 at the left knot, 1 at the right knot. Sizes beyond the ends are as at the ends.
+    # Way from the left knot (0) to the right knot (1). Sizes beyond the ends are as at
+    # the ends.
     share = np.clip((sizes - knots[left]) / (knots[left + 1] - knots[left]), 0, 1)
     values = np.zeros((len(sizes), len(knots)))
     values[rows, left] = 1 - share
@@ -142,7 +144,7 @@ def given_functions(functions, sizes):
 
 
 class FeatureCosts:
-    """Cost of each extractor as a function of the size. It can be called.
+    """Callable cost of each extractor, as a function of the item's size.
 
     Parameters
     ----------
@@ -414,7 +416,7 @@ def _fit_percentile(values, sizes, seconds, percentile):
     # A fitted curve goes through `n_functions` of its measurements, so that too few new
     # measurements are below it. The share is raised by that many measurements.
     raised_share = percentile + n_functions / (n_measurements + 1)
-    # It stays below 1, by half a measurement.
+    # The share stays below 1, by half a measurement.
     share = min(raised_share, 1 - 0.5 / n_measurements)
     # Variables of the linear program: the coefficients, then the distance of each
     # measurement above the curve, then its distance below the curve.

@@ -194,7 +194,7 @@ def check_extractors(extractors, X, validate_names):
 
 
 def _of_columns(extractors, X):
-    """Return extractors that are columns of X: each column, or groups of a mapping.
+    """Return extractors that are columns of X: single ones, or groups from a mapping.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ def _of_columns(extractors, X):
     columns = []
     for name, selection in extractors.items():
         try:
-            # Like ColumnTransformer, it reads names, numbers, a slice or a mask.
+            # As in ColumnTransformer, `selection` is names, numbers, a slice or a mask.
             positions = np.asarray(get_column_indices(X, selection)).tolist()
         except (ValueError, TypeError, IndexError) as error:
             error.add_note(

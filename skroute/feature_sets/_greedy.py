@@ -173,7 +173,7 @@ class GreedyFeatureSelector(BaseFeatureSelector):
         self.n_jobs = n_jobs
 
     def _choose(self, trainer, reference):
-        """Grow one sequence for each trade-off. Return the masks of their sets.
+        """Grow a greedy sequence of sets for each trade-off. Return masks of the sets.
 
         It sets two attributes that :meth:`_goals` reads: `_sequences`, the sets of each
         sequence, and `_followed`, the result of :func:`followed_sequences`.
@@ -196,7 +196,7 @@ class GreedyFeatureSelector(BaseFeatureSelector):
                 "Greedy sequences grow at the median training size, but the items have "
                 "no size. Give size, here or to the constructor."
             )
-        # Without sizes, costs do not depend on them, and any size will do.
+        # If items have no size, costs do not depend on it: 0 gives the same costs.
         reference_size = np.array([0.0 if reference is None else reference])
         cost = self.costs_(reference_size)[:, 0]  # (n_extractors,)
         sequences = []
@@ -209,7 +209,8 @@ class GreedyFeatureSelector(BaseFeatureSelector):
             )
             sequences.append(sequence)
         masks, positions = np.unique(sequences, return_inverse=True)
-        # Positions of the sets of each sequence. (n_trade_offs, n_extractors + 1)
+        # Positions in `masks` of the sets of each sequence, from the empty set to the
+        # full one. (n_trade_offs, n_extractors + 1)
         self._sequences = positions.reshape(np.shape(sequences))
         quality = np.array(trainer.evaluate(masks.tolist()))
         # The cost of a set is a sum of functions of the size, times coefficients.
@@ -220,7 +221,9 @@ class GreedyFeatureSelector(BaseFeatureSelector):
         return masks
 
     def _trade_offs(self, cost):
-        """Return the trade-offs as numbers, by default relative to the total cost.
+        """Return the trade-offs: the qualities that one unit of cost must bring.
+
+        By default they are relative to the cost of all extractors together.
 
         Parameters
         ----------
@@ -247,7 +250,7 @@ class GreedyFeatureSelector(BaseFeatureSelector):
         return np.concatenate([[0.0], np.geomspace(1e-3, 3.0, 8) / scale])
 
     def _goals(self, budget):
-        """Return the greedy sequence of sets that each budget follows.
+        """Return the sets of the greedy sequence that each budget follows.
 
         Parameters
         ----------
@@ -260,7 +263,8 @@ class GreedyFeatureSelector(BaseFeatureSelector):
         """
         first_budgets, sequence = self._followed
         # Each sequence is followed from its first budget on. `segment` is the position
-        # of the last first budget that is not above the budget.
+        # of the last first budget that is not above the budget. The lowest first budget
+        # is 0, the cost of the empty set, so that `segment` is never negative.
         segment = np.searchsorted(first_budgets, budget, side="right") - 1
         return self._sequences[sequence[segment]]
 
@@ -279,11 +283,12 @@ class GreedyFeatureSelector(BaseFeatureSelector):
         ndarray of int of shape (n_queries,)
             Indices of choices.
         """
+        # The sets of the budget's sequence, the empty set first.
         goals = self._goals(budget)  # (n_queries, n_extractors + 1)
-        # Costs rise along a sequence, so that the sets that fit are the first ones.
-        # `last` is the position of the last of them.
         goal_costs = np.take_along_axis(cost, goals, axis=1)
         fits = affords(budget[:, None], goal_costs)
+        # Costs rise along a sequence, so that the sets that fit are the first ones. The
+        # empty set costs 0 and always fits: the position of the last is at least 0.
         last = fits.sum(axis=1)[:, None] - 1
         return np.take_along_axis(goals, last, axis=1)[:, 0]
 

@@ -16,12 +16,14 @@ EMPTY_SET = 0
 # Maximal number of extractors. With more, arrays over the lattice are too large: with
 # 20, each has 8 MB.
 MAX_LATTICE_EXTRACTORS = 20
-# Under a training budget, the search starts with this alpha. It trains few sets.
+# Under a training budget, the search starts with this alpha. It trains only sets that
+# may be more than 3 times as good as their best trained subset. These are few sets.
 _FIRST_ALPHA = 2.0
 # Under a training budget, alpha is multiplied by this factor in each step. Small steps
 # train the sets first that lower alpha most.
 _ALPHA_STEP = 0.9
-# An alpha that exceeds the wanted alpha by less than this becomes the wanted alpha.
+# An alpha that exceeds the wanted alpha by less than this becomes the wanted alpha. The
+# search then needs no further steps for a small difference.
 _ALPHA_ROOM = 1e-3
 
 
@@ -112,7 +114,7 @@ def superset_min(values):
 
 
 def bounds(quality, monotonicity_tol):
-    """Return two bounds of the quality of every set, by the qualities of trained sets.
+    """Return the quality of each set's best trained subset, and its own upper bound.
 
     Parameters
     ----------
@@ -137,7 +139,9 @@ def bounds(quality, monotonicity_tol):
 
 
 def certified_alpha(quality, monotonicity_tol):
-    """Return the smallest alpha that the trained sets guarantee.
+    """Return the largest possible relative gain of a set over its best trained subset.
+
+    This is the smallest alpha that the trained sets guarantee: see `Expansion`.
 
     Parameters
     ----------
@@ -224,7 +228,7 @@ class LatticeSearch:
         self.order = [EMPTY_SET]
 
     def run(self, alpha):
-        """Train sets until they guarantee `alpha`, or until the budget is used up.
+        """Train sets until they guarantee `alpha`, or the training budget is used up.
 
         With a training budget, alpha begins large and falls step by step to the wanted
         alpha. So the sets that lower alpha most are trained first.
@@ -255,7 +259,7 @@ class LatticeSearch:
         return Expansion(masks, self.quality[masks], self._certified())
 
     def _certified(self):
-        """Return the smallest alpha that the trained sets guarantee."""
+        """Return the smallest alpha of the guarantee that the trained sets give now."""
         return certified_alpha(self.quality, self.monotonicity_tol)
 
     def _pass_down_and_up(self, alpha):

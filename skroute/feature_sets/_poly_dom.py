@@ -317,7 +317,9 @@ class PolyDomSelector(BaseFeatureSelector):
         return np.arange(len(self.quality_))
 
     def _report_violations(self, expansion):
-        """Store violations of the guarantee's assumption, and warn about them.
+        """Store the trained sets that are worse than a subset, and warn about them.
+
+        The guarantee assumes that there are none.
 
         Parameters
         ----------
@@ -376,7 +378,7 @@ def undominated(quality, coef):
     order = np.lexsort((*coef.T[::-1], -quality))
     # Positions of the sets that are not dominated, the best first.
     front = []
-    # Their coefficients are the first ``len(front)`` rows of this array.
+    # The first ``len(front)`` rows are the coefficients of the sets in `front`.
     front_coef = np.empty_like(coef)
     for row in order:
         # Coefficients of the sets that are at least as good as the set `row`.

@@ -115,8 +115,8 @@ class SetTrainer:
         scorer = check_scoring(selector.estimator, scoring=selector.scoring)
         # The last arguments of `score_set`, the same for all sets.
         self._score_arguments = (splits, scorer, score_params)
-        # From the mask of a set to its score.
         empty_score = self._scores([EMPTY_SET])[0]
+        # From the mask of a set to its score. Sets are added when they are trained.
         self.quality = {EMPTY_SET: empty_score}
 
     def evaluate(self, masks):
@@ -202,8 +202,8 @@ class SetTrainer:
             table = self.table_of(mask)
             params = self.fit_params
         else:
-            # Without features the answer is the class prior. It takes weights, but no
-            # other metadata of the user's model.
+            # Without features the answer is the class prior. The model of the prior
+            # takes weights, but no other metadata that the user gave for the model.
             model = DummyClassifier(strategy="prior")
             table = np.zeros((len(self.y), 1))  # not read
             params = {}

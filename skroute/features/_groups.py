@@ -13,7 +13,7 @@ _NO_GROUP = -1
 
 
 class RawColumns(NamedTuple):
-    """Raw columns before the transformers of a pipeline, which name the groups.
+    """Names of a pipeline's raw columns, and the group of each transformed column.
 
     Attributes
     ----------

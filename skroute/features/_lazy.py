@@ -29,7 +29,9 @@ _PANDAS_MISSING_CODE = -1
 
 
 class Purchase(NamedTuple):
-    """Answered request for features of some rows, in a receipt.
+    """Columns and rows of one answered request to the source of lazy features.
+
+    It is an entry of ``LazyFeatures.acquisition_log_``.
 
     Attributes
     ----------
@@ -118,7 +120,7 @@ class LazyFeatures:
         self.source = source
         self.n_samples = int(n_samples)
         self.acquisition_log_ = []
-        # Positions of these rows in the source. None: all rows, in order.
+        # Position of each row in the source, (n_samples,). None: all rows, in order.
         self._positions = None
 
     def __len__(self):
@@ -140,7 +142,7 @@ class LazyFeatures:
         # A shallow copy shares the receipt, `acquisition_log_`.
         selection = copy(self)
         all_positions = self._in_source(np.arange(self.n_samples))
-        # An integer selects one row, which is a selection too.
+        # An integer selects one row: `atleast_1d` makes an array of its position.
         selection._positions = np.atleast_1d(all_positions[rows])
         selection.n_samples = len(selection._positions)
         return selection
@@ -319,9 +321,9 @@ def _ask_mapping(source, columns, rows):
 
 
 def _as_array(column):
-    """Return a column as an array; texts stay texts, and masked cells masked."""
+    """Return a column as an array, and keep its texts and its mask of missing cells."""
     if isinstance(column, list):
-        # NumPy would make texts of numbers and None next to a text.
+        # NumPy would turn numbers and None into texts if the list contains a text.
         if any(is_text(cell) or cell is None for cell in column):
             return np.array(column, dtype=object)
     return np.asanyarray(column)
@@ -398,7 +400,9 @@ def _columns_of_frame(frame, columns):
 
 
 class RawRows(NamedTuple):
-    """The form of the rows that `fit` saw. New rows of this form are made from cells.
+    """Form of the rows of `fit`: names, data-frame library and types of the columns.
+
+    :meth:`rows` makes new rows of this form from the cells of some columns.
 
     Attributes
     ----------
@@ -412,7 +416,8 @@ class RawRows(NamedTuple):
         Type of each column.
 
     filler : list
-        First cell of each column that is not missing; None if all are missing.
+        For each column its first cell that is not missing, or None if all are missing.
+        It replaces cells that were not fetched.
     """
 
     names: list
@@ -503,7 +508,7 @@ class RawRows(NamedTuple):
         # All columns of an array have one dtype.
         dtype_in_fit = self.dtypes[0]
         # Integers become floats: a cell may be missing now, and only floats can be NaN.
-        # The dtype of floats and objects stays, as float16 is the smallest float.
+        # `result_type` keeps dtypes of floats and objects: float16 is the smallest.
         dtype = np.result_type(dtype_in_fit, np.float16)
         # `numbers_of` returns None if a cell is not a number.
         if dtype.kind == "f" and any(numbers_of(column) is None for column in columns):
@@ -594,13 +599,13 @@ def _pandas_column(pandas, cells, dtype):
     cells_dtype = getattr(cells, "dtype", None)
     # M is numpy's kind of dates.
     if getattr(cells_dtype, "kind", "") == "M":
-        # The cells lose their labels here: a frame would align its columns by them.
+        # The cells lose their index here: pandas would align columns by their indices.
         return pandas.Series(np.asarray(cells)).astype(dtype)
     if isinstance(dtype, pandas.CategoricalDtype):
         # Categories and cells are compared as texts, as in `ColumnReader`.
         category_texts = texts_of(dtype.categories)
         code_of_text = {text: code for code, text in enumerate(category_texts)}
-        # A cell of no category becomes a missing cell.
+        # A cell that is not among the categories becomes a missing cell.
         cell_codes = [
             code_of_text.get(text, _PANDAS_MISSING_CODE) for text in texts_of(cells)
         ]

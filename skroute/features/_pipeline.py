@@ -16,23 +16,24 @@ from skroute.utils._named import check_rows_match
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import refuse_source
 
-# Number of training rows on which `fit` verifies that the transformers keep groups
-# apart. Their cells are transformed once for each group.
+# Largest number of training rows on which `fit` finds the group of each transformed
+# column. It bounds the time of `fit`: each group transforms them once or twice.
 _MAX_VERIFIED_ROWS = 20_000
 
-# In place of the group of an output: no cell changes the output.
+# In place of the position of a group: no group's cells change the output.
 _NO_GROUP = -1
 
-# Relative difference up to which two outputs are the same: transformers may sum in
-# another order.
+# Relative difference up to which two outputs are the same. Transformers may sum in
+# another order, which changes float64 by about 1e-16 of its value.
 _SAME_RTOL = 1e-9
 
-# The same as an absolute difference, for outputs near 0.
+# Absolute difference up to which two outputs are the same. It matters only near 0,
+# where relative differences are large.
 _SAME_ATOL = 1e-12
 
 
 class RawGroups(NamedTuple):
-    """Groups of the raw columns of a pipeline, and of the outputs of its transformers.
+    """Group of each raw column of a pipeline, and of each output of its transformers.
 
     Attributes
     ----------
@@ -190,7 +191,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         return [step for step in steps if step not in (None, "passthrough")]
 
     def _find_raw_groups(self, X):
-        """Return the groups of raw columns behind outputs, or refuse mixed groups.
+        """Find the group of each raw column and output, or refuse mixed groups.
 
         Parameters
         ----------
@@ -428,7 +429,7 @@ def to_array(table):
 
 
 class OutputGroups(NamedTuple):
-    """Groups of raw columns behind the outputs of transformers.
+    """Group of raw columns that each output of the transformers is made from.
 
     Attributes
     ----------
@@ -482,13 +483,13 @@ def find_groups(transform, raw, X, group_of_raw):
     is_mixed_output = ~reproduces.any(axis=0)
     mixed = []
     if is_mixed_output.any():
-        # A group is mixed if mixed outputs are not reproduced without it.
+        # A group is mixed if all other groups together do not reproduce a mixed output.
         for group in groups:
             without_group = probe.reproduced_by(groups[groups != group])
             if not without_group[is_mixed_output].all():
                 mixed.append(group)
-    # The first group that reproduces the output. 0 for a mixed output, which is not
-    # used.
+    # The first group that reproduces the output. For a mixed output this is 0, which
+    # is not used: the caller refuses mixed groups.
     group_of = reproduces.argmax(axis=0)
     # An output that several groups reproduce is constant on these rows.
     is_constant = reproduces.sum(axis=0) > 1
@@ -501,7 +502,7 @@ def find_groups(transform, raw, X, group_of_raw):
 
 
 class _GroupProbe:
-    """Transformation of rows that have the cells of some groups only.
+    """Transformation of rows that keep the cells of some groups and fill all others.
 
     Parameters
     ----------
@@ -555,7 +556,7 @@ class _GroupProbe:
         -------
         ndarray of int of shape (n_outputs,)
         """
-        # One row, in which each column has its filler.
+        # One row, in which each column has its first training cell that is not missing.
         unchanged = self._transform_cells({}, n_rows=1)
         n_outputs = unchanged.shape[1]
         changed_by = np.full(n_outputs, _NO_GROUP)
@@ -576,7 +577,7 @@ class _GroupProbe:
         return changed_by
 
     def _transform_cells(self, cells, n_rows):
-        """Transform rows with the cells of some columns; other columns are constant.
+        """Transform rows with cells for some columns and constants in all others.
 
         Parameters
         ----------
@@ -593,13 +594,13 @@ class _GroupProbe:
 
 
 def _other_cell(cell):
-    """Return another number than a cell.
+    """Return a number that differs from the number in a cell.
 
     A text and a missing cell (None) stay as they are.
     """
     if cell is None or isinstance(cell, str):
         return cell
-    # This is another number, except for -1, which stays.
+    # The result differs from the cell, except for -1, which stays.
     return 2 * cell + 1
 
 

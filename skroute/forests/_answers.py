@@ -32,7 +32,7 @@ _LARGEST_EXPONENT = 88.7
 
 
 def exact_sums(forest, X, n_jobs=None):
-    """Return the scores of rows, added up as the library does.
+    """Return offset plus leaves of each row, to the last bit as the library adds.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def exact_sums(forest, X, n_jobs=None):
     rule = forest.sum_rule
     sums = np.empty((n_rows, forest.n_outputs), dtype=rule.dtype)
     if rule.offset_last:
-        # `_add_block` adds the offset after the trees.
+        # This library adds the offset after the trees, which `_add_block` does.
         sums[:] = 0.0
     else:
         sums[:] = forest.offset
@@ -62,7 +62,7 @@ def exact_sums(forest, X, n_jobs=None):
 
 
 def _add_block(forest, X, walk, layout, sums, start, stop):
-    """Add all members to the sums of a block of rows, in place.
+    """Add the leaf values of all trees to ``sums[start:stop]``, by the kernel `walk`.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def _add_block(forest, X, walk, layout, sums, start, stop):
 
 
 def in_parts(call, n_rows, n_jobs):
-    """Call a function for blocks of rows, with several threads if there are many rows.
+    """Call ``call(start, stop)`` for each block of rows, in threads if rows are many.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def in_parts(call, n_rows, n_jobs):
 
 
 def decision(forest, scores):
-    """Return the library's ``decision_function``.
+    """Return the library's ``decision_function``, computed from the sums of leaves.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def decision(forest, scores):
 
 
 def answer(forest, scores):
-    """Return probabilities, or the numbers of a regressor.
+    """Return probabilities (classifier) or predictions, from the sums of the leaves.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def _probabilities_of_votes(forest, scores):
 
 
 def _linked(rule, scores):
-    """Return the values of the link function of a library at scores.
+    """Return the answers that the link function of `rule` makes of sums of leaves.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ def _linked(rule, scores):
 
 
 def _linked_by_c_library(kind, scores, slope):
-    """Return the values of a boosting library's link, in the precision of the scores.
+    """Return the link of `scores` with the exponential of C, as boosting libraries do.
 
     Parameters
     ----------
@@ -278,7 +278,7 @@ def label_positions(forest, scores):
         if cut.response == "predict_proba":
             response = answer(forest, scores)
         else:
-            # A threshold is moved for two classes, whose scores have one column.
+            # Only classifiers of two classes have a moved threshold: one score a row.
             response = decision(forest, scores)[:, 0]
         return cut.positions(response, forest.classes)
     if not rule.by_score:
@@ -292,7 +292,7 @@ def label_positions(forest, scores):
 
 
 def labels_at(forest, classes, positions):
-    """Return the labels at positions among the classes.
+    """Return ``classes[positions]``, in the type of the library's own labels.
 
     Parameters
     ----------
@@ -340,7 +340,7 @@ _FORESTS: WeakKeyDictionary = WeakKeyDictionary()
 
 
 def average_of(model, X):
-    """Return the ``predict`` of a regressor, many times faster for a forest.
+    """Return ``model.predict(X)`` of a regressor. Compiled trees replace a forest's.
 
     For each tree of a forest, scikit-learn checks the rows and calls joblib, which
     takes longer than the tree does. Here, the trees are evaluated together. Other
@@ -379,14 +379,14 @@ def _predicts_averages_of_trees(model):
     if attributes.get("estimators_") is None:
         return False
     if "feature_names_in_" in attributes:
-        # The regressor was fitted on a frame.
+        # After a fit on a frame, `predict` also compares the names of columns.
         return False
     # An instance may have a `predict` that replaces the one of its class.
     return "predict" not in attributes
 
 
 def _forest_of_averages(model):
-    """Return the forest of a fitted regressor, from the cache if it is the same fit."""
+    """Return the forest of a fitted regressor, read again only after another fit."""
     estimators = model.estimators_
     # None: no forest of this regressor is stored.
     cached = _FORESTS.get(model)

@@ -1,4 +1,4 @@
-"""The second layout: bit vectors, for small trees and for oblivious trees.
+"""The second layout of trees: bit vectors, for small and for oblivious trees.
 
 See Lucchese et al., "QuickScorer", SIGIR 2015, and its vectorised forms.
 
@@ -33,7 +33,8 @@ MOST_LEAVES = 64
 # With fewer rows than this, a walk from the root of each tree to a leaf is faster than
 # bit vectors (measured).
 FEWEST_ROWS = 48
-# `limit` in `Columns` of a column of numbers, which has no categories.
+# Entry of `Columns.limit` for a column of numbers. The entry of a column of categories
+# is a code, which is not negative.
 NO_LIMIT = -1
 # Depth of an oblivious tree from which the number of a leaf does not fit into 16 bits
 # with a sign.
@@ -233,7 +234,7 @@ def bit_trees(trees, dtype):
     n_leaves = np.bincount(tree_of_node[is_leaf], minlength=n_trees)
     most_leaves = n_leaves.max()
     leaf_numbers = _number_leaves(trees)
-    # None unless all trees are oblivious.
+    # None unless all nodes of a level have the same test in each tree (oblivious).
     level_of_node = _levels_of_oblivious(trees)
     if level_of_node is not None:
         clearing = _tests_of_levels(trees, level_of_node)
@@ -269,13 +270,13 @@ def bit_trees(trees, dtype):
     )
 
 
-def _tests_of_levels(trees, level):
-    """Return one test for each level of oblivious trees.
+def _tests_of_levels(trees, level_of_node):
+    """Return one test for each level of each tree, if all trees are oblivious.
 
     Parameters
     ----------
     trees : Trees
-    level : ndarray of shape (n_nodes,), dtype=int
+    level_of_node : ndarray of shape (n_nodes,), dtype=int
         From `_levels_of_oblivious`.
 
     Returns
@@ -285,11 +286,11 @@ def _tests_of_levels(trees, level):
     tree_of_node = trees.tree_of_node
     number_in_tree = np.arange(len(trees.nodes)) - trees.roots[tree_of_node]
     # The nodes of a level follow each other: level `k` starts with number 2**k - 1.
-    first_of_level = (1 << level) - 1
+    first_of_level = (1 << level_of_node) - 1
     starts_level = number_in_tree == first_of_level
     nodes = np.flatnonzero(~trees.is_leaf & starts_level)
     # The test at the root is the highest bit of the number of a leaf.
-    bit = trees.depths[tree_of_node[nodes]] - level[nodes] - 1
+    bit = trees.depths[tree_of_node[nodes]] - level_of_node[nodes] - 1
     dtype = np.int16
     if trees.depths.max() >= _LEAST_DEPTH_OF_32_BITS:
         dtype = np.int32
@@ -324,7 +325,7 @@ def _tests_of_nodes(trees, leaf_numbers, most_leaves):
 
 
 def _levels_of_oblivious(trees):
-    """Return the level of each node if all trees are oblivious, else None.
+    """Return the level of each node, or None unless each level has a single test.
 
     Parameters
     ----------
@@ -339,7 +340,7 @@ def _levels_of_oblivious(trees):
     nodes = trees.nodes
     sizes = trees.tree_sizes
     # A complete tree has 2**k - 1 nodes: this number and the next one have no common
-    # bit. A tree with a single split has 3 nodes.
+    # bit. Trees with one split, of 3 nodes, are as fast in the other layout.
     is_complete = (sizes & (sizes + 1)) == 0
     if not is_complete.all() or sizes.max() <= 3:
         return None
@@ -395,7 +396,7 @@ def _number_leaves(trees):
 
 
 def find_tests(nodes, trees, dtype):
-    """Return the tests of inner nodes on binned rows.
+    """Return the tests of `nodes` on 16-bit codes of rows, or None if they do not fit.
 
     Parameters
     ----------
@@ -419,7 +420,7 @@ def find_tests(nodes, trees, dtype):
         return None
     # `column` is the number of the column that each test reads.
     keys, column = np.unique(_column_keys(nodes, flags), return_inverse=True)
-    # Entry `s` has the words of bit set `s`. There is one more, which no node tests.
+    # Entry `s` has the words of bit set `s`. The last entry is behind all sets.
     sets = np.split(trees.cat_words, trees.cat_start[1:])
     cut = np.zeros(len(nodes), dtype=np.int32)
     # The tests of each column, in the order of `keys`.
@@ -430,7 +431,7 @@ def find_tests(nodes, trees, dtype):
     # `tests` are the positions of the tests on one column.
     for key, tests in zip(keys, _tests_by_column(column, n_columns=len(keys))):
         thresholds = nodes["threshold"][tests]
-        # The lower bits of a key are flags.
+        # The lower bits of a key are the flags of its nodes.
         if key & CATEGORICAL:
             # The threshold of a categorical node is the number of its bit set.
             set_numbers = thresholds.astype(np.int64)
@@ -459,7 +460,7 @@ def find_tests(nodes, trees, dtype):
 
 
 def _column_keys(nodes, flags):
-    """Return a number for each node that is equal for nodes of the same column.
+    """Return a key for each node. Nodes that test the same column of codes share it.
 
     Columns of one feature are neighbours in the order of the keys, and those of
     categories come last.
@@ -497,7 +498,7 @@ def _tests_by_column(column, n_columns):
 
 
 def _number_tests(thresholds, dtype):
-    """Return the tests of one column of numbers, or None if there are too many cuts.
+    """Return the tests of one column of numbers, or None if 16-bit codes are too few.
 
     Parameters
     ----------
@@ -562,7 +563,7 @@ def _category_tests(sets, goes_right, first_word, dtype):
 
 
 def _columns_of(keys, by_column, dtype):
-    """Return the columns of codes of some tests, as one record (`Columns`).
+    """Return the record of all columns of codes, from the tests of each column.
 
     Parameters
     ----------
@@ -570,6 +571,8 @@ def _columns_of(keys, by_column, dtype):
         From :func:`_column_keys`.
 
     by_column : list of _ColumnTests
+        One for each key.
+
     dtype : numpy.dtype
         Type of the rows.
 
@@ -600,15 +603,15 @@ def _columns_of(keys, by_column, dtype):
     )
 
 
-def _below(threshold, dtype):
+def _below(thresholds, dtype):
     """Return the largest numbers of type `dtype` that are not above the thresholds.
 
-    `threshold` is an array in double precision. Each result separates numbers of type
+    `thresholds` is an array in double precision. Each result separates numbers of type
     `dtype` as its threshold does.
     """
     # CatBoost separates missing values by a threshold below the lowest number of single
     # precision. In this type it becomes minus infinity, without a warning.
     with np.errstate(over="ignore", under="ignore"):
-        cut = threshold.astype(dtype)
+        cut = thresholds.astype(dtype)
         next_below = np.nextafter(cut, dtype.type(-np.inf))
-        return np.where(cut > threshold, next_below, cut)
+        return np.where(cut > thresholds, next_below, cut)

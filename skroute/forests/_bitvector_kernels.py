@@ -39,7 +39,7 @@ _COLUMNS_TOGETHER = 32
 
 @intrinsic
 def _lowest_bit(context, x):
-    """Return the number of the lowest bit of `x` that is set. At least one is.
+    """Return the position of the lowest bit of `x` that is set. `x` must not be 0.
 
     A signed `x` is the complement of the number that is returned, see `_bitvector`.
     """
@@ -54,7 +54,7 @@ def _lowest_bit(context, x):
 
 
 def _interpreted_lowest_bit(x):
-    """Return what `_lowest_bit` returns, without compilation."""
+    """Return what `_lowest_bit` returns, for runs in which numba does not compile."""
     x = int(x)
     if x < 0:
         # `x` is the complement of a leaf's number, as oblivious trees have it.
@@ -69,7 +69,7 @@ if getattr(config, "DISABLE_JIT", False):
 
 @njit(cache=True, nogil=True)
 def _count_cuts(cells, n_rows, cuts, count, code):
-    """Write the number of cuts below each cell into `code`.
+    """Write into `code` how many of the sorted thresholds `cuts` are below each cell.
 
     Four cuts at a time are compared with all rows.
 
@@ -114,7 +114,7 @@ def _count_cuts(cells, n_rows, cuts, count, code):
 
 @njit(cache=True, nogil=True)
 def _search_cuts(cells, n_rows, cuts, least_below, code):
-    """Write the number of cuts below each cell into `code`, by halving.
+    """Write what `_count_cuts` writes into `code`, by bisection: for many cuts.
 
     All rows take each step together.
 
@@ -147,7 +147,7 @@ def _search_cuts(cells, n_rows, cuts, least_below, code):
 
 @njit(cache=True, nogil=True)
 def _bin_column(cells, n_rows, columns, c, scratch, code):
-    """Write the codes of some rows in one column into `code`.
+    """Write the 16-bit codes of the first `n_rows` cells of column `c` into `code`.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def _bin_column(cells, n_rows, columns, c, scratch, code):
 
 @njit(cache=True, nogil=True)
 def bin_rows(X, rows, n_rows, columns, used, codes):
-    """Bin rows: write the codes of their cells into `codes`, column by column.
+    """Write the 16-bit codes of the cells of rows into `codes`, column by column.
 
     Parameters
     ----------
@@ -234,11 +234,11 @@ def bin_rows(X, rows, n_rows, columns, used, codes):
 
 @njit(cache=True, nogil=True, inline="always")
 def _apply_four_tests(codes, n_rows, k, reads, cuts, clears, all_leaves, remaining):
-    """Apply the tests ``k, ..., k + 3``, which are on numbers, to the remaining leaves.
+    """Clear in `remaining` the leaves that rows cannot reach after four tests.
 
-    Parameters are those of :func:`find_leaves`, and a number `all_leaves` in which all
-    bits are set. `remaining` is changed: each row's number is read and written once for
-    four tests.
+    The tests are ``k, ..., k + 3``, all of them on numbers. Parameters are those of
+    :func:`find_leaves`, and a number `all_leaves` in which all bits are set. Each row's
+    number in `remaining` is read and written once for four tests.
     """
     column_0 = reads[k]
     column_1 = reads[k + 1]
@@ -262,7 +262,7 @@ def _apply_four_tests(codes, n_rows, k, reads, cuts, clears, all_leaves, remaini
 
 @njit(cache=True, nogil=True, inline="always")
 def _apply_test(codes, n_rows, column, cut, clear, all_leaves, remaining):
-    """Apply one test on numbers to the remaining leaves of each row, in place.
+    """Clear in `remaining` the leaves that rows cannot reach after a test on numbers.
 
     A row goes right if its code in `column` is above `cut`. It keeps the leaves in
     `clear`. `codes`, `n_rows` and `remaining` are as in :func:`find_leaves`. In the
@@ -277,7 +277,7 @@ def _apply_test(codes, n_rows, column, cut, clear, all_leaves, remaining):
 def _apply_category_test(
     codes, n_rows, column, first_word, words, clear, all_leaves, remaining
 ):
-    """Apply one test on categories to the remaining leaves of each row, in place.
+    """Clear in `remaining` leaves that rows cannot reach after a test on categories.
 
     The bit set of the test starts at ``words[first_word]``. Rows whose code in `column`
     is in the set go left. The other rows go right, and keep the leaves in `clear`.
@@ -294,7 +294,7 @@ def _apply_category_test(
 
 @njit(cache=True, nogil=True, inline="always")
 def find_leaves(codes, n_rows, span, limit, reads, cuts, clears, words, remaining):
-    """Find the leaf of each of the first `n_rows` rows in one tree.
+    """Write the leaf of each row in one tree into `remaining`, coded as bits.
 
     Parameters
     ----------
@@ -355,7 +355,7 @@ def find_leaves(codes, n_rows, span, limit, reads, cuts, clears, words, remainin
 
 @njit(cache=True, nogil=True, inline="always")
 def add_values(values, first_leaf, k, remaining, n_rows, total):
-    """Add the values of the leaves of one tree for output `k` to `total`.
+    """Add column `k` of the leaf values of one tree to the sums `total` of the rows.
 
     Parameters
     ----------
@@ -429,7 +429,7 @@ def _write_sums(total, begin, n_rows, out):
 
 @njit(cache=True, nogil=True)
 def add_members(X, start, stop, bits, first, last, column_of_output, out):
-    """Add the leaf values of members to the sums of the rows ``start:stop``.
+    """Add the leaf values of the members ``first:last`` to ``out[start:stop]``.
 
     Parameters
     ----------
@@ -447,12 +447,12 @@ def add_members(X, start, stop, bits, first, last, column_of_output, out):
     out : ndarray of shape (n_samples, n_columns)
         Sums of the rows. Changed in place: each addition is rounded to its dtype.
     """
-    # Local names, because access to a tuple of arrays takes longer than a tree does.
+    # Fields are read once: access to a tuple of arrays takes longer than a tree does.
     columns = bits.columns
     # For each column, the first code that is in no list of categories. `NO_LIMIT` for a
     # column of numbers.
     limit = columns.limit
-    # Column, cut and remaining leaves of each test.
+    # Column, threshold code and leaves kept on the right, of each test.
     reads = bits.column
     cuts = bits.cut
     clears = bits.clear

@@ -43,7 +43,7 @@ class CatBoostReader(ForestReader):
         if not estimator.is_fitted():
             raise NotFittedError(f"This {name} is not fitted yet. Call fit first.")
         content = _contents(estimator)
-        # The sums of the trees are multiplied by `scale`. The offset is added then.
+        # A score is `scale` times the sum of the trees, plus `offset`.
         scale, offset = content["scale_and_bias"]
         offset = np.atleast_1d(np.asarray(offset, dtype=np.float64))
         n_outputs = len(offset)
@@ -132,7 +132,7 @@ def _loss_of(content):
     if isinstance(loss, str):
         loss = json.loads(loss)
     if loss is None:
-        # A sum of models with different losses.
+        # A sum of models with different losses has none.
         return None
     return loss["type"]
 
@@ -158,7 +158,7 @@ def _score_at_threshold(model):
 
 
 def _kind_of_classifier(name, loss, n_scores):
-    """Return the kind of the answer of a classifier.
+    """Return `AnswerRule.kind` of a classifier, which its loss determines.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def _kind_of_classifier(name, loss, n_scores):
 
 
 def _kind_of_numbers(model, loss, n_scores, n_features):
-    """Return the kind of the answer of a model that is not a classifier.
+    """Return `AnswerRule.kind` of a regressor or ranker: sums, or their exponential.
 
     The kind depends on the class and the parameters of the model. A sum of models has
     neither, so that the model itself predicts one row.
@@ -225,7 +225,7 @@ def _kind_of_numbers(model, loss, n_scores, n_features):
             f"{n_scores} numbers; one is supported."
         )
     row = np.zeros((1, n_features), dtype=np.float32)
-    # The exponential of a number is never that number.
+    # If the model predicts its sum, it has no link: exp(x) is never equal to x.
     predicts_sum = np.array_equal(own_predict(model, row), own_sums(model, row))
     return "identity" if predicts_sum else "sk_exp"
 
@@ -303,7 +303,7 @@ def _add_tree(builder, nodes, columns, n_outputs):
         split = node["split"]
         column = columns[split["float_feature_index"]]
         feature[i] = column["flat_feature_index"]
-        # The library compares in single precision.
+        # CatBoost compares cells with thresholds in single precision.
         threshold[i] = np.float32(split["border"])
         if column["nan_value_treatment"] == _MISSING_GOES_RIGHT:
             flags[i] = MISSING_RIGHT

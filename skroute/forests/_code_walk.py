@@ -1,4 +1,4 @@
-"""The third layout, nodes of eight bytes for binned rows, and the choice of a walk."""
+"""The third layout of trees, for binned rows, and the choice of the fastest kernel."""
 
 from typing import NamedTuple
 
@@ -40,7 +40,7 @@ class CodedTrees(NamedTuple):
 
 
 def coded_trees(trees, dtype):
-    """Return trees in the layout for binned rows.
+    """Return trees whose nodes test codes of binned rows, or None if they do not fit.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def coded_trees(trees, dtype):
 
 
 def walk_of(forest, n_rows, first, last):
-    """Return the fastest kernel for a number of rows, and the trees as it takes them.
+    """Return the fastest kernel for `n_rows` rows, and the trees in its layout.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Rules by which each library makes numbers of columns, categories among them."""
+"""Rules by which each library turns columns, also those of categories, into numbers."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ _RIGHTMOST = float(np.finfo(np.float32).max)
 
 
 class ColumnRule(ABC):
-    """The rule by which a library makes numbers of the columns of rows.
+    """Rule by which a library turns columns of categories into numbers.
 
     Attributes
     ----------
@@ -53,12 +53,12 @@ class ColumnRule(ABC):
 
     @property
     def keeps_categories(self) -> bool:
-        """True if the model has lists of its categories."""
+        """True if the model stores the categories that it was fitted on."""
         return False
 
     @property
     def categories_of_arrays(self) -> Mapping[int, Any]:
-        """Categories by column, if the library also looks them up for plain arrays."""
+        """Categories by column, for lookup in plain arrays. Empty if there is none."""
         return {}
 
     def dense(self, X):
@@ -67,7 +67,7 @@ class ColumnRule(ABC):
 
     @abstractmethod
     def numbers(self, X):
-        """Return rows in which columns of categories are the library's numbers.
+        """Return rows in which the library's numbers replace the categories.
 
         Parameters
         ----------
@@ -88,7 +88,7 @@ class ColumnRule(ABC):
 
 @dataclass(frozen=True)
 class ValuesAsTheyAre(ColumnRule):
-    """scikit-learn: the cells of a column of categories are its numbers."""
+    """Rule of scikit-learn: the cells of a column of categories are read as numbers."""
 
     def dense(self, X):
         """Return rows in which sparse columns of pandas are dense.
@@ -120,7 +120,7 @@ class NumbersOnly(ColumnRule):
     reads_negative_codes: bool = True
 
     def numbers(self, X):
-        """Return the rows, without columns of categories."""
+        """Return the rows, or raise a ValueError if a column has categories."""
         columns = category_columns(X)
         if columns:
             raise _not_numbers(X, columns)
@@ -129,9 +129,7 @@ class NumbersOnly(ColumnRule):
 
 @dataclass(frozen=True)
 class PairedByOrder(ColumnRule):
-    """LightGBM: the first list of categories is for the first column of category type.
-
-    The second list is for the second one, and so on.
+    """LightGBM: list `k` of categories is for the `k`-th column of category type.
 
     The library pairs lists and columns again for each frame, also if the columns have
     moved. It does so even for columns of category type that it splits as numbers.
@@ -161,7 +159,7 @@ class PairedByOrder(ColumnRule):
         if columns and not is_pandas:
             raise _not_numbers(X, columns)
         if self.categories is None:
-            # Not trained on a data frame: the codes of a frame's own categories.
+            # The model was not trained on a frame: the frame's own codes are read.
             return _with_codes(X, _own_categories(columns))
         if not is_pandas:
             # An array has no categories: its cells are codes.
@@ -285,7 +283,7 @@ class EncodedCells(ColumnRule):
 
     @property
     def categories_of_arrays(self) -> Mapping[int, Any]:
-        """Categories of the encoder by column. It looks up the cells of arrays, too."""
+        """Categories by column. The encoder looks up the cells of arrays, too."""
         return self.categories
 
     def numbers(self, X):
@@ -351,7 +349,7 @@ _OWN_CATEGORIES = None
 
 
 def _own_categories(columns):
-    """Return categories for `_with_codes` that leave all codes as they are."""
+    """Return the argument with which `_with_codes` keeps the codes of these columns."""
     return dict.fromkeys(columns, _OWN_CATEGORIES)
 
 
@@ -407,7 +405,7 @@ def _checked_numbers(values, column):
     `values` are the cells, and `column` is the position of the column, for the error.
     """
     numbers = numbers_of(values)
-    # None: some cell is no number.
+    # `numbers_of` returns None if some cell is no number.
     if numbers is None:
         raise ValueError(
             f"Column {column} of X has cells that are no numbers. Give numbers, as in "

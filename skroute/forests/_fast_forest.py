@@ -66,15 +66,15 @@ _FITTED_ATTRIBUTES = (
 # Prefixes of the names that LightGBM ("Column_0", ...) and CatBoost ("0", ...) give to
 # the columns of an array.
 _PREFIXES_OF_NUMBERED_COLUMNS = ("Column_", "")
-# Tolerated difference from the library of answers that are computed from the sums, in
-# units of their precision.
+# Tolerated difference of probabilities and numbers from those of the library, in units
+# of the sums' precision. Sums and labels must be equal.
 _ROUNDINGS_OF_ANSWER = 4
 
 
 def _classifies(self):
-    """Return True if `self`, a `FastForest`, has probabilities.
+    """Return True if `self`, a `FastForest`, has probabilities, or raise an error.
 
-    Otherwise an AttributeError is raised, as `available_if` needs.
+    The error is an AttributeError, as `available_if` needs.
     """
     forest = vars(self).get("forest_")
     if forest is None:
@@ -87,11 +87,11 @@ def _classifies(self):
 
 
 def _has_scores(self):
-    """Return True if `self`, a `FastForest`, has scores.
+    """Return True if `self`, a `FastForest`, has scores of rows, or raise an error.
 
-    Otherwise an AttributeError is raised, as `available_if` needs.
+    The error is an AttributeError, as `available_if` needs.
     """
-    # Raises the error for a regressor.
+    # Raises an AttributeError for a regressor, which has no `decision_function`.
     _classifies(self)
     forest = vars(self).get("forest_")
     if forest is None:
@@ -130,8 +130,8 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
     estimator : estimator object, default=None
         The ensemble, or a pipeline that ends in one. It is cloned and fitted. A fitted
         ensemble is passed inside of a :class:`~sklearn.frozen.FrozenEstimator`. It is
-        easier to call :meth:`from_ensemble`. None only in a forest that was loaded from
-        a file.
+        easier to call :meth:`from_ensemble`. None in a forest that was loaded from a
+        file, or made from a raw booster.
 
     n_jobs : int, default=None
         Threads for blocks of rows. None is 1 unless in a
@@ -275,9 +275,10 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=False)
     def _validate_and_fit(self, X, y, params):
-        """Fit the ensemble unless it is frozen, and read it.
+        """Fit the ensemble unless it is frozen, and convert its trees to `forest_`.
 
-        `params` is the dict of keywords of :meth:`fit`.
+        `params` are the metadata that :meth:`fit` was given, such as `sample_weight`.
+        The decorator checks the parameters of ``__init__`` first.
         """
         if self.estimator is None:
             raise ValueError(
@@ -286,6 +287,7 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
             )
         _check_ensemble(self.estimator)
         check_rows_match(X=X, y=y, **params)
+        # The metadata that `fit` of the ensemble gets.
         if routing_enabled():
             params = process_routing(self, "fit", **params)["estimator"]["fit"]
         else:
@@ -296,11 +298,12 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
             return self._read(self.estimator, X)
         with note_failure(type(self.estimator).__name__, num_samples(X), "fit"):
             fitted = clone(self.estimator).fit(X, y, **params)
+        # Sets `n_features_in_` and `feature_names_in_`.
         validate_data(self, X, skip_check_array=True)
         return self._read(fitted, X)
 
     def _check_n_jobs(self):
-        """Raise a ValueError if `n_jobs` has no meaning.
+        """Raise a ValueError unless `n_jobs` is None or an integer other than 0.
 
         A fitted forest uses a changed `n_jobs` at once, so that each call checks it.
         """
@@ -348,17 +351,17 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         """
         self._check_n_jobs()
         model = unfrozen(model)
-        apart = take_apart(model)
-        forest = _forest_of(apart.ensemble)
-        _check_answers(model, apart, forest=forest, X=X)
-        # The decision threshold, if scikit-learn's threshold classifiers have moved it.
-        self.forest_ = forest.with_cut(apart.cut)
-        self._transformers = apart.transformers
+        parts = take_apart(model)
+        forest = _forest_of(parts.ensemble)
+        _check_answers(model, parts, forest=forest, X=X)
+        # `cut` is the threshold of scikit-learn's threshold classifiers, None without.
+        self.forest_ = forest.with_cut(parts.cut)
+        self._transformers = parts.transformers
         if forest.classes is not None:
             self.classes_ = forest.classes
         # If the ensemble was fitted just now, `_validate_and_fit` has set the columns.
         if not hasattr(self, "n_features_in_"):
-            self.n_features_in_ = _n_columns_of(model, apart, forest=forest, X=X)
+            self.n_features_in_ = _n_columns_of(model, parts, forest=forest, X=X)
             self._take_names(model, X)
         return self
 
@@ -376,7 +379,7 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         ignores_names = self.forest_.read_rule.columns.ignores_names
         may_be_renamed = ignores_names and not self._transformers
         if X is None or not hasattr(X, "columns"):
-            # A frame of a later call may have other names.
+            # Without a frame here, a frame of a later call may have other names.
             self._may_be_renamed = may_be_renamed
             return
         columns = column_keys(X)
@@ -428,7 +431,7 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
             ) from None
 
     def _scores(self, X):
-        """Return the sums of the leaves of rows of any kind, after checks.
+        """Check rows of any kind, and return the sums of their leaves.
 
         They are an array of shape (n_samples, n_outputs), before any link.
         """
@@ -439,8 +442,7 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         needs_checks = bool(self._transformers) or hasattr(self, "feature_names_in_")
         if needs_checks or not are_plain(self.forest_, X):
             refuse_tables(X)
-            # Lists, and arrays that have not two dimensions. `check_array` raises an
-            # error for the latter.
+            # Lists become arrays. An array without two dimensions raises an error.
             if getattr(X, "ndim", 0) != 2 and not hasattr(X, "columns"):
                 X = check_array(X, dtype=None, ensure_all_finite=False)
             self._check_columns(X)
@@ -540,8 +542,8 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         return state
 
     def __sklearn_clone__(self):
-        # A forest from a file cannot be fitted again: the clone is the same object, as
-        # for a frozen estimator.
+        # A forest from a file or of a raw booster cannot be fitted again: the clone is
+        # the same object, as for a frozen estimator.
         if self.estimator is None and hasattr(self, "forest_"):
             return self
         # The clone of any other forest is not fitted.
@@ -585,7 +587,7 @@ def _check_is_fitted(model):
 
 
 def _forest_of(ensemble):
-    """Return the forest of a fitted ensemble.
+    """Return the forest of a fitted ensemble, or raise an error if it has none.
 
     Parameters
     ----------
@@ -616,14 +618,14 @@ def _forest_of(ensemble):
     return forest
 
 
-def _n_columns_of(model, apart, forest, X):
+def _n_columns_of(model, parts, forest, X):
     """Return the number of columns that a model was fitted on.
 
     Parameters
     ----------
     model : object
-    apart : TakenApart
-        The model, taken apart.
+    parts : TakenApart
+        The ensemble in the model, and the parts around it.
 
     forest : Forest
     X : {array-like, sparse matrix, dataframe} or None
@@ -633,7 +635,7 @@ def _n_columns_of(model, apart, forest, X):
     -------
     int
     """
-    if not apart.transformers:
+    if not parts.transformers:
         return forest.n_features
     if hasattr(model, "n_features_in_"):
         return model.n_features_in_
@@ -652,7 +654,7 @@ def _names_of_columns(model):
     return names
 
 
-def _check_answers(model, apart, forest, X):
+def _check_answers(model, parts, forest, X):
     """Raise a ValueError if a forest answers some rows otherwise than its library.
 
     For rows of the user, answers are compared with those of the whole model. For rows
@@ -661,8 +663,8 @@ def _check_answers(model, apart, forest, X):
     Parameters
     ----------
     model : object
-    apart : TakenApart
-        The model, taken apart.
+    parts : TakenApart
+        The ensemble in the model, and the parts around it.
 
     forest : Forest
         The forest of the ensemble.
@@ -670,16 +672,16 @@ def _check_answers(model, apart, forest, X):
     X : {array-like, sparse matrix, dataframe} or None
         Rows of the user.
     """
-    # None if there are categories of text.
+    # None if the forest has categories of text, which cannot be drawn.
     threshold_rows = rows_at_thresholds(forest)
     if X is not None:
         refuse_tables(X)
         # Rows with new categories are tested if the library reads them.
         unseen = not forest.read_rule.columns.refuses_unseen
         probes = varied_rows(as_rows(X), unseen=unseen)
-        moved_forest = forest.with_cut(apart.cut)
-        _compare(model, apart, forest=moved_forest, probes=probes)
-    elif apart.transformers:
+        moved_forest = forest.with_cut(parts.cut)
+        _compare(model, parts, forest=moved_forest, probes=probes)
+    elif parts.transformers:
         raise ValueError(
             "The rows are prepared by a pipeline: give rows X to compare answers on."
         )
@@ -688,20 +690,20 @@ def _check_answers(model, apart, forest, X):
             "The rows have categories of text: give rows X to compare answers on."
         )
     if threshold_rows is not None:
-        ensemble = apart.ensemble
+        ensemble = parts.ensemble
         alone = TakenApart(ensemble=ensemble, transformers=(), cut=None)
         probes = {"rows at the thresholds": threshold_rows}
         _compare(ensemble, alone, forest=forest, probes=probes)
 
 
-def _compare(model, apart, forest, probes):
-    """Raise a ValueError if a forest answers test rows otherwise than a model.
+def _compare(model, parts, forest, probes):
+    """Raise a ValueError if a forest and a model answer test rows differently.
 
     Parameters
     ----------
     model : object
-    apart : TakenApart
-        The model, taken apart.
+    parts : TakenApart
+        The ensemble in the model, and the parts around it.
 
     forest : Forest
         With the model's threshold.
@@ -715,20 +717,22 @@ def _compare(model, apart, forest, probes):
     compare(
         type(model).__name__,
         probes,
-        library_answers=partial(_library_answers, model, apart, classifies),
-        forest_answers=partial(_forest_answers, forest, apart.transformers),
+        library_answers=partial(_library_answers, model, parts, classifies),
+        forest_answers=partial(_forest_answers, forest, parts.transformers),
         rtol=tolerance,
         atol=tolerance,
     )
 
 
-def _library_answers(model, apart, classifies, X):
+def _library_answers(model, parts, classifies, X):
     """Return the answers of a library's model to rows, by the kind of answer.
 
     Parameters
     ----------
     model : object
-    apart : TakenApart
+    parts : TakenApart
+        Of the model.
+
     classifies : bool
         True if the model has labels.
 
@@ -739,7 +743,7 @@ def _library_answers(model, apart, classifies, X):
     dict from str to ndarray or None
         Keys are as in `_forest_answers`. None if the library has no such answer.
     """
-    answers = {"sums": own_sums(apart.ensemble, prepared(apart.transformers, X))}
+    answers = {"sums": own_sums(parts.ensemble, prepared(parts.transformers, X))}
     if classifies:
         answers["labels"] = own_predict(model, X)
         answers["probabilities"] = own_proba(model, X)

@@ -18,13 +18,14 @@ _PLAIN_SUMS = SumRule()
 _SUMS_AS_ANSWERS = AnswerRule()
 # Names of the cached properties. They are not pickled, but computed again.
 _CACHED = ("plain", "bits", "coded", "code_columns")
-# Number of units in 1. Sums of whole units below `_LARGEST_EXACT_SUM` have 20 bits
-# behind the point and 30 bits before it. They are exact in double precision, which has
-# 53 bits.
+# A unit is 1 / `_EXACT_UNITS`: a number of whole units has 20 bits behind the point.
+# Sums of such numbers below `_LARGEST_EXACT_SUM` have 30 bits before it. They are exact
+# in double precision, which has 53 bits.
 _EXACT_UNITS = 2**20
 # Upper bound of the sums that are exact if they consist of whole units.
 _LARGEST_EXACT_SUM = 2**30
-# Bound on the rounding error of a sum, in units in the last place of the largest sum.
+# Bound on the rounding error of a sum, in units in the last place of the largest sum. A
+# bound that is too large only takes time: early exit asks the library about more rows.
 _ROUNDINGS_OF_SUM = 16
 
 
@@ -119,7 +120,7 @@ class Forest:
         )
         if self.sum_rule.dtype == "float64" and largest_sum < _LARGEST_EXACT_SUM:
             in_units = np.append(self.offset, trees.values) * _EXACT_UNITS
-            # Sums of whole units are exact in any order.
+            # If all values are whole units, their sums are exact in any order.
             if np.array_equal(in_units, np.rint(in_units)):
                 return least
         precision = np.finfo(self.sum_rule.dtype).eps
@@ -159,7 +160,7 @@ class Forest:
         return len(self.offset)
 
     def taken(self, order):
-        """Return the forest of some members, in another order.
+        """Return the forest of the members `order` alone, in this order.
 
         Parameters
         ----------
@@ -174,7 +175,7 @@ class Forest:
         return replace(self, trees=self.trees.taken(order))
 
     def with_cut(self, cut):
-        """Return the forest whose answer changes at a moved threshold.
+        """Return this forest with the decision threshold `cut`, a `Cut` or None.
 
         Parameters
         ----------

@@ -23,7 +23,7 @@ from skroute.forests._trees import (
 
 # Position of the bit `MISSING_RIGHT`.
 _MISSING_RIGHT_BIT = MISSING_RIGHT.bit_length() - 1
-# Bytes of the rows that are walked together: they stay in the first cache.
+# Bytes of the rows that are walked together. They stay in the processor's first cache.
 _BLOCK_BYTES = 1 << 16
 # Least and largest number of rows that are walked together.
 _LEAST_BLOCK = 256
@@ -295,7 +295,7 @@ def _go_to_leaves_special(
 
 @njit(cache=True, nogil=True)
 def leaves(X, rows, n_rows, trees, first, last, scratch, out):
-    """Find the leaves of rows in the trees ``first, ..., last - 1``.
+    """Write the leaves of rows in the trees ``first, ..., last - 1`` into `out`.
 
     Parameters
     ----------
@@ -390,7 +390,7 @@ def _add_values_at(
 
 @njit(cache=True, nogil=True)
 def add_leaves(X, start, stop, trees, first, last, column_of_output, out):
-    """Add the leaf values of members to the sums of the rows ``start:stop``.
+    """Add the leaf values of the members ``first:last`` to ``out[start:stop]``.
 
     Parameters
     ----------
@@ -416,7 +416,7 @@ def add_leaves(X, start, stop, trees, first, last, column_of_output, out):
     last_tree = member_start[last]
     # Number of rows that are walked together.
     block = max(_BLOCK_BYTES // (X.itemsize * X.shape[1]), _LEAST_BLOCK)
-    # With no row it is 1: a loop must have a step.
+    # Without rows it is 1, because the step of a loop must not be 0.
     block = max(min(block, _LARGEST_BLOCK, stop - start), 1)
     # Few rows go down many trees at the same time. Many rows go down one tree after the
     # other.

@@ -1,4 +1,4 @@
-"""The library's own answers, and their comparison with those of the forest."""
+"""The answers of a forest's own library, and their comparison with the forest's."""
 
 import sys
 import warnings
@@ -43,7 +43,7 @@ def _is_xgboost_booster(model):
 
 
 def own_predict(model, X, raw=False):
-    """Return the ``predict`` of a model, or the sums of its leaves.
+    """Return what ``predict`` of a model returns, or with `raw` its sums of leaves.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def own_labels(model, X, classes):
         return own_predict(model, X)
     proba = own_proba(model, X)
     if proba is None:
-        # The objective answers with positions.
+        # The model predicts positions of classes (`multi:softmax` of XGBoost).
         positions = own_predict(model, X)
     else:
         positions = np.argmax(proba, axis=1)
@@ -120,14 +120,14 @@ def own_proba(model, X):
     if hasattr(model, "predict_proba"):
         return np.asarray(model.predict_proba(X))
     if hasattr(model, "classes_"):
-        # A classifier that answers with labels only.
+        # A classifier without `predict_proba` answers with labels only.
         return None
-    # A booster.
+    # Without `classes_` it is a booster, which predicts probabilities.
     proba = own_predict(model, X)
     if proba.ndim == 2:
         return proba
     if _is_xgboost_booster(model) and own_predict(model, X, raw=True).ndim == 2:
-        # Several scores and one answer: the objective answers with positions.
+        # A row has several scores and one answer: it is the position of a class.
         return None
     return np.column_stack([1 - proba, proba])
 
@@ -189,7 +189,7 @@ def rows_at_thresholds(forest, n_rows=200):
             X[:, feature] = rng.randint(0, _MOST_CODES, n_rows)
             continue
         cells = _cells_near(splits["threshold"], n_rows, dtype=X.dtype, rng=rng)
-        # Infinite thresholds keep the random number.
+        # In place of an infinite threshold, the cell keeps its random number.
         X[:, feature] = np.where(np.isfinite(cells), cells, X[:, feature])
     # Columns whose cells are the categories themselves, not codes.
     for feature, values in forest.read_rule.columns.categories_of_arrays.items():
@@ -208,7 +208,7 @@ def rows_at_thresholds(forest, n_rows=200):
 
 @np.errstate(over="ignore")
 def _cells_near(thresholds, n_cells, dtype, rng):
-    """Draw numbers of a type, each of which is a threshold or the next number to one.
+    """Draw numbers that are thresholds, or next to a threshold in the type `dtype`.
 
     `thresholds` is an array, and `rng` a RandomState. The result has shape (n_cells,).
     """
@@ -257,7 +257,7 @@ def varied_rows(X, unseen=True):
 
 
 def _changeable_columns(rows):
-    """Return the columns of floats and of objects by position.
+    """Return the columns, by position, in which test values may replace cells.
 
     Parameters
     ----------
@@ -266,8 +266,8 @@ def _changeable_columns(rows):
     Returns
     -------
     dict from int to ndarray or pandas.Series
-        Empty if rows are neither an array of floats nor a frame of pandas: their cells
-        are not changed.
+        The columns of floats and of objects. Empty if rows are neither an array of
+        floats nor a frame of pandas: their cells are not changed.
     """
     if isinstance(rows, np.ndarray):
         if rows.dtype.kind != "f" or rows.ndim != 2:
@@ -278,7 +278,7 @@ def _changeable_columns(rows):
         return {}
     columns = {}
     for j, dtype in enumerate(rows.dtypes):
-        # Types of pandas' own that have no kind may have texts.
+        # A type without `kind` counts as one of objects ("O"), which may be texts.
         if getattr(dtype, "kind", "O") in "fO":
             columns[j] = rows.iloc[:, j]
     return columns
@@ -363,7 +363,7 @@ def _changed_column(column, positions, cells, is_missing):
 
 # Names of answers that must be equal. Others may differ by a tolerance.
 _EXACT_ANSWERS = ("labels", "sums")
-# Name of the mask of rows that can be compared, among the answers of a forest.
+# Key of a mask in a forest's dict of answers. It is True for rows to be compared.
 _COMPARED = "compared"
 
 
@@ -432,7 +432,7 @@ def compare(name, probes, library_answers, forest_answers, rtol, atol):
                 if kind == first_kind:
                     raise
                 # Far from the rows of fit, the probabilities of some models do not sum
-                # to 1. Such rows are refused when the forest answers them.
+                # to 1. The forest refuses such rows: there is nothing to compare.
                 continue
         differences = _find_differences(
             answers, expected, n_rows=num_samples(rows), rtol=rtol, atol=atol

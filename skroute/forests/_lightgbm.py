@@ -65,13 +65,13 @@ class LightGBMReader(ForestReader):
 
     def read(self, estimator):
         """Read a fitted model or booster. Returns a `Forest`."""
-        # The class is looked at: the property raises for a model that is not fitted.
+        # `booster_` is looked up in the class: the property raises an error before fit.
         is_model = hasattr(type(estimator), "booster_")
         booster = estimator.booster_ if is_model else estimator
         forest = _read_booster(booster)
         classes = getattr(estimator, "_classes", None) if is_model else None
         if classes is None:
-            # A booster, or a model that is no classifier.
+            # A raw booster, or a model that is no classifier, has no labels.
             return forest
         if forest.answer_rule.kind not in _KINDS_OF_CLASSIFIERS:
             raise ValueError(
@@ -84,7 +84,7 @@ class LightGBMReader(ForestReader):
 def read_lightgbm(booster, num_iteration=None):
     """Return the trees of a LightGBM booster. The answer of the forest is their sum.
 
-    The objective may be of any kind.
+    With ``boosting="rf"``, the answer is their mean. The objective may be of any kind.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ def _table_of(trees, n_trees_per_iteration):
     first_leaf = len(tree_of_inner) + np.cumsum(n_leaves) - n_leaves
     splits = _splits_of(trees, tree_of_inner)
 
-    # Entries of all leaves, and of all inner nodes.
+    # Placeholders: for the splits that leaves lack, and the values of inner nodes.
     no_split = np.full(n_leaves.sum(), _NO_SPLIT)
     no_value = np.zeros(len(tree_of_inner))
     leaf_value = _numbers_of(trees, "leaf_value", dtype=np.float64)

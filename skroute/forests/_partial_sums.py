@@ -21,10 +21,10 @@ _LINKS = {
     "vote": "softmax",
 }
 # Bound on the rounding error of a score near a moved threshold, in units of the
-# precision.
+# precision. If it is too large, early exit only asks the library about more rows.
 _ROUNDINGS_OF_SCORE = 16
 # Bound on the rounding error of a probability, which is computed from the score, in
-# units of the precision.
+# units of the precision. If it is too large, the library is only asked more often.
 _ROUNDINGS_OF_PROBABILITY = 64
 
 
@@ -66,7 +66,7 @@ def partial_sums(forest, name):
         )
     forest = _unscaled(forest)
     n_outputs = forest.n_outputs
-    # Partial sums are not divided. The link divides instead.
+    # The library divides sums by `divisor` before the link. Here the slope does so.
     slope = rule.slope / rule.divisor
     if rule.kind == "vote":
         forest = _with_mean_votes(forest)
@@ -76,7 +76,7 @@ def partial_sums(forest, name):
         if n_outputs == 1:
             link = "logistic"
     elif link == "mean":
-        # This link has no slope. It divides by the number of members evaluated.
+        # The link "mean" has no slope: it divides by the members that were evaluated.
         slope = 1.0
         if n_outputs <= 2:
             forest = _centred(forest)
@@ -93,7 +93,7 @@ def partial_sums(forest, name):
 
 
 def _unscaled(forest):
-    """Return the forest whose leaves contain the scale of the sums, if there is one."""
+    """Return the forest whose leaves are multiplied by the scale of the library."""
     scale = forest.sum_rule.scale
     if scale == 1.0:
         return forest
@@ -115,10 +115,10 @@ def _with_mean_votes(forest):
 
 
 def _centred(forest):
-    """Return the forest of two classes whose leaves add distances from even chances.
+    """Return the forest whose leaves add the second class's probability minus 0.5.
 
-    The one output of the result is the second class. The leaves of `forest` have a
-    probability for each class.
+    The leaves of `forest`, of two classes, have a probability for each class. The
+    result has one output.
     """
     trees = forest.trees
     # The last column is the second class. A leaf with rows of one class only becomes

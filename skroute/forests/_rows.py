@@ -52,7 +52,7 @@ def cast_numbers(rule, X):
     Arrays in single or double precision, and arrays of objects, are returned as they
     are. `rule` is a `ReadRule`.
     """
-    # Kind O: Python objects.
+    # Numbers of these types stay as they are. Kind "O" are Python objects.
     stays = X.dtype.kind == "O" or X.dtype in (np.float32, np.float64)
     # Without `cast`, the library casts numbers to `dtype` at once.
     if stays or not rule.cast:
@@ -91,7 +91,7 @@ def rows_of(forest, X):
 
 
 def _converted(rule, X):
-    """Return an array of numbers in the type in which the library reads it."""
+    """Return an array of numbers in the type in which the library reads rows."""
     if X.dtype == rule.dtype:
         return X
     # Numbers beyond single precision become infinite, which `rows_of` checks.
@@ -135,13 +135,13 @@ def _checked(forest, X):
 
 
 def _without_negative_codes(forest, X):
-    """Return rows whose negative numbers the kernels read as the library does.
+    """Return rows for the kernels: for XGBoost, category codes below 0 become -1.
 
     Kernels read a number between -1 and 0 as category 0, as most libraries do. XGBoost
     reads no negative number as a category. For XGBoost, negative numbers in columns of
     categories become `_NO_CATEGORY`.
     """
-    # Trees that are not special have no categories.
+    # Trees without the flag `special` have no categories.
     if forest.read_rule.columns.reads_negative_codes or not forest.trees.special:
         return X
     X = X.copy()

@@ -146,7 +146,7 @@ class GradientBoostingReader(ForestReader):
             trees = []
             for output, regressor in enumerate(stage):
                 tree = regressor.tree_
-                # Of shape (n_nodes, 1, 1) becomes (n_nodes, 1).
+                # ``tree.value`` has shape (n_nodes, 1, 1), `value` has (n_nodes, 1).
                 value = rate * tree.value[:, 0, :]
                 trees.append(_MemberTree(tree, value=value, output=output))
             members.append(trees)
@@ -229,7 +229,7 @@ def averaged_forest(model):
     for member in model.estimators_:
         tree = member.tree_
         if classes is None:
-            # Of shape (n_nodes, n_targets, 1): each target has one number.
+            # ``tree.value`` has shape (n_nodes, n_targets, 1): one number a target.
             value = tree.value[:, :, 0]
         else:
             # The classes of a member are positions among those of the ensemble. A
@@ -238,10 +238,10 @@ def averaged_forest(model):
             # The values have shape (n_nodes, 1, n_classes of the member).
             value[:, member.classes_.astype(np.intp)] = tree.value[:, 0, :]
         members.append([_MemberTree(tree, value=value, output=ALL_OUTPUTS)])
-    # All trees have values of this width.
+    # The leaves of all trees have the same number of values.
     n_outputs = members[-1][0].value.shape[1]
     builder = _builder_of(members, getattr(model, "estimators_features_", None))
-    # A mean of trees starts at 0.
+    # The scores before any tree are 0.
     return builder.build(
         np.zeros(n_outputs),
         model.n_features_in_,
@@ -299,7 +299,7 @@ def _builder_of(members, features=None):
 
 
 def _boosted_kind(classes, n_outputs, kind_of_numbers):
-    """Return the kind of the answer of a boosted classifier or regressor.
+    """Return `AnswerRule.kind` of a boosted classifier or regressor: its link.
 
     Parameters
     ----------

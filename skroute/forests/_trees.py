@@ -30,7 +30,7 @@ ZERO_MISSING = 1 << 30
 # precision.
 ZERO = float(np.float32(1e-35))
 
-# Output of a tree whose leaves have one number for each output.
+# Entry of `Trees.outputs` for a tree whose leaves have a value for each output.
 ALL_OUTPUTS = -1
 
 
@@ -107,7 +107,7 @@ class Trees(NamedTuple):
         return self._replace(**arrays, special=special)
 
     def taken(self, order):
-        """Return the trees of some members, in another order.
+        """Return the trees of the members `order` alone, in this order.
 
         Parameters
         ----------
@@ -207,7 +207,7 @@ _ARRAY_KINDS = {
 
 
 def _require(holds, condition):
-    """Raise a ValueError that contains a condition, unless the condition holds."""
+    """Raise a ValueError with the text `condition`, unless `holds` is True."""
     if not holds:
         raise ValueError(
             f"The arrays of the forest are damaged: {condition}, which is not so. Make "
@@ -258,10 +258,10 @@ def _check_children(trees):
 
 
 def _check_nodes(trees, n_features):
-    """Check that each node tests a column, and that each node has a value."""
+    """Check the feature of each node, the test at each leaf, the number of values."""
     nodes = trees.nodes
     feature = nodes["feature"]
-    # As `laid_out` makes leaves: each row goes left, which is to the leaf itself.
+    # True for nodes with the test of a leaf: each row goes left, to the leaf itself.
     keeps_rows = (nodes["threshold"] == np.inf) & (feature == 0)
     _require(
         keeps_rows[trees.is_leaf].all(),
@@ -278,10 +278,10 @@ def _check_outputs(trees, n_outputs):
     width = trees.values.shape[1]
     _require(width in (1, n_outputs), f"values must have 1 or {n_outputs} columns")
     _require(len(outputs) == len(trees.roots), "outputs must be as many as roots")
-    # `ALL_OUTPUTS` is -1.
+    # -1 is allowed: it stands for leaves with a value for each output.
     lowest = ALL_OUTPUTS
     if width == 1 and n_outputs > 1:
-        # A leaf with one value adds to one output, so that -1 is not allowed.
+        # A leaf with one value adds to one output, so that -1 is not allowed here.
         lowest = 0
     exists = (outputs >= lowest) & (outputs < n_outputs)
     _require(exists.all(), f"outputs must be from {lowest} to {n_outputs - 1}")
@@ -485,7 +485,7 @@ def _starts_of(sizes):
 
 
 def _bounds_of(sizes):
-    """Return the bounds of arrays in the joined array: one more than `sizes`."""
+    """Return the start of each array in the joined array, and the end of the last."""
     return np.append(0, np.cumsum(sizes))
 
 

@@ -17,7 +17,7 @@ _EVEN_SCORE = 0.0
 
 
 class Cut(NamedTuple):
-    """A moved threshold at which the answer of two classes changes.
+    """A decision threshold of a classifier of two classes, moved by the user.
 
     Attributes
     ----------
@@ -66,9 +66,9 @@ class Cut(NamedTuple):
 
 
 def weights_alone(model, params, owner):
-    """Return the metadata that `fit` of a model gets without metadata routing.
+    """Return the `sample_weight` in `params`, or raise an error for other metadata.
 
-    Only weights are passed on.
+    This is the metadata that `fit` of a model gets without metadata routing.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def weights_alone(model, params, owner):
 
 
 def prepared(transformers, X):
-    """Return rows after the transformers that stand before an ensemble.
+    """Return the rows `X` after each of the fitted `transformers` in turn.
 
     Parameters
     ----------
@@ -176,8 +176,8 @@ def take_apart(model):
                 transformers += (model[:-1],)
             _, model = model.steps[-1]
         elif isinstance(model, (FixedThresholdClassifier, TunedThresholdClassifierCV)):
-            # If thresholds are nested, the outermost one decides: it compares the
-            # probabilities of the model in it.
+            # If threshold classifiers are nested, the outermost threshold decides. The
+            # inner ones pass on the response of the model that they contain.
             if cut is None:
                 cut = _cut_of(model)
             model = _inner_classifier(model)
@@ -186,12 +186,12 @@ def take_apart(model):
 
 
 def _inner_classifier(model):
-    """Return the classifier in a moved threshold: the fitted one if there is one."""
+    """Return the model in a threshold classifier: the fitted one if there is one."""
     return getattr(model, "estimator_", model.estimator)
 
 
 def _cut_of(model):
-    """Return the threshold that a model of scikit-learn moves, as a `Cut`.
+    """Return the threshold of a threshold classifier of scikit-learn, as a `Cut`.
 
     Parameters
     ----------

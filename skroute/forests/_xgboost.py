@@ -27,7 +27,8 @@ _KINDS = {
 }
 # Objective with which the library predicts positions of the classes.
 _OBJECTIVE_OF_POSITIONS = "multi:softmax"
-# Type of these positions. A classifier with this objective returns labels of this type.
+# Type of the positions that "multi:softmax" predicts. The labels of a classifier with
+# this objective have this type, too.
 _TYPE_OF_POSITIONS = "int32"
 # Value of `split_type` of a categorical node in the file of a model.
 _CATEGORICAL_SPLIT = 1
@@ -60,7 +61,7 @@ class XGBoostReader(ForestReader):
         tree_content = _checked_trees(learner, name)
         builder = _builder_of(tree_content, best_iteration)
         classes = labels_of(estimator)
-        # Empty: labels have the type of the classes.
+        # The empty string stands for labels in the type of the classes.
         label_dtype = ""
         if objective == _OBJECTIVE_OF_POSITIONS and classes is not None:
             label_dtype = _TYPE_OF_POSITIONS
@@ -277,6 +278,7 @@ def _add_tree(builder, tree, output):
     # In XGBoost a row goes left if x < condition, in the kernels if x <= threshold. The
     # threshold is thus the next smaller number in single precision.
     threshold = np.nextafter(condition, np.float32(-np.inf)).astype(np.float64)
+    # Node, first code and number of codes, for each categorical node.
     segments = zip(
         tree["categories_nodes"], tree["categories_segments"], tree["categories_sizes"]
     )
@@ -285,7 +287,8 @@ def _add_tree(builder, tree, output):
         # In place of a threshold, a categorical node has the number of its set.
         threshold[node] = builder.add_set(_words_of(codes))
     # XGBoost sends the categories in a set to the right, and kernels send them to the
-    # left. The children of categorical nodes are thus exchanged.
+    # left. The children of categorical nodes are thus exchanged, and missing values go
+    # to the other side.
     goes_left_if_missing = (np.array(tree["default_left"]) != 0) ^ is_categorical
     flags = np.where(goes_left_if_missing, 0, MISSING_RIGHT)
     flags |= np.where(is_categorical, CATEGORICAL, 0)

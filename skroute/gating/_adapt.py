@@ -66,7 +66,7 @@ from skroute.utils._validation import (
 
 __all__ = ["AdaptGatingClassifier"]
 
-# Index of the full model in `choices_`; the cheap model has 0.
+# Index of the full model in `choices_`. The cheap model has index 0.
 _FULL = 1
 
 # Standard errors by which the gain of the simplest gate must exceed 0. This gate is
@@ -106,7 +106,7 @@ class Validation(NamedTuple):
 
 
 class _PlanState(NamedTuple):
-    """Results of deciding about rows, which are needed to answer them.
+    """Bought features and cheap scores of a plan's rows, from which rows are answered.
 
     Attributes
     ----------
@@ -476,7 +476,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return rows.of(has_weight), is_held_out[has_weight]
 
     def _fit_full_model(self, X, y, *, splits, fit_params):
-        """Fit the full model; return its out-of-sample probabilities.
+        """Fit the full model, and return its out-of-sample probabilities.
 
         Parameters
         ----------
@@ -646,10 +646,10 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             True for the rows by which the level is set.
         """
         self.pair_ = pair
-        # The gate scores of the pair above which rows are sent.
+        # The gate score of the pair above which rows are sent.
         self._level = 0.0
-        # Ranks among the gate scores of the held-out rows, less the level. None: no row
-        # is ever sent, and the gate is not evaluated.
+        # `Ranks` by the gate scores of held-out rows, from which the level is
+        # subtracted. None: no row is ever sent, and the gate is not evaluated.
         self._ranks = None
         # Figures of the held-out rows. None without a gate: no rows are held out.
         self._held_out = None
@@ -732,8 +732,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
     def _set_costs(self):
         """Set the columns that each model reads, and the costs of a row.
 
-        These are `features_used_` and `cost_table_`. The costs are those up to the
-        gate's decision, and those if the cheap or the full model answers.
+        These are `features_used_` and `cost_table_`. The table has the cost up to the
+        gate's decision, and the costs if the cheap or the full model answers.
         """
         pair = self.pair_
         gate_cost, cheap_cost, full_cost = self.model_costs_
@@ -1001,7 +1001,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return self.classes_[proba.argmax(axis=1)]
 
     def _full_answers(self, plan, response, rows):
-        """Return the answers of the full model, in a sweep from the cache.
+        """Return the answers of the full model, which a sweep over budgets caches.
 
         Parameters
         ----------
@@ -1050,7 +1050,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             answers = getattr(self.estimator_, response)(X)
             if response == "predict":
                 return answers  # labels
-            # Proven: in `fit` the model had probabilities, so any row may be rounded.
+            # `proven`: the model returned probabilities in `fit`. The sums of any
+            # number of rows may then have rounding errors.
             proba = check_probabilities(np.asarray(answers), "estimator", proven=True)
             return with_sum_one(proba)
 
@@ -1097,7 +1098,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         # Tags are read before parameters are validated: the estimator may be anything.
         if will_have(self.estimator, "predict_proba"):
             # A pipeline has the tag of its first step, though a later step may replace
-            # NaN. It counts as taking NaN: its `fit` raises an error if it does not.
+            # NaN. A pipeline counts as taking NaN: its `fit` raises an error if a step
+            # does not.
             takes_nan = isinstance(self.estimator, Pipeline)
             if not takes_nan:
                 takes_nan = get_tags(self.estimator).input_tags.allow_nan

@@ -54,9 +54,9 @@ _MIN_ROWS_FOR_THREADS = 20_000
 # LightGBM's kZeroThreshold: it reads numbers of at most this size as 0.
 _LIGHTGBM_ZERO = 1e-35
 
-# Alternations of the q-step and the fit of (a, b) on held-out rows, for each number of
-# rounds. They are not repeated to convergence: the objective only compares numbers of
-# rounds.
+# Number of times that q and the gate's coefficients (a, b) are fitted in turn on
+# held-out rows, for each number of rounds. They need not converge: the objective only
+# compares numbers of rounds.
 _N_HELD_OUT_STEPS = 3
 
 # Smallest share of a class in the constant model. Its logarithm is then finite for a
@@ -387,7 +387,7 @@ class _Boosting:
         return self.is_stuck and not self.has_gate
 
     def step_q(self):
-        """Take the q-step, refit ``(a, b)`` of the gate, and record the objective.
+        """Update q (the q-step), refit the gate's ``(a, b)``, and record the objective.
 
         Changes `q` and `doubt_coef`, and appends to `objectives` and `round_counts`.
         """
@@ -834,9 +834,9 @@ class BoostedGate(Gate):
         return dataset.construct()
 
     def fit_pair(self, rows, held_out, prepared, problem, n_jobs, progress):
-        """Return the pair of the rounds that are best on held-out rows.
+        """Boost cheap model and gate, and return the rounds that held-out rows choose.
 
-        Without a gate it is the pair of all rounds. The parameters are those of
+        Without a gate the result is the pair of all rounds. The parameters are those of
         :meth:`Gate.fit_pair`.
         """
         fit = boost(

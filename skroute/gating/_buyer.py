@@ -185,7 +185,7 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         return as_rows(check_rows(self, X, reset=False))
 
     def _ledger(self, X):
-        """Return the ledger of the rows of a call, with nothing planned.
+        """Return the `FeatureLedger` of a call: bought features, and no planned ones.
 
         A sweep decides the same rows for several budgets. The cache of the sweep has
         one ledger for them, so that each feature is bought once.
@@ -202,7 +202,7 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         return ledger.without_plans()
 
     def _new_ledger(self, X):
-        """Return a new ledger of rows, which buys lazy features when they are needed.
+        """Return a new `FeatureLedger` of rows, which buys lazy features when needed.
 
         If the rows are not lazy, the ledger has all features from the beginning.
 
@@ -462,7 +462,7 @@ class FeatureLedger:
         Buys features. None if `values` has all of them.
 
     values : ndarray of shape (n_samples, n_features), default=None
-        All features, if they need not be bought. None: all features are bought.
+        All features, if they need not be bought. None: they are bought when needed.
 
     Attributes
     ----------

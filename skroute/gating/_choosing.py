@@ -13,7 +13,7 @@ from skroute.utils._row_hash import GOLDEN
 from skroute.utils._statistics import standard_error
 from skroute.utils._tolerances import LIMIT_ROOM
 
-# Factor of a limit that sums of costs may reach, since rounding may raise the sums.
+# Factor by which sums of costs may exceed a limit, since rounding may raise the sums.
 ROOM = 1 + LIMIT_ROOM
 # Mean qualities that differ by less are equal: the difference is rounding.
 _EQUAL = 1e-12
@@ -49,7 +49,7 @@ class HeldOut(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A way to spend a budget, with its outcomes on held-out rows.
+    """First set and policy of later purchases, with their outcomes on held-out rows.
 
     Attributes
     ----------
@@ -137,8 +137,8 @@ def candidates_within(held_out, policies, costs, *, budget, starts, n_left_of):
             spending = spend(mean_costs, budget)
             share = spending.share
             # The set that each row ends at, at one of the two prices: (n_rows,)
-            ends_at_price = ends[spending.price]
-            ends_at_lower = ends[spending.lower]
+            ends_at_price = ends[spending.price_index]
+            ends_at_lower = ends[spending.lower_index]
             # The quality and cost of each row at one of the two prices: (n_rows,)
             quality_at_price = held_out.quality[ends_at_price, rows]
             quality_at_lower = held_out.quality[ends_at_lower, rows]
@@ -196,7 +196,8 @@ def _mixed_answers(held_out, ends_at_price, ends_at_lower, share):
     if held_out.score is None:
         return None
     rows = np.arange(len(ends_at_price))
-    # Multiples of the golden ratio are spread evenly over [0, 1), without a generator.
+    # The fractional parts of multiples of the golden ratio are spread evenly over
+    # [0, 1), so that no random numbers are needed.
     has_lower_price = (GOLDEN * rows) % 1 < share
     ends = np.where(has_lower_price, ends_at_lower, ends_at_price)
     return held_out.proba[ends, rows]
@@ -311,5 +312,6 @@ def buys_on(candidate, policies):
     policy = policies[candidate.policy]
     # The set that each held-out row ends at. (n_prices, n_rows)
     ends = policy.ends_left(candidate.n_left)[:, candidate.start]
-    prices = [candidate.spending.price, candidate.spending.lower]
-    return bool((ends[prices] != candidate.start).any())
+    spending = candidate.spending
+    price_indices = [spending.price_index, spending.lower_index]
+    return bool((ends[price_indices] != candidate.start).any())

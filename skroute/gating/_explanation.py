@@ -26,7 +26,7 @@ _FRAME_HEIGHT = 1.2
 
 
 class NextPurchase(NamedTuple):
-    """The best next purchase after a round. It was made, unless the row stopped.
+    """The best next purchase after a round, which was made unless the row stopped.
 
     Attributes
     ----------

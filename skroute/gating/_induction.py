@@ -18,30 +18,32 @@ from skroute.utils._tolerances import ROUNDING, SCORE_TIE
 
 # In place of the left child of a leaf, in scikit-learn and in the kernel.
 LEAF = -1
-# In place of a leaf, if the tree was grown on the row.
+# In place of the leaf of a row in a tree that was grown on the row.
 _NO_LEAF = -1
 # A price, in the unit of `price_grid`, at which no purchase is worth it.
 _NO_PURCHASE = 1e12
-# Largest number of bins of a state by answers.
+# Largest number of bins of an `AnswerState`, which groups rows by their answers.
 _MOST_BINS = 24
-# Least number of rows of such a bin.
+# Least number of rows of a bin of an `AnswerState`.
 _ROWS_OF_A_BIN = 25
 # Weights of the bin before, of the bin itself and of the bin after in a smoothed mean.
 _SMOOTHING = (0.25, 0.5, 0.25)
-# A smaller sum of weights is rounding: there are no rows.
+# A smaller sum of weights is a rounding error: no row is in the sum. Weights are in
+# units of one row.
 _LEAST_WEIGHT = 1e-6
-# The forest of a state by leaves. A finer forest overspends, because the rows of a leaf
-# decide for one another.
-# Number of trees.
+# Number of trees in the forest of a `LeafState`.
 _N_TREES = 20
-# Largest number of leaves of a tree.
+# Largest number of leaves of a tree of a `LeafState`. A finer forest overspends, since
+# the rows of a leaf decide for one another.
 _MOST_LEAVES = 64
-# Least number of rows of a leaf.
+# Least number of rows of a leaf of a `LeafState`.
 _ROWS_OF_A_LEAF = 15
 
 
 class PriceRange(NamedTuple):
-    """The prices of an induction, in the unit of `price_grid`.
+    """Number and range of the prices of cost at which purchases are learned.
+
+    The unit of the prices is that of `price_grid`.
 
     Attributes
     ----------
@@ -56,18 +58,18 @@ class PriceRange(NamedTuple):
     highest: float
 
 
-# Prices of policies by answers: at the lowest, nearly all rows buy. At the highest, no
-# row buys.
+# Prices of the policies that group rows by answers (`AnswerState`). Nearly all rows buy
+# at the lowest price, and no row buys at the highest.
 ANSWER_PRICES = PriceRange(40, 1e-3, 1e2)
-# Prices of policies by leaves. They are fewer, since the induction takes fifty times as
-# long for each price.
+# Prices of the policies that group rows by leaves (`LeafState`). They are fewer, since
+# learning takes fifty times as long for each price.
 LEAF_PRICES = PriceRange(20, 2e-3, 3.0)
 
 # States -------------------------------------------------------------------------------
 
 
 class Shown(NamedTuple):
-    """Features of one set, as some rows have bought them, and the answers of its model.
+    """Bought values of the features of one set, and the answers of the set's model.
 
     Attributes
     ----------
@@ -86,16 +88,16 @@ class Shown(NamedTuple):
 
 
 class State(ABC):
-    """Division of the rows of one set into cells.
+    """Division of the rows that have bought one set into cells of similar rows.
 
-    The rows of a cell have shown similar values. A row belongs to one or more cells,
+    The rows of a cell have similar bought values. A row belongs to one or more cells,
     with a share in each. The shares of a row sum to 1. The expected lead of a row is
     the mean lead of its cells, weighted by these shares.
     """
 
     @abstractmethod
     def cells(self, shown):
-        """Return the cells of new rows.
+        """Return the share of each new row in each cell, by its bought values.
 
         Parameters
         ----------
@@ -109,7 +111,9 @@ class State(ABC):
 
     @abstractmethod
     def means(self, lead, weight):
-        """Return the mean lead of each cell over the rows that the state was made of.
+        """Return mean leads (gains over stopping) of cells, and expected leads of rows.
+
+        The rows are those that the state was made of.
 
         Parameters
         ----------
@@ -152,7 +156,7 @@ class AnswerState(State):
         return len(self.borders) + 1
 
     def cells(self, shown):
-        """Return the bins of the rows of a `Shown` as cells, as `State.cells`."""
+        """Return a matrix that is 1 at the bin of each row, as `State.cells`."""
         bins = np.searchsorted(self.borders, shown.key, side="right")
         return _one_cell_each(bins, self._n_bins)
 
@@ -231,7 +235,7 @@ class LeafState(State):
         forest.fit(_columns_of(shown), target, sample_weight=sample_weight)
         self.trees = joined_trees([tree.tree_ for tree in forest.estimators_])
         self.n_leaves = int(np.count_nonzero(self.trees.left == LEAF))
-        # A pickle has many of these numbers. They are small enough for int16.
+        # int16 makes pickles small. The numbers fit: there are 20 * 64 leaves at most.
         self._leaves_of_rows = self._leaves(shown).astype(np.int16)
         # True for the rows that a tree was grown on. (n_rows, n_trees)
         self._is_grown_on = np.zeros(self._leaves_of_rows.shape, dtype=bool)
@@ -239,21 +243,21 @@ class LeafState(State):
             self._is_grown_on[rows, tree] = True
 
     def cells(self, shown):
-        """Return the leaves of the rows of a `Shown` as cells, as `State.cells`."""
+        """Return the share of each row in each leaf, as `State.cells`."""
         return self._cells_of(self._leaves(shown))
 
     def honest_cells(self):
-        """Return cells of the rows that the state was made of, as `cells`.
+        """Return cells of the state's own rows, from trees not grown on the row.
 
-        A row is only in leaves of trees that were not grown on it. The splits of the
-        other trees follow the noise of the row.
+        The result is as in `cells`. The splits of the trees that were grown on a row
+        follow the noise of the row.
         """
         leaves = np.where(self._is_grown_on, _NO_LEAF, self._leaves_of_rows)
         return self._cells_of(leaves)
 
     def _leaves(self, shown):
         """Return the leaf of each row of a `Shown`, int64 (n_rows, n_trees)."""
-        # Kernels are compiled where they are called first.
+        # Imported here, so that numba is loaded only where a kernel is called.
         from skroute.gating._leaf_kernels import leaves_of_rows
 
         columns = _columns_of(shown)
@@ -439,7 +443,7 @@ def _own_share_in_smoothing(n_bins):
 
 
 class Moves(NamedTuple):
-    """Sets that rows of one set may buy next, with a number of purchases left.
+    """Larger sets that rows with one set may buy next, and their leads over stopping.
 
     Attributes
     ----------
@@ -454,7 +458,7 @@ class Moves(NamedTuple):
 
 
 class Expectation(NamedTuple):
-    """Expected leads of rows over stopping, at each price.
+    """Expected leads of rows over stopping: gains in quality, less the price of cost.
 
     Attributes
     ----------
@@ -491,10 +495,11 @@ class Policies(NamedTuple):
         is left, in the second two, and so on. If the purchases are not limited, there
         is one dict.
     ends : list of ndarray of shape (n_prices, n_sets, n_rows), dtype=int16
-        For each dict, the set that each held-out row ends at, from each first set.
+        For each dict of `moves`, the set that each held-out row ends at, from each
+        first set.
     nexts : list of ndarray of shape (n_prices, n_sets, n_rows), dtype=int16
-        For each dict, the set that each held-out row buys next, from each set. STOP:
-        none.
+        For each dict of `moves`, the set that each held-out row buys next, from each
+        set. STOP: none.
     """
 
     prices: np.ndarray
@@ -504,16 +509,18 @@ class Policies(NamedTuple):
     nexts: list
 
     def moves_left(self, n_left):
-        """Return the entry of `moves` for `n_left` purchases, which is 1 or more.
+        """Return the moves of each set for rows that may buy `n_left` more times.
 
-        With `n_left` of None, purchases are not limited. Then `moves` has one entry.
+        `n_left` is at least 1. With `n_left` of None, purchases are not limited, and
+        `moves` has one entry.
         """
         return self.moves[-1 if n_left is None else n_left - 1]
 
     def ends_left(self, n_left):
-        """Return the sets that held-out rows end at, (n_prices, n_sets, n_rows).
+        """Return the set that each held-out row ends at, by price and first set.
 
-        `n_left` is as in `moves_left`, or 0: then each row stays at its first set.
+        The result has shape (n_prices, n_sets, n_rows). `n_left` is as in `moves_left`,
+        or 0: then each row stays at its first set.
         """
         if n_left == 0:
             ends = np.empty_like(self.ends[-1])
@@ -565,8 +572,8 @@ class Policies(NamedTuple):
         share = np.zeros(n_sets)
         # At the last price nothing is bought.
         for index, price in enumerate(self.prices[:-1]):
-            # Value of the set that a row ends at, less its price, from each first set.
-            # (n_sets, n_rows)
+            # Value of the set that a row ends at, less price times cost, from each
+            # first set. (n_sets, n_rows)
             worth = value[ends[index], rows] - price * costs[ends[index]]
             mean_worth = np.average(worth, axis=1, weights=weight)
             for start in np.argsort(-mean_worth, kind="stable")[:n_first]:
@@ -583,7 +590,7 @@ class Policies(NamedTuple):
         return share
 
     def expect(self, position, shown, n_left):
-        """Return the expected leads of larger sets for rows of a set (`Expectation`).
+        """Return the expected leads over stopping of larger sets, for rows of one set.
 
         Parameters
         ----------
@@ -593,6 +600,10 @@ class Policies(NamedTuple):
             Bought values and answers of the rows.
         n_left : int or None
             Purchases that are left, at least 1; None is any number.
+
+        Returns
+        -------
+        Expectation
         """
         n_rows = len(shown.key)
         moves = self.moves_left(n_left).get(position)
@@ -691,7 +702,7 @@ def learn_policies(value, states, sets, costs, *, prices, allowed, n_rounds, wei
 
 
 class _SetOutcomes(NamedTuple):
-    """Outcomes of the held-out rows from one set on, and the decisions there.
+    """Sets at which held-out rows with one set end, their worth, and the next sets.
 
     Attributes
     ----------
@@ -713,7 +724,7 @@ class _SetOutcomes(NamedTuple):
 
 
 class _Purchases:
-    """Decisions of held-out rows after each set.
+    """Decisions of held-out rows after each set: stop, or buy a larger set.
 
     Parameters
     ----------
@@ -781,7 +792,7 @@ class _Purchases:
 
 
 def _learn_moves(lead, larger, state, weight):
-    """Return the moves of one set, and the purchases of the held-out rows by them.
+    """Return the leads of larger sets by cell, and the set that each row buys next.
 
     Parameters
     ----------
@@ -844,15 +855,15 @@ class Spending(NamedTuple):
 
     Attributes
     ----------
-    price, lower : int
+    price_index, lower_index : int
         Positions, among all prices, of the price and of the lower price. They are equal
         if the budget pays for the purchases of all rows at every price.
     share : float
         Share of the rows that buy at the lower price. The others buy at the price.
     """
 
-    price: int
-    lower: int
+    price_index: int
+    lower_index: int
     share: float
 
 
@@ -867,13 +878,16 @@ def spend(cost, budget):
         Largest mean cost.
     """
     within = cost <= budget * (1 + ROUNDING)
-    # The price that spends most within the budget. -inf: it is not within.
-    price = int(np.argmax(np.where(within, cost, -np.inf)))
+    # Position of the price at which most is spent within the budget. -inf leaves out
+    # prices at which the cost exceeds the budget.
+    price_index = int(np.argmax(np.where(within, cost, -np.inf)))
     if within.all():
         # No row needs to buy at a lower price.
-        return Spending(price, price, 0.0)
-    # The price that exceeds the budget least. inf: it does not exceed the budget.
-    lower = int(np.argmin(np.where(within, np.inf, cost)))
-    # With this share at the lower price, the mean cost is the budget.
-    share = float((budget - cost[price]) / (cost[lower] - cost[price]))
-    return Spending(price, lower, share)
+        return Spending(price_index, price_index, 0.0)
+    # Position of the price at which the cost exceeds the budget least. inf leaves out
+    # prices at which the cost is within the budget.
+    lower_index = int(np.argmin(np.where(within, np.inf, cost)))
+    # With this share of the rows at the lower price, the mean cost is the budget.
+    extra_cost = cost[lower_index] - cost[price_index]
+    share = float((budget - cost[price_index]) / extra_cost)
+    return Spending(price_index, lower_index, share)

@@ -197,7 +197,7 @@ def best_level(gate, gain, weight, p_full, n_standard_errors=0.0):
 
 
 class Ranks(NamedTuple):
-    """Conformal ranks of gate scores among held-out scores, with random ties.
+    """Conformal ranks of gate scores among held-out scores, with ties broken at random.
 
     The rank of a row is the smallest share of sent rows at which it is sent. A new row
     is equally likely to have each of the n + 1 places among n held-out rows. It is
@@ -227,7 +227,7 @@ class Ranks(NamedTuple):
 
     @classmethod
     def of(cls, gate, weight):
-        """Return the ranks among the gate scores of held-out rows.
+        """Return the `Ranks` that rank new rows among the gate scores of held-out rows.
 
         Parameters
         ----------

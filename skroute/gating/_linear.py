@@ -39,8 +39,9 @@ _MAX_STEPS = 2000
 # as much as a step.
 _STEPS_PER_GAP = 10
 
-# The duality gap of each (OPT2) is at most this share of the tolerance of the
-# alternation. It is small, so that an error of (OPT2) does not end the alternation.
+# Largest duality gap of a fit of cheap model and gate for fixed q (OPT2), as a share of
+# the tolerance of the alternation. It is small, so that the error of a fit does not end
+# the alternation.
 _GAP_SHARE = 0.1
 
 # Number of groups that are tried alone for the second start. It bounds the time of a
@@ -284,13 +285,14 @@ class LinearGate(Gate):
         return LinearRows(columns, standardised=standardised, mean=mean, scale=scale)
 
     def fit_pair(self, rows, held_out, prepared, problem, n_jobs, progress):
-        """Return the pair of the better of two starts.
+        """Fit cheap model and gate from two starts, and return the better pair.
 
         The parameters are those of :meth:`Gate.fit_pair`. `held_out` and `n_jobs` are
         not used. `prepared` has the standardised columns of the rows to fit on.
         """
-        # `origin` is the feature that each column was made from.
-        # The intercepts are the last column, in a group of their own that costs 0.
+        # A column of the linear model is in the group of the raw column that it was
+        # made from, its `origin`. The intercepts are the last column, in a group of
+        # their own that costs 0.
         group_of_columns = problem.group_of[prepared.columns.origin]
         group_of_intercept = len(problem.group_costs)
         column_problem = problem._replace(
@@ -305,8 +307,8 @@ class LinearGate(Gate):
             tol=self.tol,
             progress=progress,
         )
-        # W has the coefficients of standardised columns. They become those of the
-        # columns themselves. The last row of W are the intercepts.
+        # W has the coefficients of standardised columns, and the intercepts in its last
+        # row. They are converted to coefficients and intercepts of the raw scale.
         coef = fit.W[:-1] / prepared.scale[:, None]
         intercept = fit.W[-1] - prepared.mean @ coef
         return FittedPair(
@@ -317,7 +319,7 @@ class LinearGate(Gate):
         )
 
     def level(self, gate, gain, weight, p_full, n_standard_errors):
-        """Return 0, or the lowest level that `p_full` allows if it is higher.
+        """Return the lowest level of the gate that `p_full` allows, but at least 0.
 
         The parameters are those of :meth:`Gate.level`. `gain` is not used.
         """
@@ -783,7 +785,7 @@ def adapt_linear(X, rows, problem, *, max_iter, tol, start=None, progress=nullco
 
 
 def _fit_without_gate(linear, n_outputs):
-    """Fit the cheap model f1 alone, with a gate of minus infinity on every row.
+    """Fit the cheap model f1 alone, with a gate score of minus infinity on every row.
 
     Parameters
     ----------
@@ -801,7 +803,8 @@ def _fit_without_gate(linear, n_outputs):
     W = linear.minimise_cheap(np.zeros((n_features, n_outputs)))
     objective = linear.cheap_loss(linear.X @ W).value + linear.penalty(W)
     gate_coef = np.zeros(n_features)
-    # The intercept: a gate of minus infinity sends no row.
+    # The gate's intercept. A gate score of minus infinity sends no row to the full
+    # model.
     gate_coef[-1] = -np.inf
     return LinearFit(np.column_stack([W, gate_coef]), [objective])
 
@@ -819,7 +822,7 @@ def squared_norm(X, weight):
     -------
     float
     """
-    # It is the square of the largest singular value of sqrt(weight) X.
+    # This eigenvalue is the square of the largest singular value of sqrt(weight) X.
     return np.linalg.norm(np.sqrt(weight)[:, None] * X, 2) ** 2
 
 

@@ -141,7 +141,8 @@ def q_step(cheap_loss, full_loss, gate, p_full, weight):
     beta : float
         Dual price of the constraint. 0 if the constraint does not bind.
     """
-    # B - A. In it, log(1 + e^-g) - log(1 + e^g) is -g, which has no rounding error.
+    # B - A. The difference of the gate's terms, log(1 + e^-g) - log(1 + e^g), is -g,
+    # which has no rounding error.
     difference = full_loss - cheap_loss - gate
 
     def mean_q(beta):
@@ -248,7 +249,7 @@ def doubt(scores):
 
 
 def fit_doubt(u, q, offset, weight, start=(0.0, 0.0), max_iter=50, ridge=1e-6):
-    """Fit ``(a, b)`` of the gate ``g = offset + a u + b`` by logistic regression of q.
+    """Fit ``(a, b)`` of the gate ``g = offset + a u + b`` to q by logistic regression.
 
     It is Newton's method for the gate's part of (OPT2), a convex problem in two
     numbers.

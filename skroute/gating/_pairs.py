@@ -14,7 +14,7 @@ from skroute.utils._typing import NDArray
 
 
 class Rows(NamedTuple):
-    """Training rows of a pair, with the loss and quality of the full model on each.
+    """Training rows of cheap model and gate, with the full model's loss and quality.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Rows(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Parameters of the objective (OPT) that a pair is fitted for.
+    """Parameters of the objective (OPT) that cheap model and gate are fitted for.
 
     Attributes
     ----------

@@ -72,7 +72,7 @@ __all__ = ["OperatingPoint", "SequentialFeatureClassifier"]
 
 # Share of the rows that is held out.
 _HELD_OUT = 1 / 3
-# Largest number of held-out rows.
+# Largest number of held-out rows. It bounds the time and memory of learning purchases.
 _MOST_HELD_OUT = 5000
 # Smallest number of rows in `fit`. With fewer, one half of the held-out rows is empty.
 _FEWEST = 6
@@ -84,14 +84,14 @@ _CACHED_POLICIES = 2
 # Largest number of sets that get a model. More sets take time, and few rows come to
 # them.
 _MOST_SETS = 44
-# Sets are selected by a rough policy, whose states have small forests.
-# Number of trees of such a forest.
+# Number of trees in the small forests of the rough policy by which sets are selected.
 _ROUGH_TREES = 2
-# Largest number of leaves of such a tree.
+# Largest number of leaves of a tree of the rough policy by which sets are selected.
 _ROUGH_LEAVES = 32
 # A set gets a model only if more than this share of the rows comes to it at some price.
 _LEAST_SHARE = 0.005
-# Number of first sets, the best at each price, from which rows are followed.
+# Number of first sets, the best at each price, from which the rough policy follows rows
+# to count how many come to each set.
 _FIRST_SETS = 3
 
 
@@ -774,7 +774,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
             no columns, or if no larger set can be bought.
         """
         held_out = self._held_out
-        # Estimated quality of answering each row with each set. (n_sets, n_rows)
+        # Estimated quality of answering each row with each set, if the true class has
+        # the probabilities of the set of all groups. (n_sets, n_rows)
         value = held_out.value_by_all_groups
         weight = held_out.outcomes.weight
         by_answer = []
@@ -1024,7 +1025,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         )
 
     def _learn(self, max_rounds, max_cost):
-        """Learn the policies within limits of each row.
+        """Learn the policies within the purchases and the cost that a row may have.
 
         Parameters
         ----------
@@ -1043,8 +1044,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         # `ROOM` is for the rounding of summed costs.
         allowed = self.set_costs_ <= max_cost * ROOM
         answer_states, leaf_states = self._states
-        # For each of the two entries: the values of the sets, the states and the range
-        # of the prices.
+        # The values of the sets, the states and the range of the prices, for both kinds
+        # of policies.
         kinds = (
             (held_out.value_by_set, answer_states, ANSWER_PRICES),
             (held_out.value_by_all_groups, leaf_states, LEAF_PRICES),
@@ -1102,8 +1103,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
             return 0
         if max_rounds is None:
             return None
-        # The free groups are there before the first purchase. Any other first set is a
-        # purchase.
+        # Set 0 has the free groups, which are there before the first purchase. Any
+        # other first set is a purchase.
         return max(max_rounds - int(start > 0), 0)
 
     def _choice(self, budget, max_rounds, max_cost, *, warns=False):
@@ -1165,7 +1166,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         if goes_on:
             # A share of the rows buys at the lower price, the others at the price.
             spending = candidate.spending
-            pair = [spending.price, spending.lower]
+            pair = [spending.price_index, spending.lower_index]
             pair_policies = policies[candidate.policy].at_prices(pair)
             price = float(pair_policies.prices[0])  # the first of `pair`
             share = spending.share
@@ -1305,7 +1306,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             buys = step.target != STOP
             going = going[buys]
             target = step.target[buys]
-            # Position, among the rising prices, of the highest at which each row buys.
+            # Position of the highest price at which each row buys. Prices rise.
             reach = step.reach[buys]
             # Groups that each row buys in this round. (n_going, n_groups)
             extra = self._sets[target] & ~self._sets[set_of_row[going]] & ~known[going]
@@ -1335,7 +1336,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
     def _next_sets(
         self, X, ledger, *, going, set_of_row, choice, n_left, drawn_rows, with_reach
     ):
-        """Return the next purchases of rows (`Step`).
+        """Decide which set each row buys next, or that it stops (`Step`).
 
         Parameters
         ----------
@@ -1354,17 +1355,19 @@ class SequentialFeatureClassifier(FeatureBuyer):
         with_reach : bool
             True if the highest price at which each row buys is needed.
         """
-        # These policies have two prices: the price, then the lower price.
+        # These policies have two prices: the price, then the lower price. `at_price`
+        # and `at_lower_price` are positions on the axis of prices.
         policies = choice.policies
         at_price = 0
         at_lower_price = 1
         if with_reach:
-            # The policies at all prices, and the positions of these two among them.
+            # The policies at all prices, and the positions of the two prices in them.
             policies = self._policies(choice.within)[choice.policy]
-            at_price = choice.spending.price
-            at_lower_price = choice.spending.lower
+            at_price = choice.spending.price_index
+            at_lower_price = choice.spending.lower_index
         target = np.full(len(going), STOP, dtype=np.int64)
-        # -1: the row buys at no price, or the price is not needed.
+        # Position of the highest price at which each row buys. -1: the row buys at no
+        # price, or `with_reach` is False.
         reach = np.full(len(going), -1, dtype=np.int64)
         expectations = {}
         # Rows of one set are decided together.
@@ -1393,7 +1396,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return Step(going, target, reach, drawn_rows.is_lower(going), expectations)
 
     def _shown(self, X, ledger, position, rows, n_rows):
-        """Return the bought values of rows at a set, and their answers (`Shown`).
+        """Return the values of a set that rows have bought, and its model's answers.
+
+        The result is a `Shown`.
 
         The probabilities of a row are computed once in a sweep over budgets.
 
@@ -1477,9 +1482,10 @@ class SequentialFeatureClassifier(FeatureBuyer):
             return np.searchsorted(self.classes_, model.predict(model_rows))
 
     def _with_known(self, set_of_row, known):
-        """Return the largest set of which each row has every group, (n_rows,).
+        """Return the largest set of which each row has bought or knows every group.
 
-        This set contains the set that the row has bought. Its other groups are known.
+        The result has shape (n_rows,). This set contains the set that the row has
+        bought. Its other groups are known.
 
         Parameters
         ----------
@@ -1784,14 +1790,14 @@ class Step(NamedTuple):
     expectations: dict
 
 
-# Which of the two prices was drawn for a row.
+# State of the draw between the two prices for a row: not drawn yet, or the drawn price.
 _NOT_DRAWN = -1
 _AT_PRICE = 0
 _AT_LOWER_PRICE = 1
 
 
 class LowerPrice:
-    """Rows that buy at the lower price, drawn by a hash of their bought values.
+    """Draw of the rows that buy at the lower of two prices, by hashes of their values.
 
     The price of a row is drawn when its purchases at the two prices first differ.
 
@@ -1939,8 +1945,8 @@ def sets_behind_switches(task, seed):
 def select_sets(search, best, grown):
     """Return the sets that get a model, by cost.
 
-    All sets of `best` get a model. Of the sets in `grown`, those get one to which most
-    rows come by a rough policy, up to `_MOST_SETS` in all.
+    All sets of `best` get a model. The sets of `grown` to which most rows come by a
+    rough policy get one, too, up to `_MOST_SETS` in all.
 
     Parameters
     ----------

@@ -18,17 +18,17 @@ from skroute.utils._compat import _safe_indexing
 _ROWS_OF_A_LEAF = 100
 # Least number of leaves of a tree of a model.
 _FEWEST_LEAVES = 4
-# Largest number of leaves of such a tree.
+# Largest number of leaves of a tree of a model.
 _MOST_LEAVES = 63
 # Largest number of leaves of a tree with random thresholds: LightGBM's default. Random
 # thresholds make the forest smooth, so that its trees need not be small.
 _SMOOTHED_LEAVES = 31
-# The least number of rows of a leaf is the number of rows divided by this. It lies
-# within the next two limits.
+# The least number of rows of a leaf is the number of all rows divided by this, between
+# `_LEAST_ROWS_OF_A_LEAF` and `_MOST_ROWS_OF_A_LEAF`.
 _LEAF_SHARE = 50
-# Smallest value of this least number.
+# Lower limit of the least number of rows of a leaf, for few rows.
 _LEAST_ROWS_OF_A_LEAF = 3
-# Largest value of this least number: LightGBM's default.
+# Upper limit of the least number of rows of a leaf: LightGBM's default.
 _MOST_ROWS_OF_A_LEAF = 20
 # Largest number of bins of a column.
 _BINS = 63
@@ -162,7 +162,7 @@ class Task(NamedTuple):
 
 
 class SetModel(NamedTuple):
-    """Class probabilities from the columns of one set.
+    """Model of class probabilities that reads the columns of one set.
 
     Attributes
     ----------
@@ -215,7 +215,7 @@ def of_classes(scores):
     return np.hstack([np.zeros_like(scores), scores])
 
 
-def _kinds(task, columns):
+def _forest_params(task, columns):
     """Return LightGBM's parameters of the two forests of a model, two dicts.
 
     The first forest fits closely, which is best if the classes are well separated.
@@ -273,9 +273,11 @@ def fit_judged(task, groups, held_out):
     is_first = first_half(len(held_out.y))
     first = held_out.of(is_first)
     second = held_out.of(~is_first)
-    # Two boosters. Each has its best numbers of rounds on "first", "second" and "both".
+    # Two boosters, each with its best number of rounds on the first half of the
+    # held-out rows, on the second half, and on both.
     boosted = [
-        _boost(task, columns, params, first, second) for params in _kinds(task, columns)
+        _boost(task, columns, params, first, second)
+        for params in _forest_params(task, columns)
     ]
     tuned_on_first = _tuned(task, columns, boosted, "first", first)
     tuned_on_second = _tuned(task, columns, boosted, "second", second)
@@ -436,7 +438,7 @@ def fit_again(task, groups, model):
 
     columns = task.columns(groups)
     forests = []
-    for params, n_rounds in zip(_kinds(task, columns), model.rounds):
+    for params, n_rounds in zip(_forest_params(task, columns), model.rounds):
         booster = lightgbm.train(params, task.data(columns, params), n_rounds)
         # -1: all rounds.
         forests.append(read_lightgbm(booster, -1))

@@ -13,28 +13,31 @@ from skroute.metrics import pareto_front
 
 # Largest number of rows that sets are tried on.
 _MOST_ROWS = 12_000
-# Number of parts of these rows. A booster of all other parts is judged on one.
+# Number of parts that the rows of trials are divided into. A booster that is fitted on
+# all other parts is judged on one part.
 _PARTS = 4
-# Boosting rounds of a trial for two classes, each of one tree.
+# Boosting rounds of a trial for two classes, each of one tree. A trial is a small
+# booster that reads the columns of one set.
 _TREES = 40
-# Least number of boosting rounds for many classes.
+# Least number of boosting rounds of a trial for many classes.
 _FEWEST_TREES = 8
-# Leaves of a tree of a trial.
+# Leaves of a tree of the small booster of a trial.
 _LEAVES = 15
-# Learning rate of a trial for two classes.
+# Learning rate of the small booster of a trial for two classes.
 _RATE = 0.1
 # Learning rate of a trial for many classes, which has fewer rounds.
 _RATE_OF_MANY_CLASSES = 0.2
-# Boosting rounds that compute the promise of each group after a set.
+# Boosting rounds for the promise of each group: its gain per cost as an addition to a
+# set.
 _TREES_OF_A_PROMISE = 8
-# Learning rate of these rounds.
+# Learning rate of the boosting rounds for the promises of groups.
 _RATE_OF_A_PROMISE = 0.2
 # Largest number of groups that are tried in addition to a set.
 _TRIED = 8
 # Largest number of sets to which groups are added.
 _MOST_SETS = 60
-# A set with fewer purchases than this is compared with larger sets on all parts. Other
-# sets are compared on two parts.
+# A set with fewer purchases than this is compared with larger sets on all parts of the
+# rows. Other sets are compared on two parts.
 _SURE_PURCHASES = 3
 # With fewer rows than this, all sets are compared on all parts.
 _FEW_ROWS = 400
@@ -149,16 +152,16 @@ class Trials:
         return self._losses[key]
 
     def promise(self, groups):
-        """Return the promise of each group as an addition to a set, (n_groups,).
+        """Return the gain per cost that each group promises as an addition to a set.
 
         Boosting goes on from the answers of the set, with all columns. A promise is the
         gain of the splits on a group's columns, divided by the group's cost. It is -1
-        for groups of the set.
+        for groups of the set. The result has shape (n_groups,).
         """
         # The rows of all parts but the first.
         task = self.fitted[0]
-        # This call is made for the booster of these rows, which it writes into
-        # `_boosters`. The loss is not used.
+        # `_loss` writes the booster of the set on these rows into `_boosters`. The loss
+        # that it returns is not used.
         self._loss(groups, 0)
         booster = self._boosters.get(groups.tobytes())
         # None: boosting starts from nothing after a set without columns.
@@ -173,7 +176,8 @@ class Trials:
         new_booster = grow_trees(params, self._all_columns, _TREES_OF_A_PROMISE)
         gain_of_columns = new_booster.feature_importance("gain")
         gain = np.bincount(task.group_of, gain_of_columns, len(task.costs))
-        # 1 for free groups, which are in every set.
+        # Free groups are divided by 1. They are in every set, so that their quotient is
+        # not used.
         divisor = np.where(task.costs > 0, task.costs, 1.0)
         # -1: the group is in the set already.
         return np.where(groups, -1.0, gain / divisor)
@@ -262,7 +266,7 @@ def find_sets(trials, limits=()):
     branch_starts = [root]
     if not root.any():
         # Without free groups, the best single group is bought first. It is the last one
-        # in `front`, whose undominated sets have falling losses. Empty: no such set.
+        # in `front`, whose undominated sets have falling losses. There may be none.
         single_groups = [groups for groups in front if groups.sum() == 1]
         branch_starts = single_groups[-1:]
     branches = _branches(trials, branch_starts)
@@ -270,10 +274,11 @@ def find_sets(trials, limits=()):
 
 
 def _search(trials, root):
-    """Return the undominated sets, then a chain of sets up to the set of all groups.
+    """Return the best set within each cost, then a chain up to the set of all groups.
 
-    The chain begins with the last undominated set. Each of its sets has one group more
-    than the set before.
+    The best sets are the undominated ones: no cheaper set has a lower loss. The chain
+    begins with the last undominated set. Each of its sets has one group more than the
+    set before.
 
     Parameters
     ----------

@@ -15,26 +15,29 @@ from sklearn.tree import DecisionTreeRegressor
 
 from skroute.gating._sets import class_scores, grow_trees, sorted_sets, with_groups
 
-# The next three numbers bound time. Larger ones lead to nearly the same sets.
-# Largest number of rows that the boosters of trials are fitted on.
+# Largest number of rows that the boosters of trials are fitted on. It bounds time. More
+# rows lead to nearly the same sets.
 _MOST_FITTED = 8000
-# Largest number of rows that judge sets.
+# Largest number of judging rows, on which sets are compared. It bounds time. More rows
+# lead to nearly the same sets.
 _MOST_JUDGING = 3000
-# Largest number of judging rows whose attributions are computed.
+# Largest number of judging rows whose attributions are computed. It bounds time. More
+# rows lead to nearly the same sets.
 _MOST_ATTRIBUTED = 1200
-# At most the number of rows divided by this are judging rows.
+# At most one row in this number of rows becomes a judging row.
 _JUDGING_PART = 3
-# The model of everything is a booster of all columns. Largest number of its rounds.
+# Largest number of boosting rounds of the model of everything, which reads all columns.
 _TREES_OF_EVERYTHING = 150
-# Number of rounds without progress after which its boosting ends.
+# Number of rounds without progress after which the boosting of all columns ends.
 _PATIENCE = 20
-# Boosting rounds of a trial for two classes.
+# Boosting rounds of a trial for two classes. A trial is a small booster that
+# reads the columns of one set.
 _TREES = 40
 # Least number of boosting rounds of a trial for many classes.
 _FEWEST_TREES = 8
-# Leaves of a tree of a trial.
+# Leaves of a tree of the small booster of a trial.
 _LEAVES = 15
-# Learning rate of a trial for two classes.
+# Learning rate of the small booster of a trial for two classes.
 _RATE = 0.1
 # Learning rate of a trial for many classes, which has fewer rounds.
 _RATE_OF_MANY_CLASSES = 0.2
@@ -42,34 +45,36 @@ _RATE_OF_MANY_CLASSES = 0.2
 _LEAVES_OF_EVERYTHING = 63
 # Largest number of sets that are tried in all. It bounds the time.
 _MOST_TRIALS = 200
-# Largest number of switches behind one another.
+# Largest number of switches that select a part of the rows, one after the other.
 _DEPTH = 3
 # Largest number of steps of a forward selection.
 _MOST_STEPS = 7
-# Number of groups that a step tries alone.
+# Number of groups that a step of forward selection tries alone.
 _SINGLES = 6
-# Number of groups that a step tries in pairs.
+# Number of groups that a step of forward selection tries in pairs.
 _PAIRED = 4
 # The gap of a set is its mean loss less the mean loss of the set of all groups. A step
 # must close this share of the gap for each unit of cost.
 _LEAST_STEP = 0.01
-# A smaller gap counts as this number, in nats.
+# A smaller gap in mean loss to the set of all groups counts as this number, in nats.
 _LEAST_GAP = 0.01
-# Pairs are tried if no group alone closes this share of the gap.
+# Pairs are tried if no group alone closes this share of the gap in mean loss to the set
+# of all groups.
 _CLOSES_ENOUGH = 0.1
 # Largest number of leaves of the tree of a switch.
 _LEAVES_OF_A_SWITCH = 4
-# Least number of rows of a leaf of this tree.
+# Least number of rows of a leaf of the tree of a switch.
 _ROWS_OF_A_LEAF = 30
-# A leaf also has at least the number of all rows of the tree divided by this.
+# A leaf of the tree of a switch also has at least the tree's number of rows divided by
+# this.
 _LEAF_SHARE = 20
 # Number of switches that are followed from one set.
 _SWITCHES = 2
-# With fewer attributed rows, no switch is looked for.
+# With fewer rows that have attributions, no switch is looked for.
 _ROWS_OF_A_SWITCH = 100
 # Least number of judging rows of a part that is followed.
 _ROWS_OF_A_PART = 60
-# Such a part also has at least this share of all judging rows.
+# A part that is followed also has at least this share of all judging rows.
 _SHARE_OF_A_PART = 0.02
 # Smaller probabilities count as this number in a loss, which is then finite.
 _LEAST_PROBABILITY = 1e-6
@@ -155,7 +160,7 @@ class SwitchSearch:
         The rows that judge sets.
     fitted : Task
         The rows that the boosters of trials are fitted on.
-    matters : ndarray of shape (n_attributed, n_groups)
+    importance : ndarray of shape (n_attributed, n_groups)
         How much each group matters for each of the first `n_attributed` judging rows:
         the sum of the absolute attributions of the group's columns, over all classes.
     """
@@ -172,7 +177,7 @@ class SwitchSearch:
         # Class probabilities by the model of everything, (n_judging, n_classes). Trials
         # are judged against these soft labels, which have less noise than the labels.
         self._soft_labels = softmax(scores, axis=1)
-        self.matters = self._attributions(full_booster)
+        self.importance = self._attributions(full_booster)
         # Trials so far. The keys are bytes of sets.
         self._trials = {}
 
@@ -198,9 +203,9 @@ class SwitchSearch:
         )
 
     def _attributions(self, booster):
-        """Return how much each group matters to a booster, as the attribute `matters`.
+        """Return the importance of each group to a booster, for each judging row.
 
-        The result has shape (n_attributed, n_groups).
+        The result has shape (n_attributed, n_groups), as the attribute `importance`.
         """
         task = self.judging
         values = np.ascontiguousarray(task.X[:_MOST_ATTRIBUTED])
@@ -213,11 +218,11 @@ class SwitchSearch:
         # Summed over the classes. (n_rows, n_columns)
         by_column = np.abs(without_intercept).sum(axis=1)
         n_groups = len(task.costs)
-        matters = np.zeros((n_rows, n_groups))
+        importance = np.zeros((n_rows, n_groups))
         for group in range(n_groups):
             is_of_group = task.group_of == group
-            matters[:, group] = by_column[:, is_of_group].sum(axis=1)
-        return matters
+            importance[:, group] = by_column[:, is_of_group].sum(axis=1)
+        return importance
 
     def trial(self, groups):
         """Fit a small booster on the columns of a set, and judge it (`Trial`).
@@ -260,7 +265,7 @@ class SwitchSearch:
     def attributed(self, rows):
         """Return the judging rows among `rows` (positions) that have attributions."""
         # Only the first judging rows have attributions.
-        return rows[rows < len(self.matters)]
+        return rows[rows < len(self.importance)]
 
 
 def grow_behind_switches(search):
@@ -369,7 +374,7 @@ def _best_step(search, groups, rows, *, loss, gap):
         # No attributions show which groups matter for these rows.
         return None
     missing = np.flatnonzero(~groups)
-    mean_attribution = search.matters[attributed].mean(axis=0)  # (n_groups,)
+    mean_attribution = search.importance[attributed].mean(axis=0)  # (n_groups,)
     # Free groups are in every set, so that the missing ones have a cost above 0.
     promise = mean_attribution[missing] / costs[missing]
     by_promise = missing[np.argsort(-promise, kind="stable")]
@@ -398,7 +403,7 @@ def _best_step(search, groups, rows, *, loss, gap):
 
 
 def _find_switches(search, followed, first_groups):
-    """Return the best switches for a part, and the switch that is bought first.
+    """Return the best switches for a part, and the switch of the group bought first.
 
     Parameters
     ----------
@@ -458,7 +463,7 @@ def _switch_of(search, rows, attributed, group, missing):
     )
     values = task.X[:, is_of_group]
     # The tree predicts how much the other groups matter from the values of this one.
-    tree.fit(values[attributed], search.matters[attributed][:, other_groups])
+    tree.fit(values[attributed], search.importance[attributed][:, other_groups])
     predicted = tree.predict(values[attributed]).reshape(len(attributed), -1)
     # The variance of the predictions is the variance that the tree explains.
     explained_variance = predicted.var(axis=0).sum()

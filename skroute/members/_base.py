@@ -14,7 +14,7 @@ from skroute.utils._scored import CheckedScoreMixin
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import refuse_missing
 
-# Place of a key that the dict of places does not have.
+# `places_of` returns this in place of a position for a key that is not known.
 UNKNOWN = -1
 
 
@@ -27,8 +27,8 @@ class MemberClassifier(
     router uses its answers to training rows directly, without cross-validation.
     """
 
-    # True if `predict` is computed from `predict_proba`. None is unknown: the rows of
-    # `fit` then show it.
+    # True if `predict` returns the class of largest `predict_proba`. None: not known.
+    # A router then compares both on the rows of `fit`.
     _predicts_best_score: bool | None = None
 
     def __sklearn_tags__(self):
@@ -41,7 +41,8 @@ class MemberClassifier(
         return True
 
     def __sklearn_clone__(self):
-        # scikit-learn's own clone would copy logs and clients once per fold and member.
+        # A clone shares the parameters. scikit-learn's own clone would copy logs and
+        # clients, once for each fold.
         return type(self)(**self.get_params(deep=False))
 
 
@@ -79,7 +80,7 @@ def check_classes(classes):
     `classes` is array-like of shape (n_classes,), with at least one label.
     """
     labels = np.asarray(classes)
-    # 0 also stands for a shape other than (n_classes,).
+    # 0 is an error below. It stands for an array of another shape, too.
     n_different = len(np.unique(labels)) if labels.ndim == 1 else 0
     if n_different == 0 or n_different < len(labels):
         raise ValueError(
@@ -90,12 +91,12 @@ def check_classes(classes):
 
 
 def places_of(keys, place_of):
-    """Return the place of each key, `UNKNOWN` (-1) for an unknown key.
+    """Return the position of each key by the dict `place_of`, -1 for an unknown key.
 
     Parameters
     ----------
     keys : list
-        Values that may not be hashable. Such a value is unknown.
+        Ids or labels. A value that is not hashable is unknown.
 
     place_of : dict from object to int
         Place of each known key: its row in a log, or its position among the classes.

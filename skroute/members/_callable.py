@@ -32,12 +32,13 @@ from skroute.utils._validation import (
     with_sum_one,
 )
 
-# Lock of the counts of all models. It is held for a microsecond.
+# One lock for the counts of all `CallableClassifier`. It is held for a microsecond, so
+# that models do not wait for each other.
 _COUNTING = threading.Lock()
 
 
 class CallStatistics(NamedTuple):
-    """Counts of a :class:`CallableClassifier` at one moment.
+    """Calls, failures, rows and money that a :class:`CallableClassifier` has counted.
 
     Attributes
     ----------
@@ -156,7 +157,7 @@ class CallableClassifier(MemberClassifier):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        # The function gets the rows as they are.
+        # The function gets the rows as they are, so that it may take any.
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
         return tags
@@ -227,7 +228,7 @@ class CallableClassifier(MemberClassifier):
         return self._ask(X)
 
     def statistics(self) -> CallStatistics:
-        """Return the counts so far, over all threads.
+        """Return the numbers of calls, failures and rows, and the cost, of all threads.
 
         Returns
         -------
@@ -281,7 +282,8 @@ class CallableClassifier(MemberClassifier):
             try:
                 answers.append(self._ask_once(_safe_indexing(X, rows), len(rows)))
             except Exception as error:
-                # The positions of the lost rows, and the answers to the rows before.
+                # The caller reads the positions of the rows whose call failed, and the
+                # answers to the rows before them.
                 error.rows = rows
                 error.answers = np.concatenate(answers)
                 error.add_note(
@@ -320,9 +322,10 @@ class CallableClassifier(MemberClassifier):
         return answer
 
     def _check(self, answer, n_rows):
-        """Return labels, or probabilities in the order of ``classes_``.
+        """Validate an answer of the function, and return labels or probabilities.
 
-        Any other answer of the function raises a ValueError.
+        Probabilities are in the order of ``classes_``. An answer that is not valid
+        raises a ValueError.
 
         Parameters
         ----------
@@ -341,7 +344,7 @@ class CallableClassifier(MemberClassifier):
         if self.returns == "proba":
             shape = (n_rows, len(self.classes_))
             expected = "probabilities"
-            # Kinds of dtypes: floats, whole numbers with and without sign.
+            # Kinds of dtypes: f is float, i and u are whole numbers.
             is_valid = answer.shape == shape and answer.dtype.kind in "fiu"
         else:
             shape = (n_rows,)

@@ -31,7 +31,7 @@ class ExitNet(ABC):
     """
 
     n_exits_: int
-    # Used by a subclass that does not set it.
+    # Default number of rows of a batch, for a subclass that does not set it.
     eval_batch_size: int = 1024
 
     @abstractmethod

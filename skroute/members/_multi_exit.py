@@ -236,7 +236,7 @@ class MultiExitClassifier(
             If stages, heads, exit weights or classes do not fit together, or if
             `device` is not available.
         """
-        # Without `classes_` it is not fitted, if an error occurs below.
+        # Without `classes_` the estimator is not fitted, as after an error below.
         self.__dict__.pop("classes_", None)
         self._validate_params()
         torch_exits = _import_torch_exits()
@@ -254,7 +254,8 @@ class MultiExitClassifier(
             )
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         torch = torch_exits.torch
-        # torch's generators, also those of devices, are as before after the block.
+        # `fork_rng` restores torch's random generators after the block, on the CPU and
+        # on all CUDA devices.
         with torch.random.fork_rng(range(torch.cuda.device_count())):
             torch.manual_seed(seed)
             module = torch_exits.build(
@@ -327,7 +328,8 @@ class MultiExitClassifier(
 
     def _run(self, X):
         """Return a new `ExitRun` of validated rows."""
-        # In training mode, dropout would be random, and statistics would be updated.
+        # In training mode, dropout would be random, and batch normalisation would
+        # update its statistics.
         exits = self._exits.eval()
         n_classes = len(self.classes_)
         return _import_torch_exits().ExitRun(exits, n_classes, X, self.eval_batch_size)
@@ -408,7 +410,8 @@ class MultiExitClassifier(
         if previous < 0:
             # The rows have reached no exit.
             return lambda X: self.start(X).logits(exit)
-        # The run whose rows are at `previous`, after the first call.
+        # Empty before the first call. Then it has one `ExitRun`, whose rows have
+        # reached the exit `previous`.
         runs: list[Any] = []
 
         def call(X):

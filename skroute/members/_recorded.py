@@ -20,8 +20,9 @@ from skroute.utils._named import in_order
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers, check_probabilities, refuse_masked
 
-# An answered label is more probable than any other label by at least this relative
-# amount. It is far above the rounding of a float, and too small to matter.
+# The answered label gets a probability that exceeds an even share by at least this
+# relative amount, so that it stays the most probable. It is far above the rounding of a
+# float (1e-16), and too small to matter.
 _TIE_BREAK = 1e-9
 
 # Largest number of bits of a whole number that a float64 has exactly: the 52 bits of
@@ -60,7 +61,7 @@ def _check_present(values, name):
 
 
 def _is_indicator(predictions):
-    """Return True for answers with several labels per row: a table of columns."""
+    """Return True if answers are an indicator matrix: a column for each label."""
     return np.ndim(predictions) == 2 and np.shape(predictions)[1] > 1
 
 
@@ -110,14 +111,16 @@ class _Record:
                 "nothing to answer with. Give the labels, a score matrix, or both."
             )
         if ids is None:
-            # None if the rows have no labels. Row numbers are the ids then.
+            # Row labels of pandas are the ids. None if there are none: then row numbers
+            # are the ids.
             ids = _common_index(predictions, scores)
         self.is_multilabel = _is_indicator(predictions)
-        # None: the answers are an indicator matrix, or the classes of largest score.
+        # The answered label of each row. None if the answers are an indicator matrix,
+        # or must be computed from the scores.
         labels = None
         if predictions is not None and not self.is_multilabel:
             labels = column_or_1d(_check_present(predictions, "predictions"))
-        # Labels in the order of the columns of a matrix. `order` sorts them.
+        # `names` are the labels in the order of a matrix's columns. `order` sorts them.
         names = check_classes(_class_names(predictions, scores, classes, labels))
         order = np.argsort(names)
         self.classes = names[order]
@@ -137,7 +140,7 @@ class _Record:
         self._index_rows(ids, n_rows)
 
     def _index_rows(self, ids, n_rows):
-        """Set `ids`, `known_ids`, `row_of` and `largest_id`.
+        """Set the attributes about ids: `ids`, `known_ids`, `row_of`, `largest_id`.
 
         `largest_id` is an absolute value, since :meth:`_check_precision` compares it
         with the largest whole number that a float type has exactly.
@@ -172,7 +175,7 @@ class _Record:
         self.largest_id = max(absolute_ids, default=0)
 
     def find(self, ids):
-        """Return the rows of ids, or raise a KeyError for an unknown id.
+        """Return the log's row of each id, or raise a KeyError for an unknown id.
 
         Parameters
         ----------
@@ -215,7 +218,8 @@ class _Record:
         keys : sequence of n_ids objects
             The ids as Python objects.
         """
-        # Floats among objects are float64.
+        # Number of bits of a whole number that the float type of the ids has exactly.
+        # Floats in an array of objects are float64.
         n_bits = _BITS_OF_FLOAT64
         if ids.dtype.kind == "f":
             n_bits = np.finfo(ids.dtype).nmant + 1
@@ -229,7 +233,7 @@ class _Record:
             )
 
     def spread(self, rows, answered, others):
-        """Return a matrix in which the answered label and the others have a value.
+        """Return a matrix with one value for the answered label, another for the rest.
 
         Parameters
         ----------
@@ -251,7 +255,7 @@ class _Record:
 
 
 def _common_index(predictions, scores):
-    """Return the index that pandas objects have in common, or None.
+    """Return the row labels (index) that pandas objects have in common, or None.
 
     Parameters
     ----------
@@ -360,8 +364,9 @@ def _read_indicators(predictions, scores, names):
     """
     columns = names.astype(str)
     names_of_scores = column_keys(scores) or columns
-    # The columns of `predictions` have the names of `scores` or the labels as names.
-    # `in_order` reorders a frame that has the names it gets. Others do not change.
+    # The columns of a frame `predictions` are named as those of `scores`, or by the
+    # labels. `in_order` puts the columns of a frame into the given order, and leaves
+    # anything else, and a frame with other names, as it is.
     table = in_order(predictions, map(str, names_of_scores))
     table = in_order(table, columns)
     shape = (num_samples(predictions), len(names))
@@ -495,7 +500,7 @@ class RecordedClassifier(MemberClassifier):
         return record
 
     def _rows(self, X):
-        """Return the rows of the log that X asks for.
+        """Return the log's row for each row of X, found by row number or id.
 
         Parameters
         ----------
@@ -621,7 +626,8 @@ class RecordedClassifier(MemberClassifier):
         scores = record.scores[rows]
         n_classes = len(record.classes)
         if scores.ndim == 1:
-            # Slightly above an even share. With a single class it is 1.
+            # Smallest probability of an answered label: slightly above an even share. A
+            # single class has probability 1.
             smallest = min((1 + _TIE_BREAK) / n_classes, 1.0)
             answered = np.maximum(scores, smallest)
             n_others = max(n_classes - 1, 1)  # not 0, by which it is divided

@@ -9,7 +9,7 @@ from skroute.utils._frames import column_keys
 from skroute.utils._named import check_rows_match, in_order
 from skroute.utils._validation import check_numbers, is_amount
 
-# Kinds of tokens that a price list may have, in the order of a tuple of prices.
+# Kinds of tokens that have a price, in the order of a user's tuple of prices.
 _KINDS = ("input", "output", "cached_input")
 # Providers list prices per million tokens.
 _TOKENS_PER_PRICE = 1_000_000
@@ -110,9 +110,10 @@ class TokenPrices:
         """
         arguments = {"input": input, "output": output, "cached_input": cached_input}
         check_rows_match(**arguments)
-        # By argument, counts of shape (n_rows or 1, n_models or 1).
+        # Counts by name of the argument. Each has shape (n_rows, n_models), but may
+        # have a single row or a single column, which serves all.
         counts = {name: self._counts(name, arguments[name]) for name in arguments}
-        # An array of one row serves all rows, so that its length may differ.
+        # Numbers of rows of the arguments. A single row serves all rows.
         lengths = {len(count) for count in counts.values() if len(count) > 1}
         if len(lengths) > 1:
             raise ValueError(

@@ -40,21 +40,20 @@ class AllExits(nn.Module):
         )
 
     def cast(self, X):
-        """Return a tensor of rows in the type that the first stage takes.
-
-        `X` has shape (n_rows, ...).
-        """
+        """Convert the tensor X (n_rows, ...) to the type that the first stage takes."""
         if self.has_embedding and not X.is_floating_point():
             return X.to(torch.int64)
-        # Rows get the type of the first parameter that has floats.
+        # Rows get the floating type of the net: that of the first parameter with one.
         for parameter in self.parameters():
             if parameter.is_floating_point():
                 return X.to(parameter.dtype)
-        # No parameter has floats.
+        # No parameter of the net is of a floating type.
         return X.to(torch.get_default_dtype())
 
     def first_state(self, X, rows):
-        """Return a copy of rows on the device, which the first stage may change.
+        """Return a copy of some rows of X on the net's device, as input of stage 0.
+
+        The first stage may change the copy.
 
         Parameters
         ----------
@@ -78,10 +77,11 @@ class AllExits(nn.Module):
         Parameters
         ----------
         exit : int
-            Number of the head, from 0.
+            Number of the head and of its stage, from 0.
 
         state : tensor, or tensors in tuples, lists and mappings
-            Output of the stage. The head gets a copy, which it may change.
+            Hidden state: the output of the stage. The head gets a copy, which it may
+            change.
         """
         scores = self.heads[exit](map_state(torch.clone, state))
         scores = scores.reshape(len(scores), -1)
@@ -91,12 +91,12 @@ class AllExits(nn.Module):
         return scores
 
     def forward(self, X):
-        """Return the scores of all exits, a tuple. The last exit comes first.
+        """Return the scores of all exits for the rows X, a tuple. The last comes first.
 
         skorch predicts by the first entry of a tuple.
         """
         scores = []
-        state = self.cast(X)
+        state = self.cast(X)  # input of the next stage
         for exit, stage in enumerate(self.stages):
             state = stage(state)
             scores.append(self.scores(exit, state))
@@ -111,7 +111,8 @@ def device_of(module):
     return torch.device("cpu")
 
 
-# A hidden state is a tensor, or tensors and None in tuples, lists and mappings.
+# A hidden state is the output of a stage: a tensor, or tensors and None in tuples,
+# lists and mappings.
 
 
 def map_state(function, *states):
@@ -146,7 +147,7 @@ def map_state(function, *states):
             "A hidden state may hold tensors and None, in tuples, lists and mappings; "
             f"it cannot hold a {type(first).__name__}."
         )
-    # A group has the entries of all states at one position.
+    # Each `group` is a tuple of the entries that the states have at one position.
     entries = [map_state(function, *group) for group in zip(*states)]
     if hasattr(first, "_fields"):
         # A named tuple takes its entries one by one.
@@ -218,7 +219,7 @@ def available_device(device):
 
 
 def build(module, n_features, n_classes, device, *, trained):
-    """Return the net that `fit` trains or uses: a copy, the net itself or a new one.
+    """Return the net that `fit` uses: `module`, a copy of it, or the net it builds.
 
     Parameters
     ----------
@@ -378,7 +379,7 @@ def check_and_size(exits, X, classes):
                 scores = exits.scores(exit, state)
                 expected_shape = (n_rows, len(classes))
                 if scores.shape != expected_shape:
-                    # A single score has become two columns, see `AllExits.scores`.
+                    # `AllExits.scores` has made two columns of a single score.
                     raise ValueError(
                         f"Head {exit} gives scores of shape {tuple(scores.shape)} for "
                         f"{n_rows} rows, but the shape must be {expected_shape}: one "
@@ -470,11 +471,12 @@ def train(exits, X, y, exit_weights, net_params, *, max_epochs, lr, batch_size):
 
 
 def on_the_host(state):
-    """Return the state of an estimator with its modules in host memory.
+    """Return an estimator's attributes with all torch modules in host memory.
 
     Parameters
     ----------
     state : dict of str to object
+        Attributes of the estimator by name, for a pickle.
 
     Returns
     -------
@@ -484,8 +486,8 @@ def on_the_host(state):
     for name, value in state.items():
         if isinstance(value, nn.Module) and device_of(value).type != "cpu":
             modules[name] = value
-    # All modules are saved together, so that shared ones stay shared. They are not
-    # copied on the device, which may be full.
+    # All modules are saved at once, so that a module of two attributes stays one. A
+    # copy on the device is avoided, since the device may be full.
     buffer = io.BytesIO()
     torch.save(modules, buffer)
     buffer.seek(0)
@@ -524,12 +526,12 @@ class ExitRun:
         self.X = X
         self.batch_size = batch_size
         self.depth = np.zeros(num_samples(X), dtype=np.int64)
-        # By depth, a list of batches: pairs of the positions of rows and their hidden
-        # states. Rows that have left the depth may still be there.
+        # For each depth, a list of batches: pairs (positions of rows, hidden state of
+        # these rows). Rows that have left the depth may still be in its batches.
         self._held: dict[int, list[tuple[np.ndarray, Any]]] = {}
 
     def branch(self):
-        """Return a copy of the run at its present depths, which goes on alone.
+        """Return an independent copy of the run, with rows at their present depths.
 
         The two runs share hidden states. A stage gets copies of them.
         """
@@ -574,7 +576,10 @@ class ExitRun:
         return scores
 
     def proba(self, exit, rows=None):
-        """Put rows through the stages up to an exit, and return its probabilities."""
+        """Put rows through the stages up to an exit, and return class probabilities.
+
+        The parameters are those of `logits`.
+        """
         return softmax(self.logits(exit, rows), axis=1)
 
     def release(self, rows):
@@ -612,7 +617,7 @@ class ExitRun:
             place_of_row[held_rows] = np.arange(len(held_rows))
         for batch in gen_batches(len(rows), self.batch_size):
             batch_rows = rows[batch]
-            # In both cases the state is a copy, since a stage may change its input.
+            # A copy of the input of the next stage, since a stage may change its input.
             if depth:
                 state = take_rows(held_state, place_of_row[batch_rows])
             else:
@@ -653,7 +658,7 @@ class ExitRun:
         state = states[0]
         if len(states) > 1:
             state = map_state(lambda *tensors: torch.cat(tensors), *states)
-        # Positions in `rows` of those that are still at this depth.
+        # Positions in `rows` of the rows that are still at this depth.
         staying = np.flatnonzero(self.depth[rows] == depth)
         if 2 * len(staying) < len(rows):
             rows = rows[staying]

@@ -105,11 +105,11 @@ class AccuracyCostCurve(NamedTuple):
 
 
 def name_of_cost(curve):
-    """Return a text that says which mean the costs of a curve are.
+    """Return a label of the costs of a curve: billed, expected, or by `predict_cost`.
 
     It begins with a small letter.
     """
-    # A curve without this field has the costs of ``predict_cost``.
+    # A curve without the field `billed` has the costs of ``predict_cost``.
     billed = getattr(curve, "billed", None)
     if billed is None:
         return "mean cost per row, by predict_cost"
@@ -119,7 +119,7 @@ def name_of_cost(curve):
 
 
 class RowOutcomes(NamedTuple):
-    """Results of one pass over the rows.
+    """Quality, choice and cost of each row, from one pass over the rows.
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ class SingleChoices(NamedTuple):
 
 
 def check_budgets(budgets):
-    """Return a list of budgets as an array. None becomes infinity."""
+    """Return a list of budgets as an array. None (unlimited) becomes infinity."""
     is_sequence = np.iterable(budgets) and not isinstance(budgets, str)
     budget_list = list(budgets) if is_sequence else []
     if not budget_list:
@@ -293,10 +293,11 @@ class BudgetSweep:
         costs=None,
         **params,
     ):
-        # Rows that a pipeline has transformed may have lost their labels.
+        # Labels of rows are compared before `find_router`: rows that a pipeline has
+        # transformed may have lost them.
         check_rows_match(X=X, y=y, sample_weight=sample_weight, costs=costs, **params)
         router, self.X = find_router(estimator, X)
-        # A cascade may decide by signals alone: then X is None.
+        # A cascade may decide by signals alone: then X is None, and `y` has the rows.
         rows = y if self.X is None else self.X
         check_consistent_length(rows, y)
         self.n_rows = num_samples(rows)
@@ -307,9 +308,11 @@ class BudgetSweep:
             # `row_quality` may have a quality for a missing label. Nothing is checked.
             self.y = rows_of(y, router)
         self.objective = worth_of(router, y, row_quality)
+        # The argument `costs` has the bill of each choice on each row.
         self.bills = costs
         if costs is not None and router.needs_costs_:
-            # The router decides by costs that are known before the call.
+            # This router was fitted on costs of each row, which are known before the
+            # call. It decides by the same numbers that it is billed.
             params = {"costs": costs, **params}
         self.params = params
         if takes_keyword(router, "y_true"):
@@ -349,7 +352,7 @@ class BudgetSweep:
         return self._outcomes_of(plan, quality)
 
     def _outcomes_of(self, plan, quality):
-        """Return the results of a plan (`RowOutcomes`), with bills if there are any."""
+        """Return the `RowOutcomes` of a plan. Costs are `bills` if these are given."""
         if self.bills is None:
             return RowOutcomes(quality, plan.route, plan.cost, plan.is_billed)
         cost = self.router.bill(plan, self.bills)
@@ -357,14 +360,14 @@ class BudgetSweep:
 
     @property
     def single_names(self):
-        """Names of the single choices, abstaining included."""
+        """Names of choices that can answer all rows, abstaining included if allowed."""
         names = list(self.router.single_choices_)
         if can_abstain(self.router) and ABSTAIN_NAME not in names:
             names.append(ABSTAIN_NAME)
         return names
 
     def single_choices(self):
-        """Return quality and cost of each single choice, abstaining included.
+        """Return quality and cost on all rows, for each choice that can answer alone.
 
         Every model is called about every row.
 
@@ -561,7 +564,10 @@ def accuracy_cost_curve(
 
 
 class RiskCoverageCurve(NamedTuple):
-    """Result of :func:`risk_coverage_curve`, which describes the fields."""
+    """Mean loss (risk) by the share of rows that are answered (coverage).
+
+    This is the result of :func:`risk_coverage_curve`, which describes the fields.
+    """
 
     coverage: NDArray[np.float64]
     risk: NDArray[np.float64]
@@ -583,7 +589,7 @@ class RiskCoverageCurve(NamedTuple):
         return self._table().to_frame()
 
     def _table(self):
-        """Return the curve as a `Table`."""
+        """Return the curve as the `Table` that is printed and becomes a frame."""
         return Table(
             f"RiskCoverageCurve: area {self.area:.4g} (lower is better)",
             [
@@ -751,7 +757,7 @@ def _confidence_of_answers(sweep, budget, route, answered):
         return proba[answered].max(axis=1)
     is_cascade = hasattr(router, "model_names_")
     if is_cascade:
-        # It estimates the quality of the answer at this budget, shape (n_rows,).
+        # A cascade estimates the quality of its answer at this budget, (n_rows,).
         quality = router.predict_quality(sweep.X, budget=budget, **sweep.params)
         return quality[answered]
     if hasattr(router, "predict_quality"):

@@ -59,7 +59,7 @@ class Display:
     """Base class of displays, which keep the axes that they draw on."""
 
     def _on(self, ax):
-        """Return the axes to draw on, and keep them and their figure.
+        """Store the axes to draw on, and their figure, in the display. Return the axes.
 
         Parameters
         ----------
@@ -410,7 +410,7 @@ class RouteShareDisplay(Display):
     def plot(
         self, *, ax: Any = None, area_kwargs: dict[str, Any] | None = None
     ) -> Self:
-        """Draw the areas.
+        """Draw an area for each choice: the share of the rows that it gets.
 
         Parameters
         ----------
@@ -618,7 +618,7 @@ class ComplementarityDisplay(Display):
     names: Any
 
     def plot(self, *, ax: Any = None, im_kwargs: dict[str, Any] | None = None) -> Self:
-        """Draw the matrix.
+        """Draw the matrix, with its entries in per cent.
 
         Parameters
         ----------
@@ -638,8 +638,8 @@ class ComplementarityDisplay(Display):
         percent = 100 * np.asarray(self.matrix, dtype=np.float64)
         n_models = len(percent)
         has_many = n_models > _MANY_MODELS
-        # Long names next to a matrix in a narrow figure would take its place. Numbers
-        # from 1 are in their place then, and the legend explains the numbers.
+        # Long names in a narrow figure would leave no room for the matrix. Then the
+        # labels are numbers from 1, and the legend has the name of each number.
         is_numbered = takes_half(ax.figure, self.names)
         labels = range(1, n_models + 1) if is_numbered else self.names
         matrix_display = ConfusionMatrixDisplay(percent, display_labels=labels).plot(
@@ -864,7 +864,7 @@ class RouterDiagnosticsDisplay(Display):
     possible: float
 
     def plot(self, *, ax: Any = None) -> Self:
-        """Draw the reliability.
+        """Draw observed quality against estimated quality, a line for each choice.
 
         Parameters
         ----------
@@ -1069,7 +1069,7 @@ class OffPolicyDisplay(Display):
         estimators: tuple[str, ...] = ("doubly_robust", "snips", "direct"),
         curve_kwargs: dict[str, Any] | None = None,
     ) -> Self:
-        """Draw the curve.
+        """Draw a curve of quality over cost for each of `estimators`.
 
         Parameters
         ----------
@@ -1097,7 +1097,7 @@ class OffPolicyDisplay(Display):
         xlabel = cost_label("Mean cost per row, estimated", self.cost_unit)
         ylabel = "Mean quality, estimated"
         title = "Quality against cost, estimated from a log"
-        # It is set first: `plot` of a curve sets its own title only if there is none.
+        # This title is set first: `plot` of a curve sets its own only if there is none.
         set_title(ax, title)
         self.lines_ = []
         self.band_ = None
@@ -1127,7 +1127,8 @@ class OffPolicyDisplay(Display):
                     color=line.get_color(),
                     label="interval of doubly robust",
                 )
-        # The legend of the last curve has no interval. This one has it.
+        # The legend that `plot` of a curve has drawn may lack the interval. This call
+        # draws the legend again, with the interval.
         finish_axes(ax, xlabel=xlabel, ylabel=ylabel, title=title)
         return self
 

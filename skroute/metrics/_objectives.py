@@ -93,7 +93,7 @@ def _jaccard_indices(true_labels, predicted_labels):
 
 @dataclass(frozen=True)
 class Objective:
-    """A quality: a function from true answers and answers to one number per row.
+    """Quality as a function, from true answers and answers to one number per row.
 
     The mean over rows is the quality of all answers. Higher is better.
 
@@ -170,7 +170,7 @@ class Objective:
         return np.searchsorted(self.classes, np.asarray(labels))
 
     def bound(self, target, weight=None):
-        """Return the same objective with the weights of the classes of all rows.
+        """Return the objective with weights of classes, computed from all rows.
 
         Afterwards `of` can be called for some of the rows.
 
@@ -196,7 +196,7 @@ class Objective:
         divisors = np.where(is_present, counts, 1.0)
         # With these weights the mean over rows is the mean over the present classes.
         class_weight = counts.sum() / (n_present * divisors)
-        # A class without rows gets the weight 0, which no row reads.
+        # A class without rows gets the weight 0, which is not used.
         return replace(self, share=np.where(is_present, class_weight, 0.0))
 
     def table(self, target, responses):
@@ -328,16 +328,16 @@ def _minus_brier(target, proba):
     return -(error**2).sum(axis=1) / divisor
 
 
-def _minus_cost(target, answers, table):
-    """Return minus the costs of answers, shape (n_rows,).
+def _minus_cost(target, answers, cost_matrix):
+    """Return minus the cost of each answer, shape (n_rows,).
 
-    `target` and `answers` are positions of classes. `table` has a row for each true
-    class, and a column for each answer.
+    `target` and `answers` are positions of classes. `cost_matrix` has a row for each
+    true class, and a column for each answer.
     """
-    return -table[target, answers]
+    return -cost_matrix[target, answers]
 
 
-# The qualities of classifiers that have a name.
+# Qualities of classifiers, by the names that the parameter `quality` takes.
 OF_LABELS = {
     "accuracy": Objective("accuracy", sample_quality),
     "balanced_accuracy": Objective("balanced_accuracy", sample_quality, by_class=True),
@@ -401,7 +401,7 @@ def objective_of_labels(quality, classes, *, several=False, takes=None, who=""):
         objective = _objective_of_function(quality, classes, several=several)
     else:
         objective = cost_objective(quality, classes)
-    # A function of labels reads only labels. So every method of a router supports it.
+    # Every router supports a user's function of labels, because it needs no scores.
     is_of_answers = objective.name == "callable" and objective.asks == "predict"
     is_supported = takes is None or objective.name in takes or is_of_answers
     if not is_supported:
@@ -451,7 +451,7 @@ def _check_quality_of_labels(quality, several):
 
 
 def _describe(quality):
-    """Return a quality as text for a message: its name or its type."""
+    """Return the parameter `quality` as text for a message: its name or its type."""
     if isinstance(quality, str):
         return repr(quality)
     return f"a {type(quality).__name__}"
@@ -517,11 +517,11 @@ def cost_objective(costs, classes):
             f"{labels[row]!r} itself {table[row, row]:g}. Give the gain of a right "
             "answer as a negative cost of the label with itself."
         )
-    return Objective("cost matrix", partial(_minus_cost, table=table))
+    return Objective("cost matrix", partial(_minus_cost, cost_matrix=table))
 
 
 def _table_of_pairs(costs, labels, name):
-    """Return a mapping of costs as a table.
+    """Return a mapping of costs as a table, with a line for each true label.
 
     Parameters
     ----------
@@ -533,7 +533,7 @@ def _table_of_pairs(costs, labels, name):
     Returns
     -------
     list of list of float
-        One line for each true label, one entry for each answer.
+        Each line has one entry for each answer.
     """
     cells = {}
     for label in labels:
@@ -625,7 +625,7 @@ def _minus_gamma_deviance(true, answers):
     return -2.0 * (np.log(answers) - np.log(true) + true / answers - 1.0)
 
 
-# The qualities of regressors that have a name.
+# Qualities of regressors, by the names that the parameter `quality` takes.
 OF_NUMBERS = {
     "squared_error": _minus_squared_error,
     "absolute_error": _minus_absolute_error,
@@ -647,6 +647,7 @@ def objective_of_numbers(quality):
     -------
     Objective
     """
+    # Answers become floats before they are compared.
     decode = partial(np.asarray, dtype=np.float64)
     if not isinstance(quality, str):
         return _decoding_objective(quality, decode)
@@ -841,7 +842,8 @@ def rows_of(y, estimator):
     ndarray of shape (n_samples,) or (n_samples, n_columns)
     """
     if getattr(y, "ndim", 1) == 2 and not is_classifier(estimator):
-        # The columns may be qualities of the choices.
+        # The columns may be qualities of the choices. A frame is
+        # then put into the order of the choices.
         y = in_order(y, models_of(estimator))
     return np.asarray(_dense(y))
 

@@ -41,10 +41,10 @@ from skroute.utils._validation import warn
 _MAX_REPEATED_SHARE = 0.01
 # Word for an estimate at a budget where log and router do not overlap.
 _NO_OVERLAP = "no overlap"
-# Number of budgets if none are given.
+# Number of budgets of a curve if the user gives none.
 _N_BUDGETS = 9
 # Hall's transformation divides by the skewness. This value replaces a smaller skewness.
-# The transformation with it hardly changes a quantile.
+# With this value the transformation hardly changes a quantile.
 _LEAST_SKEWNESS = 1e-6
 # Last sentence of a message about a budget without overlap.
 _ADVICE = (
@@ -81,7 +81,7 @@ class OffPolicyEstimate(NamedTuple):
         return self._table().to_frame()
 
     def _table(self):
-        """Return the estimate as a `Table`."""
+        """Return the estimate as the `Table` that is printed and becomes a frame."""
         columns = []
         for name, values in self._asdict().items():
             columns.append(Column(name, values, missing=_NO_OVERLAP))
@@ -96,7 +96,10 @@ class OffPolicyEstimate(NamedTuple):
 
 
 class OffPolicyEstimates(NamedTuple):
-    """Three estimates of the same means: see :func:`off_policy_curve`."""
+    """Direct, SNIPS and doubly robust estimates of the same means at each budget.
+
+    :func:`off_policy_curve` describes the three.
+    """
 
     direct: OffPolicyEstimate
     snips: OffPolicyEstimate
@@ -118,7 +121,7 @@ class OffPolicyEstimates(NamedTuple):
         return self._table().to_frame()
 
     def _table(self):
-        """Return the estimates as a `Table`."""
+        """Return the estimates as the `Table` that is printed and becomes a frame."""
         columns = []
         for name in ("doubly_robust", "snips", "direct"):
             columns.extend(_columns_of(name, getattr(self, name)))
@@ -138,7 +141,10 @@ def _columns_of(name, estimate):
 
 
 class OffPolicyCurve(NamedTuple):
-    """Result of :func:`off_policy_curve`, which describes the fields."""
+    """Quality and cost of a router at each budget, estimated from a log.
+
+    This is the result of :func:`off_policy_curve`, which describes the fields.
+    """
 
     budget: NDArray[np.float64]
     quality: OffPolicyEstimates
@@ -361,7 +367,8 @@ def off_policy_curve(
     if budgets is None:
         budgets = _default_budgets(router)
     checked_budgets = check_budgets(budgets)
-    # The router plans before anything is estimated: an error about rows comes from it.
+    # The router plans before anything is estimated. So the first error about invalid
+    # rows comes from the router.
     cached_router = with_cache(router)
     plans = []
     for budget in checked_budgets:
@@ -387,8 +394,8 @@ def off_policy_curve(
         reported_costs = np.array([plan.cost[decisions.rows] for plan in plans])
         cost = evaluation.average_reported(reported_costs)
     else:
-        # The log has what calls cost, without the cost of deciding.
-        # (n_budgets, n_known_rows)
+        # The costs of the log are those of calls. The router also pays for deciding:
+        # one array of shape (n_known_rows,) for each budget.
         deciding_costs = [
             cost_of_deciding(router, plan)[decisions.rows] for plan in plans
         ]
@@ -416,7 +423,7 @@ def off_policy_curve(
 
 
 def cost_of_deciding(router, plan):
-    """Return what rows pay for being decided, in addition to the call of a model.
+    """Return the cost of deciding on each row, in addition to the call of a model.
 
     Parameters
     ----------
@@ -431,7 +438,7 @@ def cost_of_deciding(router, plan):
     n_rows = len(plan.route)
     no_bills = np.zeros((n_rows, len(models_of(router))))
     try:
-        # What remains if no call costs anything.
+        # If no call costs anything, the bill is the cost of deciding.
         return router.bill(plan, no_bills)
     except TypeError:
         # By the protocol, the router takes no bills that differ from row to row. Its
@@ -548,7 +555,7 @@ def _compare_decisions(log, routes):
     # Positions of the rows of known quality.
     rows = np.flatnonzero(~np.isnan(log.quality))
     logged = log.choice[rows]
-    # (n_budgets, n_known_rows), as `weights`.
+    # The router's choices on these rows. (n_budgets, n_known_rows), as `weights`.
     known_routes = np.array([route[rows] for route in routes])
     weights = np.where(known_routes == logged, 1 / log.propensity[rows], 0.0)
     return Decisions(rows=rows, logged=logged, routes=known_routes, weights=weights)
@@ -577,7 +584,7 @@ def _check_overlap(budgets, decisions, *, names, n_logged_choices):
     ValueError
         If there is no such budget.
     """
-    # For each budget a text why there is no overlap. None: there is overlap.
+    # For each budget the reason why there is no overlap, or None if there is overlap.
     reasons = []
     for route, weight in zip(decisions.routes, decisions.weights):
         agreement = _agreement(
@@ -645,8 +652,8 @@ def _default_budgets(router):
         )
     path_budgets = router.price_path_.budgets
     smallest = router.min_budget_
-    # The smallest budget includes the routing cost, and the path does not. So the width
-    # of the path is added.
+    # The smallest budget includes the routing cost, and the budgets of the path do not.
+    # So the width of the path is added.
     largest = smallest + max(path_budgets[-1] - path_budgets[0], 0.0)
     return np.linspace(smallest, largest, _N_BUDGETS)
 
@@ -764,7 +771,7 @@ class LogEvaluation:
         )
 
     def doubly_robust_terms(self, values, *, is_ratio=False):
-        """Return the terms whose mean is the doubly robust estimate, at one budget.
+        """Return terms whose mean is the doubly robust estimate at the first budget.
 
         Parameters
         ----------
@@ -774,12 +781,12 @@ class LogEvaluation:
         Returns
         -------
         ndarray of shape (n_known_rows,)
-            At the first budget. Other budgets are ignored.
+            Other budgets are ignored.
         """
         decisions = self.decisions
         route = decisions.routes[0]
         weight = decisions.weights[0]
-        # (n_known_rows, n_choices)
+        # Value that the model expects of each choice, (n_known_rows, n_choices).
         expected = self._expected_values(values, is_ratio=is_ratio)[decisions.rows]
         row = np.arange(len(decisions.rows))
         # Error of the model on the logged answers.
@@ -787,7 +794,7 @@ class LogEvaluation:
         return expected[row, route] + weight * error
 
     def average_reported(self, costs):
-        """Return the mean costs that the router itself reports. They need no log.
+        """Return means of the costs that the router itself reports, without the log.
 
         Parameters
         ----------
@@ -930,9 +937,9 @@ def direct_method(expected):
 
 
 def snips(values, weights):
-    """Return the self-normalised inverse propensity score.
+    """Return the weighted mean of values: self-normalised inverse propensity score.
 
-    Its standard error is computed by the delta method.
+    The standard error is computed by the delta method.
 
     Parameters
     ----------
@@ -977,7 +984,7 @@ def doubly_robust(expected_of_route, expected_of_logged, values, weights):
 
 
 def skewness(deviations):
-    """Return the skewness of a mean over rows.
+    """Return the skewness of a mean over rows, from the deviations of its terms.
 
     It is the skewness of the terms, divided by the root of their number.
 
@@ -1036,7 +1043,7 @@ def with_interval(mean_estimate, *, degrees, confidence_level):
     )
 
 
-def unskewed(quantile, skewed):
+def unskewed(quantile, skewness_of_mean):
     """Return the quantile of a studentised mean whose terms are skewed, by Hall (1992).
 
     It is the inverse, in t, of ``t + k t^2 / 3 + k^2 t^3 / 27 + k / 6``, with k the
@@ -1046,14 +1053,15 @@ def unskewed(quantile, skewed):
     ----------
     quantile : float or ndarray of float
         Quantile without skewness.
-    skewed : float or ndarray of float
-        Skewness of the mean.
+    skewness_of_mean : float or ndarray of float
+        As `skewness` returns it.
 
     Returns
     -------
     ndarray of float
     """
-    # Without a division by 0.
-    k = np.where(np.abs(skewed) < _LEAST_SKEWNESS, _LEAST_SKEWNESS, skewed)
+    # `k` is a divisor, so a skewness near 0 is replaced.
+    is_small = np.abs(skewness_of_mean) < _LEAST_SKEWNESS
+    k = np.where(is_small, _LEAST_SKEWNESS, skewness_of_mean)
     root = np.cbrt(1 + k * (quantile - k / 6))
     return 3 / k * (root - 1)

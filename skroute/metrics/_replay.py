@@ -22,12 +22,16 @@ from skroute.utils._named import check_rows_match, in_order
 from skroute.utils._tables import Column, Table, share_column
 from skroute.utils._validation import check_numbers
 
-# Route of a request for which a stream had no money left.
+# Route of a request without an answer: a stream had no money left, or no room in its
+# time windows.
 _NO_CHOICE = -1
 
 
 class Replay(NamedTuple):
-    """Result of :func:`replay`, which describes the fields."""
+    """Choice, quality and cost of each request in the replay of a log.
+
+    This is the result of :func:`replay`, which describes the fields.
+    """
 
     route: np.ndarray
     quality: np.ndarray

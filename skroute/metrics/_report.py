@@ -207,7 +207,7 @@ def decision_report(
     if certificate is not None:
         about += f" {certificate}. The page starts at the budget that this is about."
         own_budget = certificate.operating_budget
-        # The page shows the router inside.
+        # The page shows the router inside of the certified router.
         router = sweep.router.estimator_
         sweep = BudgetSweep(router, sweep.X, y, costs=costs, **params)
     if budgets is None:
@@ -239,7 +239,7 @@ def decision_report(
 
 
 def _fill_page(spec, *, title, about, library):
-    """Return the HTML text of the page.
+    """Return the HTML text of the page, with its charts and the code that draws them.
 
     Parameters
     ----------
@@ -258,7 +258,8 @@ def _fill_page(spec, *, title, about, library):
         min_width=_MIN_WIDTH,
         title=html.escape(title),
         about=html.escape(about),
-        # Neither the library nor a text of the data may end its script element.
+        # A browser ends a script at the text "</script". So neither the library nor the
+        # data may contain it.
         library=library.replace("</script", "<\\/script"),
         spec=json.dumps(spec, allow_nan=False).replace("<", "\\u003c"),
     )
@@ -301,9 +302,9 @@ def _cost_of_best_single(sweep):
 
 
 def _first_stop(slider_budgets, own_budget):
-    """Return the stop of the largest budget that is at most the estimator's own.
+    """Return the slider's position of the largest budget within the estimator's own.
 
-    `slider_budgets` are sorted. The stop is 0 if all of them are larger.
+    `slider_budgets` are sorted. The position is 0 if all of them are larger.
     """
     n_within = int(np.searchsorted(slider_budgets, own_budget, side="right"))
     return max(n_within - 1, 0)
@@ -313,7 +314,7 @@ def _first_stop(slider_budgets, own_budget):
 
 
 class ReportTables(NamedTuple):
-    """The data of the page, as rows of tables for Vega-Lite.
+    """Data of the page that the report writes, as rows of tables for Vega-Lite.
 
     Attributes
     ----------
@@ -347,7 +348,7 @@ class ReportTables(NamedTuple):
 
 
 def _make_tables(sweep, slider_budgets, *, confidence_level, n_resamples, random_state):
-    """Compute the data of the page.
+    """Compute the numbers and shares that the page shows at each stop of its slider.
 
     Parameters
     ----------
@@ -391,7 +392,9 @@ def _make_tables(sweep, slider_budgets, *, confidence_level, n_resamples, random
 
 
 def _rows_of_router(curve, singles, *, confidence_level, n_resamples, random_state):
-    """Return cost, quality and gain of the router at each stop, with intervals.
+    """Return cost, quality and gain of the router at each stop of the slider.
+
+    Each number has an interval.
 
     Parameters
     ----------
@@ -441,13 +444,13 @@ def _costs_qualities_and_gains(quality, cost, single_quality, single_cost):
         The gain is NaN if no mix is as cheap.
     """
     mix = random_mix(single_cost, single_quality)
-    # To the right of the most expensive mix, `interp` returns the quality of this mix.
+    # Above the cost of the most expensive mix, `interp` returns its quality.
     mix_quality = np.interp(cost, mix.cost, mix.quality, left=np.nan)
     return np.array([cost, quality, quality - mix_quality])
 
 
 def _rows_of_references(curve, singles):
-    """Return the quality of the references at each stop.
+    """Return the quality of the references at each stop of the slider.
 
     Random mix and oracle may spend the mean cost of the router at the stop. The best
     single choice may spend the budget of the stop: no single choice has exactly the
@@ -486,7 +489,7 @@ def _rows_of_references(curve, singles):
 
 
 def _best_singles(singles, largest_costs):
-    """Return the best single choice that costs at most each of several mean costs.
+    """Return the column of the best single choice within each of several mean costs.
 
     Parameters
     ----------
@@ -514,7 +517,7 @@ def _best_singles(singles, largest_costs):
 
 
 def _row(stop, name, *, cost, value):
-    """Return the number of one line of the page's table at one stop of the slider.
+    """Return an entry of `ReportTables.numbers`: a line of the page's table at a stop.
 
     Parameters
     ----------
@@ -542,7 +545,7 @@ def _row(stop, name, *, cost, value):
 
 
 def _rows_of_shares(curve):
-    """Return the share of each choice at each stop, as in `ReportTables`."""
+    """Return `ReportTables.shares`: the share of each choice at each slider stop."""
     rows = []
     for stop, shares in enumerate(curve.route_share):
         for name, share in zip(curve.choices, shares):
@@ -551,7 +554,7 @@ def _rows_of_shares(curve):
 
 
 def _rows_of_singles(singles):
-    """Return mean cost and quality of each single choice, as in `ReportTables`."""
+    """Return `ReportTables.singles`: mean cost and quality of each single choice."""
     costs = singles.cost.mean(axis=0)
     qualities = singles.quality.mean(axis=0)
     rows = []
@@ -582,11 +585,12 @@ def _text(value, *, low=np.nan, high=np.nan):
 
 # The charts of the page ---------------------------------------------------------------
 
-# Vega-Lite filter that keeps the rows of a table at the stop of the slider.
+# Vega-Lite filter that keeps the entries at the present stop of the slider.
 _AT_SLIDER_STOP = {"filter": "datum.stop == stop"}
-# Vega-Lite filter that keeps the rows of the router.
+# Vega-Lite filter that keeps the qualities of the router. The key "what" of an entry of
+# `ReportTables.numbers` is the name of a line of the page's table.
 _OF_ROUTER = {"filter": "datum.what == 'router'"}
-# Vega-Lite filter that keeps the rows that are drawn as curves.
+# Vega-Lite filter that keeps the entries that are drawn as curves, by the key "what".
 _OF_CURVES = {"filter": {"field": "what", "oneOf": ["router", "random mix", "oracle"]}}
 # Axis of names, in the order of the data.
 _NAME_AXIS = {"type": "nominal", "sort": None, "title": None}
@@ -649,7 +653,7 @@ def _chart_spec(tables, *, budget_texts, start, quality_label, unit):
 
 
 def _number_table():
-    """Return the table of numbers at the stop of the slider, in Vega-Lite."""
+    """Return the page's table of numbers at the slider's stop, in Vega-Lite."""
     return {
         "title": "Cost and quality at this budget",
         "transform": [_AT_SLIDER_STOP],
@@ -678,7 +682,7 @@ def _colour_scale(names):
 
 
 def _share_bars(tables):
-    """Return the bars of the shares at the stop of the slider, in Vega-Lite.
+    """Return bars of the share of rows of each choice at a slider stop, in Vega-Lite.
 
     Parameters
     ----------
@@ -728,11 +732,14 @@ def _curve_chart(tables, *, quality_label, unit):
     -------
     dict
     """
+    # The key "what" of an entry of `tables.numbers` is the name of a line of the page's
+    # table. Three of these lines become curves: router, random mix and oracle.
     name = {**_NAME_AXIS, "field": "what"}
-    # A title is a list of lines. Without a unit there is one.
+    # The title of the axis is a list of text lines: the second one is the unit, if any.
     cost_title = [tables.cost_name, unit.strip()] if unit else [tables.cost_name]
     cost = {**_NUMBER_AXIS, "field": "cost", "title": cost_title}
     quality = {**_NUMBER_AXIS, "field": "value", "title": quality_label}
+    # Area between the ends of the intervals of the router's quality.
     band = {
         "transform": [_OF_ROUTER],
         "mark": {"type": "area", "opacity": 0.2},
@@ -769,12 +776,13 @@ def _curve_chart(tables, *, quality_label, unit):
                 "scale": _colour_scale(tables.names),
                 "legend": {
                     "title": "One choice for all rows",
-                    # Only the choices that are drawn.
+                    # The scale has all choices. The legend has those that are drawn.
                     "values": [single["name"] for single in tables.singles],
                 },
             }
         },
     }
+    # Circle at the router's cost and quality at the present stop of the slider.
     router_point = {
         "transform": [_OF_ROUTER, _AT_SLIDER_STOP],
         "mark": {"type": "circle", "size": 130, "color": "black"},

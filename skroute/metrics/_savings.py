@@ -31,14 +31,15 @@ from skroute.utils._tables import Column, Table, format_value
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers
 
-# Names of the rows of the table.
+# Names of rows of the table of savings: the router, and two of its references.
 _ROUTER = "router"
 _MIX = "random mix at equal cost"
 _UNLIMITED = "without a budget"
 # Name of the reference that costs at most as much as the router.
 _BEST_WITHIN = "best single choice at no more cost"
+# Name of the only reference of a log: the rule that made the logged choices.
 _LOG_RULE = "rule of the log"
-# Clause of a warning about rows that the router was fitted on: the harm that they do.
+# End of a warning that the router was fitted on rows of the evaluation: the harm.
 _TOO_GOOD = "its quality on them is too good"
 
 
@@ -135,7 +136,7 @@ class Savings:
         raise KeyError(f"There is no reference {reference!r} among {names!r}.")
 
     def to_frame(self):
-        """Return the table as a data frame, one row for each contender.
+        """Return the table as a data frame: rows for the router and each reference.
 
         Returns
         -------
@@ -307,9 +308,10 @@ def _difference_text(interval, *, is_share):
 
 
 def _bars(interval, *, factor):
-    """Return the lengths of an error bar below and above its point, shape (2, 1).
+    """Return the lengths of an error bar below and above its point, times `factor`.
 
-    `factor` is 100 for per cent, and 1 for the unit of the interval.
+    The shape is (2, 1). `factor` is 100 for per cent, and 1 for the unit of the
+    interval.
     """
     lengths = [
         interval.estimate - interval.low,
@@ -327,7 +329,9 @@ class Contender(NamedTuple):
     Attributes
     ----------
     cost, quality, seconds : ndarray of shape (n_rows,)
-        `seconds` is NaN if seconds were not given.
+        Cost, quality and time of each row. `seconds` is NaN if seconds were not given.
+        In some functions, the fields are means over rows, or have a further axis of
+        single choices.
     """
 
     cost: NDArray[np.float64]
@@ -482,7 +486,7 @@ def savings(
 
 
 class References(NamedTuple):
-    """Outcomes that a router is compared with, on the same rows.
+    """Outcomes of the references, on the rows on which the router is evaluated.
 
     Attributes
     ----------
@@ -515,7 +519,7 @@ def _seconds_of(sweep, plan, seconds):
     n_rows = len(plan.route)
     if seconds is None:
         return np.full(n_rows, np.nan)
-    # Seconds are summed like bills. To each sum, the router adds the cost of deciding,
+    # `bill` sums seconds as if they were costs of calls, and adds the cost of deciding,
     # which is no time. The bill of a table of zeros is this cost. It is subtracted.
     seconds = _as_matrix(seconds)
     zeros = seconds * 0  # A frame keeps its names.
@@ -561,7 +565,8 @@ def _references(sweep, call, router_cost, *, today, seconds):
         )
         return References(named={_UNLIMITED: reference}, singles=None)
     check_all_known(singles.quality, "y")
-    # (n_rows, n_singles), as `singles.cost` and `singles.quality`.
+    # Seconds of each single choice on each row. The shape is (n_rows, n_singles), as of
+    # `singles.cost` and `singles.quality`.
     times = _seconds_of_singles(sweep, singles.names, call=call, seconds=seconds)
     named = {}
     if today is not None:
@@ -579,7 +584,7 @@ def _references(sweep, call, router_cost, *, today, seconds):
     # The best choice may cost much more than another one that is nearly as good. So
     # the best choice that costs no more than the router is a reference, too.
     costs_no_more = singles.cost.mean(axis=0) <= router_cost
-    # -inf excludes choices that cost more.
+    # The quality -inf excludes choices that cost more than the router.
     qualities_within = np.where(costs_no_more, mean_qualities, -np.inf)
     best_within = int(np.argmax(qualities_within))
     is_any_within = qualities_within[best_within] > -np.inf
@@ -597,7 +602,7 @@ def _references(sweep, call, router_cost, *, today, seconds):
 
 
 def _seconds_of_singles(sweep, names, *, call, seconds):
-    """Return the time of each row if one single choice answers all rows.
+    """Return the time that each single choice takes on each row, NaN if not given.
 
     Parameters
     ----------
@@ -666,7 +671,7 @@ def _columns_of_today(today, names, n_rows):
 
 
 def _means_of_singles(router, singles):
-    """Return the mean quality by which single choices are ranked.
+    """Return the mean quality of each single choice, by which the best one is found.
 
     If the router has means over the rows of `fit`, these are returned. Otherwise they
     are means over the test rows.
@@ -768,7 +773,7 @@ def _compare(
 
 
 def _saving_fields_of_references(cost, quality, seconds, *means, n_named):
-    """Return the fields of `Saving` for each reference, from means over rows.
+    """Return `Saving` fields of each reference, from means of router and references.
 
     Parameters
     ----------
@@ -1078,6 +1083,7 @@ def _interval_of(evaluation, terms):
             n_samples=n_rows,
         )
     mean = terms.mean()
+    # The evaluation has one budget, so there is one effective size.
     (effective_size,) = evaluation.decisions.effective_sizes()
     estimate = with_interval(
         MeanEstimate(

@@ -524,7 +524,7 @@ def split_grid(estimator, param_grid):
 
 
 def _score_settings(estimator, X, y=None, *, settings, quality, error_score, **params):
-    """Return quality and cost of a fitted estimator at each setting.
+    """Return quality and cost of a fitted estimator at each setting of parameters.
 
     Parameters
     ----------

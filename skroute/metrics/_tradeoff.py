@@ -77,7 +77,7 @@ def check_curve(cost, quality):
 
 
 def check_anchors(weak, strong):
-    """Check the two models between which a gap is measured.
+    """Check that the strong model costs more than the weak one, and is better.
 
     Parameters
     ----------
@@ -272,9 +272,9 @@ def _area(points, *, start, end):
 
 
 def _scale_to_anchors(cost, quality, *, weak, strong):
-    """Return a curve on a scale from the weak model to the strong model.
+    """Scale a curve, with the weak model at (0, 0) and the strong one at (1, 1).
 
-    The weak model is at (0, 0), and the strong model at (1, 1). A curve that does not
+    The points are (cost, quality). A curve that does not
     reach the cost of one of the two models gets this model as its end.
 
     Parameters
@@ -287,7 +287,7 @@ def _scale_to_anchors(cost, quality, *, weak, strong):
     Points
     """
     sorted_points = check_curve(cost, quality)
-    # (2,): cost and quality
+    # Each point has two numbers: cost and quality.
     weak_point, strong_point = check_anchors(weak, strong)
     weak_cost = weak_point[0]
     strong_cost = strong_point[0]
@@ -476,7 +476,10 @@ def pareto_front(cost: ArrayLike, quality: ArrayLike) -> NDArray[np.int64]:
 
 
 class ReferenceCurves(NamedTuple):
-    """Result of :func:`reference_curves`, which describes the fields."""
+    """Mean quality of oracle, random mix and best single choice at each budget.
+
+    This is the result of :func:`reference_curves`, which describes the fields.
+    """
 
     budget: NDArray[np.float64]
     oracle: NDArray[np.float64]
@@ -498,9 +501,9 @@ class ReferenceCurves(NamedTuple):
         return self._table().to_frame()
 
     def _table(self):
-        """Return the curves as a `Table`."""
-        # The oracle can take the cheapest choice of each row. If costs differ by row,
-        # it may be cheaper than each single choice.
+        """Return the curves as the `Table` that is printed and becomes a frame."""
+        # If costs differ by row, a budget may be enough for the oracle, which can take
+        # the cheapest choice of each row, but for no single choice.
         no_single = "none affordable"
         return Table(
             f"ReferenceCurves: mean quality at {len(self.budget)} budgets",
@@ -587,7 +590,7 @@ def _check_table(Q, costs):
 
 
 def random_mix(cost, quality):
-    """Return the corners of the best random mix of some choices.
+    """Return mean cost and quality at the corners of the best random mixes of choices.
 
     Parameters
     ----------
@@ -597,7 +600,8 @@ def random_mix(cost, quality):
     Returns
     -------
     Points
-        By rising cost. The best mix for a budget in between is on the straight line.
+        By rising cost. The best mix for a budget between two corners is on the straight
+        line that joins them.
     """
     # A relaxed assignment may split a row between two choices. For a single row whose
     # qualities are the means, the two shares are the probabilities of the best mix.
@@ -661,7 +665,7 @@ def reference_curves(Q: ArrayLike, costs: Any, budgets: ArrayLike) -> ReferenceC
     # Costs that all rows share are their own means.
     mean_cost = np.atleast_2d(costs).mean(axis=0)
     mix = random_mix(mean_cost, mean_quality)
-    # (n_budgets, n_choices)
+    # True if the budget pays for the choice on all rows. (n_budgets, n_choices)
     is_affordable = affords(checked_budgets[:, np.newaxis], mean_cost)
     has_single = is_affordable.any(axis=1)
     random = np.interp(checked_budgets, mix.cost, mix.quality)
@@ -680,7 +684,10 @@ def reference_curves(Q: ArrayLike, costs: Any, budgets: ArrayLike) -> ReferenceC
 
 
 class BootstrapInterval(NamedTuple):
-    """Result of :func:`bootstrap_interval`, which describes the fields."""
+    """Estimate of a statistic, with its bootstrap interval and standard error.
+
+    This is the result of :func:`bootstrap_interval`, which describes the fields.
+    """
 
     estimate: float
     low: float
@@ -867,7 +874,10 @@ def _percentile_interval(estimate, resampled, *, confidence_level, n_rows):
 
 
 class CurveNumbers(NamedTuple):
-    """Summary numbers of one curve: see :func:`compare_with_references`."""
+    """Summary numbers of one curve, such as its area and its largest saving.
+
+    :func:`compare_with_references` describes the numbers.
+    """
 
     auc: float
     apgr: float
@@ -884,7 +894,10 @@ _LOWER_IS_BETTER = ("cpt_50", "cpt_80", "distance")
 
 
 class Comparison(dict):
-    """Result of :func:`compare_with_references`, which describes the keys."""
+    """Summary numbers of a router and its references, by name, with intervals.
+
+    This is the result of :func:`compare_with_references`, which describes the keys.
+    """
 
     def __repr__(self) -> str:
         return str(self._table())
@@ -903,7 +916,7 @@ class Comparison(dict):
         return self._table().to_frame()
 
     def _table(self):
-        """Return the numbers as a `Table`."""
+        """Return the numbers as the `Table` that is printed and becomes a frame."""
         better = []
         for metric in self:
             better.append("lower" if metric in _LOWER_IS_BETTER else "higher")
@@ -918,7 +931,7 @@ class Comparison(dict):
         )
 
     def _columns_of(self, name):
-        """Return three columns of one contender: estimates and ends of intervals.
+        """Return three columns of one curve or the gain: estimates and interval ends.
 
         `name` is one of `CONTENDERS`. The printed table has one column for it. Only the
         router and its gain have their intervals there.
@@ -944,7 +957,7 @@ class Comparison(dict):
 
 
 def numbers_of_curve(curve, singles, *, weak, strong):
-    """Return the summary numbers of a curve.
+    """Return summary numbers of a curve, such as its area and its largest saving.
 
     Parameters
     ----------
@@ -953,7 +966,7 @@ def numbers_of_curve(curve, singles, *, weak, strong):
     singles : Points
         Mean cost and mean quality of each choice.
     weak, strong : int
-        The choices between which the gap is measured.
+        Positions of the choices between which the gap in quality is measured.
 
     Returns
     -------
@@ -967,7 +980,7 @@ def numbers_of_curve(curve, singles, *, weak, strong):
     strong_quality = singles.quality[strong]
     gap = strong_quality - weak_quality
     if not (weak_cost < strong_cost and gap > 0):
-        # There is no gap to recover: all numbers are NaN.
+        # There is no gap in quality to recover: all numbers are NaN.
         return CurveNumbers._make([np.nan] * len(METRICS))
     weak_point = (weak_cost, weak_quality)
     strong_point = (strong_cost, strong_quality)
@@ -1017,11 +1030,11 @@ def _mean_distance(curve, singles):
     """
     points = check_curve(curve.cost, curve.quality)
     # Only the last of several points of the same cost counts. The points are sorted by
-    # cost, then by quality, so it is the best.
+    # cost, then by quality, so the last one is the best.
     is_best = np.r_[points.cost[1:] > points.cost[:-1], True]
     best_cost = points.cost[is_best]
     best_quality = points.quality[is_best]
-    # (n_best_points, n_choices)
+    # True if the choice costs no more than the point. (n_best_points, n_choices)
     is_affordable = singles.cost <= best_cost[:, np.newaxis]
     # A point that is cheaper than all choices is compared with -inf: its distance is 0.
     best_single = np.where(is_affordable, singles.quality, -np.inf).max(axis=1)
@@ -1063,7 +1076,7 @@ def _numbers_of_contenders(
     weak,
     strong,
 ):
-    """Return the summary numbers of all contenders, from means over rows.
+    """Return summary numbers of the router, its references and its gain, from means.
 
     Parameters
     ----------
@@ -1074,7 +1087,7 @@ def _numbers_of_contenders(
     single_cost, single_quality : ndarray of shape (n_choices,)
         Means of each choice if it is made on all rows.
     weak, strong : int
-        The choices between which the gap is measured.
+        Positions of the choices between which the gap in quality is measured.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""OCCAM's estimator of success probabilities, as a multi-output regressor."""
+"""Estimator of success probabilities from the paper on OCCAM, by nearest rows."""
 
 from typing import NamedTuple, Self
 
@@ -30,8 +30,8 @@ from skroute.utils._validation import (
 # By default there is one row of a subset for this number of reference rows. The page on
 # quality in the user guide compares other values.
 _ROWS_PER_SUBSET_ROW = 10
-# Total weight of the farthest rows, which are left out. An estimate changes by at most
-# this share of the range of the outcomes.
+# An estimate leaves out the farthest rows if their weights sum to less than this. So
+# the estimate changes by at most this share of the range of the outcomes.
 _TAIL = 1e-6
 # Distances that each thread has in memory at once: 8 MB.
 _DISTANCES = 2**20
@@ -147,7 +147,7 @@ class BaggedNeighborsRegressor(
     def fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Store the reference rows.
+        """Store the rows and outcomes that `predict` takes nearest neighbours from.
 
         Parameters
         ----------
@@ -175,7 +175,8 @@ class BaggedNeighborsRegressor(
         TypeError
             If `X` is sparse.
         """
-        # After a fit that fails, the estimator is not fitted.
+        # `weights_` marks a fitted estimator, and is set last. So the estimator is not
+        # fitted after a fit that fails.
         self.__dict__.pop("weights_", None)
         refuse_masked(X=X, y=y)
         check_rows_match(X=X, y=y, sample_weight=sample_weight)
@@ -196,7 +197,7 @@ class BaggedNeighborsRegressor(
         -------
         self
         """
-        # Raises an error for n_jobs=0 here instead of in `predict`.
+        # This call raises an error for n_jobs=0. Otherwise only `predict` would do so.
         effective_n_jobs(self.n_jobs)
         # Sparse rows are refused below: `validate_data` has a message for them.
         is_sparse = hasattr(X, "tocsr")
@@ -212,7 +213,7 @@ class BaggedNeighborsRegressor(
         )
         # Weights of the reference rows, of shape (n_rows,). None: all weigh one.
         self._row_weight = None
-        # Total weight of the reference rows, in units of one row.
+        # Number of reference rows. With weights, it is replaced by their total weight.
         n_rows = len(rows)
         weight = given_weights(sample_weight, rows)
         if weight is not None:
@@ -245,7 +246,7 @@ class BaggedNeighborsRegressor(
     def predict(
         self, X: ArrayLike, return_std: bool = False
     ) -> NDArray[np.float64] | tuple[NDArray[np.float64], ...]:
-        """Estimate the outcomes of rows.
+        """Estimate the outcomes of new rows, from the outcomes of their neighbours.
 
         Parameters
         ----------
@@ -309,7 +310,7 @@ class BaggedNeighborsRegressor(
         return distances
 
     def _estimates(self, queries, return_std):
-        """Return estimates of queries if all reference rows have the same weight.
+        """Estimate queries (new rows) if all reference rows have the same weight.
 
         Each query has as many neighbours as `weights_` has entries. If further rows are
         at the distance of the last neighbour, they become neighbours as well. Such a
@@ -325,7 +326,7 @@ class BaggedNeighborsRegressor(
         _Estimates
         """
         distances = self._distances(queries)
-        # (n_rows, n_outputs), for outcomes of one dimension as well.
+        # A table of shape (n_rows, n_outputs), also if `y` had one dimension.
         outcomes = self._outcomes.reshape(len(self._outcomes), -1)
         nearest = _nearest_rows(distances, len(self.weights_))
         nearest_distances = np.take_along_axis(distances, nearest, axis=1)
@@ -343,15 +344,15 @@ class BaggedNeighborsRegressor(
         # Variance of the outcomes of a query's neighbours, and sum of squared weights.
         squared_residuals = (outcomes[nearest] - mean[:, None]) ** 2
         variance = np.einsum("qk,qko->qo", weights, squared_residuals)
-        squared_weights = (weights**2).sum(axis=1)
+        sum_of_squared_weights = (weights**2).sum(axis=1)
         for tied in tied_neighbors:
             squared_residuals = (outcomes[tied.rows] - mean[tied.query]) ** 2
             variance[tied.query] = tied.weights @ squared_residuals
-            squared_weights[tied.query] = (tied.weights**2).sum()
-        return _Estimates(mean, _standard_errors(variance, squared_weights))
+            sum_of_squared_weights[tied.query] = (tied.weights**2).sum()
+        return _Estimates(mean, _standard_errors(variance, sum_of_squared_weights))
 
     def _weighted_estimates(self, queries, return_std):
-        """Return estimates of queries if reference rows have different weights.
+        """Estimate queries (new rows) if reference rows have different weights.
 
         All reference rows are sorted for each query, because the number of rows that
         have a share depends on their weights.
@@ -365,10 +366,10 @@ class BaggedNeighborsRegressor(
         -------
         _Estimates
         """
-        # (n_rows, n_outputs), for outcomes of one dimension as well.
+        # A table of shape (n_rows, n_outputs), also if `y` had one dimension.
         outcomes = self._outcomes.reshape(len(self._outcomes), -1)
         shares = weighted_shares(
-            self._distances(queries), self._row_weight, weights=self.weights_
+            self._distances(queries), self._row_weight, place_weights=self.weights_
         )  # (n_queries, n_rows)
         mean = shares @ outcomes
         if not return_std:
@@ -380,8 +381,8 @@ class BaggedNeighborsRegressor(
             variance[:, output] = (shares * residuals**2).sum(axis=1)
         # Sum of the squared shares of single rows. A row of weight w is w single rows,
         # and each of them has the part 1 / w of its share.
-        squared_shares = (shares**2 / self._row_weight).sum(axis=1)
-        return _Estimates(mean, _standard_errors(variance, squared_shares))
+        sum_of_squares = (shares**2 / self._row_weight).sum(axis=1)
+        return _Estimates(mean, _standard_errors(variance, sum_of_squares))
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "weights_")
@@ -402,14 +403,14 @@ class _Estimates(NamedTuple):
 
 
 class _TiedNeighbors(NamedTuple):
-    """Neighbours of a query with further rows at the distance of its last neighbour.
+    """All neighbours of a query whose last neighbour is tied with other rows.
 
     Attributes
     ----------
     query : int
         Position of the query.
     rows : ndarray of int, of shape (n_neighbors,)
-        All rows up to this distance.
+        All rows up to the distance of the last neighbour.
     weights : ndarray of shape (n_neighbors,)
         All rows at the last distance have the same weight.
     """
@@ -420,7 +421,7 @@ class _TiedNeighbors(NamedTuple):
 
 
 def _nearest_rows(distances, n_neighbors):
-    """Return the nearest rows of each query by rising distance.
+    """Return the positions of the nearest rows of each query, by rising distance.
 
     Parameters
     ----------
@@ -441,8 +442,9 @@ def _nearest_rows(distances, n_neighbors):
 def _tied_with_last(distances, last_distances, nearest, weights):
     """Return all neighbours of queries whose last neighbour is tied with other rows.
 
-    The tied rows become neighbours as well. Only the nearest rows at this distance have
-    weights before. All rows at this distance then share the sum of these weights.
+    The tied rows become neighbours as well. Some rows at this distance are in `nearest`
+    and have weights. All rows at this distance get equal parts of the sum of these
+    weights.
 
     Parameters
     ----------
@@ -468,25 +470,26 @@ def _tied_with_last(distances, last_distances, nearest, weights):
         last_rows = np.flatnonzero(distances_of_query == last_distances[query])
         weight_of_row = np.zeros(distances.shape[1])
         weight_of_row[nearest[query]] = weights[query]
-        # Only some of the last rows are among the nearest and have a weight so far.
+        # All rows at the last distance get equal parts of their total weight. So far,
+        # only the rows that are in `nearest` have weights.
         weight_of_row[last_rows] = weight_of_row[last_rows].sum() / len(last_rows)
         tied_neighbors.append(_TiedNeighbors(query, rows, weight_of_row[rows]))
     return tied_neighbors
 
 
-def _standard_errors(variance, squared_weights):
+def _standard_errors(variance, sum_of_squared_weights):
     """Return the standard errors of weighted means, NaN if one row has all the weight.
 
-    The squared standard error is ``variance / (1 - squared_weights) *
-    squared_weights``. The quotient is an unbiased variance of the outcomes. The
-    variance of their weighted mean is the share ``squared_weights`` of it.
+    With the sum ``s`` of squared weights, the squared standard error is ``variance / (1
+    - s) * s``. The quotient is an unbiased variance of the outcomes. The variance of
+    their weighted mean is the share ``s`` of it.
 
     Parameters
     ----------
     variance : ndarray of shape (n_queries, n_outputs)
         Weighted means of squared residuals.
-    squared_weights : ndarray of shape (n_queries,)
-        Sums of squared weights. The sum is 1 if one row has all the weight.
+    sum_of_squared_weights : ndarray of shape (n_queries,)
+        It is 1 if one row has all the weight.
 
     Returns
     -------
@@ -494,13 +497,15 @@ def _standard_errors(variance, squared_weights):
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         factor = np.where(
-            squared_weights < 1, squared_weights / (1 - squared_weights), np.nan
+            sum_of_squared_weights < 1,
+            sum_of_squared_weights / (1 - sum_of_squared_weights),
+            np.nan,
         )
     return np.sqrt(variance * factor[:, None])
 
 
 def nearest_weights(n_rows, subset_size, tail=_TAIL):
-    """Return the probability that the j-th nearest row is the nearest one of a subset.
+    """Return the probability that the j-th nearest row is nearest in a random subset.
 
     There are ``C(n_rows, subset_size)`` subsets. A subset whose nearest row is the j-th
     nearest of all has this row, and ``subset_size - 1`` of the ``n_rows - j`` rows
@@ -516,7 +521,7 @@ def nearest_weights(n_rows, subset_size, tail=_TAIL):
         From 1 (all weights equal) to `n_rows` (the nearest row has all the weight).
 
     tail : float, default=1e-6
-        The weights are cut where those beyond sum to less than this.
+        The farthest rows are left out if their weights sum to less than this.
 
     Returns
     -------
@@ -526,8 +531,8 @@ def nearest_weights(n_rows, subset_size, tail=_TAIL):
     j = np.arange(1, n_rows - subset_size + 1, dtype=np.float64)
     log_ratios = np.log((n_rows - j - subset_size + 1) / (n_rows - j))
     # The weight beyond the j-th row is the probability that a subset has none of the j
-    # nearest rows: C(n_rows - j, subset_size) / C(n_rows, subset_size). It is computed
-    # as a product, because a difference from 1 would lose all its digits.
+    # nearest rows: C(n_rows - j, subset_size) / C(n_rows, subset_size). This number is
+    # computed as a product, because a difference from 1 would lose all its digits.
     rows_left = n_rows - j + 1  # rows without the j - 1 nearest ones
     log_beyond = np.cumsum(np.log((rows_left - subset_size) / rows_left))
     # The first row always has a weight. Row j + 1 has a weight if the rows beyond the
@@ -539,7 +544,7 @@ def nearest_weights(n_rows, subset_size, tail=_TAIL):
     return weights / weights.sum()
 
 
-def weighted_shares(distances, row_weight, weights):
+def weighted_shares(distances, row_weight, place_weights):
     """Return the share of each weighted row in the estimate of each query.
 
     Rows have places on a line, by rising distance. A row of weight w has w places. Rows
@@ -551,7 +556,7 @@ def weighted_shares(distances, row_weight, weights):
     distances : ndarray of shape (n_queries, n_rows)
     row_weight : ndarray of shape (n_rows,)
         Weights above 0, in units of one row.
-    weights : ndarray of shape (n_neighbors,)
+    place_weights : ndarray of shape (n_neighbors,)
         Weights of the places, see :func:`nearest_weights`.
 
     Returns
@@ -565,7 +570,7 @@ def weighted_shares(distances, row_weight, weights):
     end = sorted_weight.cumsum(axis=1)
     begin = np.zeros(end.shape)
     begin[:, 1:] = end[:, :-1]
-    # Entry j is True if row j + 1 is tied with row j.
+    # Rows are in sorted order. Entry j is True if row j + 1 is tied with row j.
     is_tied = sorted_distances[:, 1:] == sorted_distances[:, :-1]
     # Tied rows get the first `begin` and the last `end` of all rows at their distance.
     # An infinite bound has no effect on the running maximum or minimum.
@@ -575,14 +580,14 @@ def weighted_shares(distances, row_weight, weights):
     # The running minimum starts with the last row.
     end = np.minimum.accumulate(end[:, ::-1], axis=1)[:, ::-1]
     # Total weight of the first 0, 1, 2, ... places of the line. Places beyond the last
-    # entry of `weights` have the weight 0.
-    n_places = np.arange(len(weights) + 1)
-    total = np.append(0.0, np.cumsum(weights))
+    # entry of `place_weights` have the weight 0.
+    n_places = np.arange(len(place_weights) + 1)
+    total = np.append(0.0, np.cumsum(place_weights))
     # Total weight of the places that the rows at one distance have in common.
     weight_of_distance = np.interp(end, n_places, total)
     weight_of_distance -= np.interp(begin, n_places, total)
     shares = np.empty(distances.shape)
-    # A row gets the part of this weight that its own places are of all these places.
+    # Rows at one distance share this weight in proportion to their weights.
     sorted_shares = weight_of_distance * sorted_weight / (end - begin)
     np.put_along_axis(shares, order, sorted_shares, axis=1)
     return shares / shares.sum(axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Calibration of estimates: shrunken curves, and the range and size of the outcomes."""
+"""Calibrate quality estimates: curves of corrections, limits and rounding units."""
 
 from typing import NamedTuple
 
@@ -15,26 +15,30 @@ _POINTS = 33
 # polynomial is not reliable at extreme estimates.
 _ENDS = 0.005
 # The rest of a polynomial is what the polynomials of lower degree cannot express. A
-# polynomial has a root mean square of about 1. A rest below this bound is rounding.
+# polynomial has a root mean square of about 1. If the root mean square of a rest is
+# below this bound, the rest is rounding.
 _LEAST_REST = 1e-3
-# A range that is narrower than this share of the largest outcome is rounding.
+# The range of a choice goes from its smallest outcome to its largest one. A range below
+# this share of the largest absolute outcome is rounding. The share is far above the
+# rounding of double precision, about 1e-16.
 _ROUNDING = 1e-9
-# A range counts as at most this number of times the narrowest one. So the unit of
-# estimates (see `_BITS_OF_RANGE`) is fine enough for the narrowest range.
+# Outcomes of some choices have a wider range than others. The widest range counts as at
+# most this number of times the narrowest one. So the unit of estimates (see
+# `_BITS_OF_RANGE`) is fine enough for the narrowest range.
 _MOST_RATIO = 16
 # Outcomes have a heavy tail if their range is above this number of standard deviations.
 # The range of 1,000 normal values is about 6.5 standard deviations. The range of
 # answers of which half are wrong is 2.
 _TAIL = 8
-# The widest range is rounded up to a power of two. The unit of estimates is this number
-# divided by two to the power of this constant: about a millionth of the range. The
+# Estimates are rounded to multiples of a unit. The unit is the widest range of the
+# outcomes, rounded up to a power of two, divided by 2**20: about a millionth of it. The
 # widest range counts as at most 2**4 times the narrowest one, and less than 2**5 times
 # after rounding up. So the narrowest range has at least 2**15 units.
 _BITS_OF_RANGE = 20
 
 
 class CorrectionCurves(NamedTuple):
-    """Calibration curves of all choices: amounts to add to estimates, by their size.
+    """Amounts to add to the estimates of each choice, as a curve over the estimate.
 
     Attributes
     ----------
@@ -54,12 +58,12 @@ class CorrectionCurves(NamedTuple):
     def apply(self, estimate):
         """Return calibrated estimates, of shape (n_rows, n_choices) as `estimate`."""
         # Position on the curve, from 0 (first point) to 1 (last point). It is 0 if the
-        # width is infinite. np.clip takes twice the time for a single row.
+        # width is infinite. `np.clip` would take twice the time for a single row.
         share = np.minimum(np.maximum((estimate - self.low) / self.width, 0), 1)
         # Position in numbers of points: 2.25 is a quarter of the way after point 2.
         place = (_POINTS - 1) * share
-        # Number of the point before the place. If the place is the last point, it is
-        # the last but one.
+        # Number of the point before this place. If the place is the last point, the
+        # last but one is taken.
         point = np.minimum(place.astype(np.intp), _POINTS - 2)
         choice = np.arange(len(self.low))
         added_before = self.added[choice, point]
@@ -67,12 +71,15 @@ class CorrectionCurves(NamedTuple):
         way_to_next = place - point  # from 0 to 1
         return estimate + added_before + way_to_next * (added_after - added_before)
 
-    def scaled(self, sizes):
-        """Return the curves for estimates times `sizes`, an array of (n_choices,)."""
+    def scaled(self, factors):
+        """Return the curves for estimates that are multiplied by `factors`.
+
+        `factors` (n_choices,) has a factor for each choice.
+        """
         return CorrectionCurves(
-            low=self.low * sizes,
-            width=self.width * sizes,
-            added=self.added * sizes[:, None],
+            low=self.low * factors,
+            width=self.width * factors,
+            added=self.added * factors[:, None],
         )
 
 
@@ -100,6 +107,7 @@ def fit_corrections(estimate, quality, weight=None):
     width = real_widths(low, high)
     n_rows = len(estimate)
     degree = min(_DEGREE, n_rows - 1)
+    # Columns of a regression for each choice: the polynomials of its estimates.
     # (n_choices, n_rows, degree + 1)
     columns = _polynomials(estimate, low, width, degree).swapaxes(0, 1)
     residual = quality - estimate
@@ -120,7 +128,7 @@ def fit_corrections(estimate, quality, weight=None):
 
 
 def _polynomials(values, low, width, degree):
-    """Return the Legendre polynomials, up to a degree, of values of each choice.
+    """Return Legendre polynomials of degrees 0 to `degree`, of values of each choice.
 
     The range of a curve is mapped to [-1, 1]. Values outside of the range are clipped.
 
@@ -140,15 +148,17 @@ def _polynomials(values, low, width, degree):
 
 
 def _fit_shrunken(columns, residual, total_weight):
-    """Fit residuals by least squares, with coefficients that are shrunk by their noise.
+    """Fit residuals of each choice to columns, with coefficients shrunk by their noise.
 
-    The columns are made orthonormal. The coefficients ``c`` of one degree, with the
-    variances ``v``, are shrunk by ``t / (t + v)``, where ``t = max(mean(c ** 2 - v),
-    0)`` is a mean over the choices (empirical Bayes).
+    The columns are made orthonormal. Each choice has one coefficient ``c`` for each
+    column, with the variance ``v``. The coefficients of one column are multiplied by
+    ``t / (t + v)``, where ``t = max(mean(c**2 - v), 0)`` is a mean over the choices
+    (empirical Bayes).
 
     Parameters
     ----------
     columns : ndarray of shape (n_choices, n_rows, n_columns)
+        For each choice, a table of polynomials by rising degree.
     residual : ndarray of shape (n_rows, n_choices)
         The values that the columns of each choice are fitted to.
     total_weight : float
@@ -159,22 +169,26 @@ def _fit_shrunken(columns, residual, total_weight):
     ndarray of shape (n_choices, n_columns)
         Coefficients of `columns`.
     """
+    # `basis` has orthonormal columns, and ``basis @ triangle`` are the columns. The
+    # shapes are (n_choices, n_rows, n_columns) and (n_choices, n_columns, n_columns).
     basis, triangle = np.linalg.qr(columns)
-    # Length of the part of each column that is orthogonal to the columns of lower
-    # degree. (n_choices, n_columns)
+    # The rest of a column is its part that is orthogonal to the columns before it. A
+    # diagonal entry of the triangle is the length of a rest. (n_choices, n_columns)
     length_of_rest = np.abs(np.diagonal(triangle, axis1=1, axis2=2))
-    # Its root mean square over rows.
-    rest = length_of_rest / np.sqrt(total_weight)
-    # Estimates with few different values determine few coefficients. If a degree is not
-    # used, higher degrees are not used either. (n_choices, 1, n_columns)
-    is_used = np.logical_and.accumulate(rest > _LEAST_REST, axis=1)[:, None]
-    # A coefficient is a sum of these products over rows. The spread of the products
-    # estimates its variance. (n_choices, n_rows, n_columns)
-    products = np.where(is_used, basis, 0) * residual.T[..., None]
-    coef = products.sum(axis=1)
-    # Sum of the squared deviations of the products from their mean.
+    root_mean_square = length_of_rest / np.sqrt(total_weight)
+    # A column without a rest is not used, and no column after it. This happens if the
+    # estimates of a choice have few different values. (n_choices, n_columns)
+    is_used = np.logical_and.accumulate(root_mean_square > _LEAST_REST, axis=1)
+    is_used = is_used[:, None]  # (n_choices, 1, n_columns): the same for all rows
+    used_basis = np.where(is_used, basis, 0)
+    # Each coefficient is the sum over rows of the products of a column of the basis
+    # with the residuals. (n_choices, n_rows, n_columns)
+    products = used_basis * residual.T[..., None]
+    coef = products.sum(axis=1)  # the `c`, (n_choices, n_columns)
+    # The variance `v` of a coefficient is estimated from its products: the sum of their
+    # squared deviations from their mean. Rounding must not make it negative.
     variance = np.maximum((products**2).sum(axis=1) - coef**2 / total_weight, 0)
-    # The `t` of each degree. (n_columns,)
+    # The `t` of each column, a mean over the choices. (n_columns,)
     signal = np.maximum((coef**2 - variance).mean(axis=0), 0.0)
     # `t / (t + v)`, or 0 where both are 0. (n_choices, n_columns)
     shrinkage = np.divide(
@@ -193,7 +207,7 @@ def _fit_shrunken(columns, residual, total_weight):
 
 
 class OutcomeRange(NamedTuple):
-    """Range of the estimates of each choice, and unit to which they are rounded.
+    """Limits of the estimates of each choice, and unit that estimates are rounded to.
 
     Attributes
     ----------
@@ -217,7 +231,7 @@ class OutcomeRange(NamedTuple):
         """
         if self.unit is not None:
             estimate = np.rint(estimate / self.unit) * self.unit
-        # np.clip takes twice the time for a single row.
+        # `np.clip` would take twice the time for a single row.
         return np.minimum(np.maximum(estimate, self.low), self.high)
 
 
@@ -238,7 +252,7 @@ def range_of(quality):
     """
     low = quality.min(axis=0)
     high = quality.max(axis=0)
-    # Infinite if the outcomes of no choice vary.
+    # Narrowest range of a choice whose outcomes vary. Infinite if there is none.
     narrowest = float(real_widths(low, high).min())
     widest = min(float((high - low).max()), _MOST_RATIO * narrowest)
     # None: all outcomes of each choice are equal, and nothing is rounded.
@@ -249,7 +263,7 @@ def range_of(quality):
 
 
 def real_widths(low, high):
-    """Return the widths of ranges. A width that is only rounding becomes infinite.
+    """Return ``high - low``, or infinity where this difference is only rounding.
 
     Parameters
     ----------
@@ -265,8 +279,8 @@ def real_widths(low, high):
     return np.where(width > _ROUNDING * largest, width, np.inf)
 
 
-def sizes_of(quality):
-    """Return divisors of outcomes, so that no choice dominates squared errors.
+def outcome_divisors(quality):
+    """Return a divisor for outcomes of each choice, so that none dominates the errors.
 
     Squared errors are added up over choices. If losses have no bound, one choice with a
     heavy tail would determine the estimates of all choices. A choice without a tail is
@@ -289,15 +303,15 @@ def sizes_of(quality):
     spread = quality.std(axis=0)
     width = high - low
     narrowest = real_widths(low, high).min()
-    # False for all choices if none varies: `narrowest` is then infinite.
+    # If no choice varies, `narrowest` is infinite, and no choice is wide.
     is_wide = width > _MOST_RATIO * narrowest
     has_tail = width > _TAIL * spread
     is_divided = is_wide & has_tail
-    sizes = np.ones(len(low))
+    divisors = np.ones(len(low))
     if is_divided.any():
-        # Several choices may have the narrowest range.
+        # Several choices may have the narrowest range. The largest spread counts.
         spread_of_narrowest = spread[width == narrowest].max()
         exponent = np.round(np.log2(spread[is_divided] / spread_of_narrowest))
-        # A size is at least 1: it makes a tail smaller, never larger.
-        sizes[is_divided] = 2.0 ** np.maximum(exponent, 0)
-    return sizes
+        # A divisor is at least 1: it makes a tail smaller, never larger.
+        divisors[is_divided] = 2.0 ** np.maximum(exponent, 0)
+    return divisors

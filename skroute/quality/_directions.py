@@ -4,10 +4,10 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.decomposition import TruncatedSVD
 
-# Lower bound of the share of a direction that is due to other rows. The share is a
-# divisor. It is 0 if only one row has the direction.
+# Lower bound of the share of a direction that is due to other rows than one. The share
+# is 0 if only one row has the direction. The bound is above 0, because it is a divisor.
 _LEAST_REST = 1e-12
-# Number of rows that `_squares_along_rests` samples. It bounds the time.
+# Largest number of rows that `_squares_along_rests` samples. Bounds its time.
 _SAMPLED_ROWS = 50
 
 
@@ -53,7 +53,7 @@ def along(rows, directions):
 
 
 def along_directions_of_others(rows, directions, rows_as_new=None):
-    """Return coordinates of each row, along directions as if fitted without this row.
+    """Return the coordinates of each row as if directions were fitted without it.
 
     Directions turn towards the rows that they are fitted on, most of all if rows are
     few and columns are many. So the rows of a fit are longer along the directions than
@@ -83,20 +83,21 @@ def along_directions_of_others(rows, directions, rows_as_new=None):
     """
     if rows_as_new is None:
         rows_as_new = rows
-    # Comments name the symbols above, for each row where they depend on the row.
+    # Comments name the symbols of the docstring. There are `a`, `b`, `r` and `z` for
+    # each row.
     coordinates = along(rows, directions)  # z
     coordinates_as_new = along(rows_as_new, directions)  # V.T @ b
     # r @ r: the squared length of a row, less the squared length along the directions.
     squared_rests = _products_of_rows(rows, rows)
     squared_rests -= (coordinates**2).sum(axis=1)
-    # r @ b, in the same way.
+    # r @ b: the product of a row with its `b`, less the product along the directions.
     rest_products = _products_of_rows(rows, rows_as_new)
     rest_products -= (coordinates * coordinates_as_new).sum(axis=1)
     squares = (coordinates**2).sum(axis=0)  # diagonal of L, (n_directions,)
     # Diagonal of L - w. The same `w`, a mean, is taken for all rows.
     gaps = squares - _squares_along_rests(rows, coordinates, squared_rests)
-    # D @ z: D is diagonal, with the inverse gaps. A direction whose gap is not positive
-    # is as weak as the rest of a row: its coordinate is not corrected.
+    # D @ z: the diagonal of D has the inverse gaps. If a gap is not positive, the
+    # direction is as weak as the rest of a row, and its coordinate is not corrected.
     scaled_coordinates = np.divide(
         coordinates, gaps, out=np.zeros_like(coordinates), where=gaps > 0
     )
@@ -105,16 +106,17 @@ def along_directions_of_others(rows, directions, rows_as_new=None):
     scaled_products = rest_products / due_to_others
     # D @ z * (r @ b) / (1 - z @ D @ z)
     due_to_row = scaled_coordinates * scaled_products[:, np.newaxis]
-    # The first order may overshoot. A coordinate shrinks to 0 at most, and never grows.
+    # The formula of first order may overshoot. So a coordinate may shrink to 0, but
+    # neither grow nor change its sign.
     lowest = np.minimum(coordinates_as_new, 0)
     highest = np.maximum(coordinates_as_new, 0)
     return np.clip(coordinates_as_new - due_to_row, lowest, highest)
 
 
 def _squares_along_rests(rows, coordinates, squared_rests):
-    """Return the sum of squares of the other rows along the rest of a row, on average.
+    """Return other rows' squares along the part of a row orthogonal to the directions.
 
-    The rest of a row is its part that is orthogonal to the directions. Each other row
+    This part, the rest of a row, is orthogonal to the directions. Each other row
     has a coordinate along this rest. The squares of these coordinates are added up. The
     result is a weighted mean of such sums over a sample of rows. A sampled row is
     weighted by the squared length of its rest.
@@ -149,9 +151,9 @@ def _squares_along_rests(rows, coordinates, squared_rests):
     of_others = with_row - with_part_along - with_itself
     total_weight = squared_rests[::step].sum()
     if total_weight <= 0:
-        # The sampled rows have no rest. By rounding it may be below 0.
+        # The sampled rows have no rest. Rounding may make this sum of squares negative.
         return 0.0
-    # A sum of squares below 0 is rounding.
+    # The result is a sum of squares. Below 0 it is rounding.
     return max(float(of_others.sum() / total_weight), 0.0)
 
 

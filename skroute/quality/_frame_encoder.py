@@ -53,6 +53,7 @@ _HASHED_COLUMNS = 2**17
 # Largest number of words and sequences that are kept for a column of texts. Bounds time
 # and memory.
 _MOST_WORDS = 10_000
+# Texts and sparse rows are reduced to directions of a singular value decomposition.
 # There is at most one direction for this number of rows. With more directions, some
 # would describe single rows.
 _ROWS_OF_DIRECTION = 5
@@ -157,7 +158,7 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn the kinds of the columns, and their encodings.
+        """Learn the kind of each column, such as numbers or texts, and its encoding.
 
         Parameters
         ----------
@@ -216,9 +217,10 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
         ndarray of shape (n_rows, n_outputs), dtype=float64
             Each row as `transform` would return it after a fit without this row.
         """
-        # After a fit that fails, the encoder is not fitted.
+        # `kinds_` marks a fitted encoder, and is set last. So the encoder is not fitted
+        # after a fit that fails.
         vars(self).pop("kinds_", None)
-        # The new rows may have no names.
+        # The rows of this fit may have no names. Names of an earlier fit are removed.
         vars(self).pop("feature_names_in_", None)
         X = _checked_rows(X)
         # One seed for all columns.
@@ -259,7 +261,7 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
         return np.hstack(tables)
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Return rows as numbers.
+        """Return rows as numbers, by the encodings that `fit` has learned.
 
         Parameters
         ----------
@@ -303,7 +305,7 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
     def get_feature_names_out(
         self, input_features: ArrayLike | None = None
     ) -> NDArray[np.object_]:
-        """Return the names of the columns of `transform`.
+        """Return the names of the columns that `transform` returns.
 
         Parameters
         ----------
@@ -339,7 +341,7 @@ class FrameEncoder(VersionedPickleMixin, TransformerMixin, BaseEstimator):
 
 
 def _checked_rows(X):
-    """Return valid rows, or raise an error.
+    """Return rows as a frame, array or csr matrix, or raise an error if not valid.
 
     Parameters
     ----------
@@ -378,10 +380,9 @@ def _checked_rows(X):
 
 
 def few_columns_dense(X):
-    """Return narrow sparse rows, and frames of sparse columns, as dense ones.
+    """Return sparse rows of at most 1,000 columns, and sparse frames, as dense ones.
 
-    Narrow rows have at most 1,000 columns. All other rows, of any type, are returned as
-    they are.
+    All other rows, of any type, are returned as they are.
     """
     if issparse(X):
         is_narrow = X.ndim == 2 and X.shape[1] <= _MOST_DENSE_COLUMNS
@@ -410,15 +411,16 @@ def _are_texts(cells):
 
 
 def _most_directions(n_components, n_rows):
-    """Return the number of directions of a column of texts, or of sparse rows.
+    """Return the largest number of directions for a column of texts, or sparse rows.
 
-    It is `n_components`, but at most one direction for each five rows, and at least 1.
+    A direction is a singular vector. The result is `n_components`, but at most one
+    direction for each five rows, and at least 1.
     """
     return min(n_components, max(1, n_rows // _ROWS_OF_DIRECTION))
 
 
 class _ColumnEncoder(ABC):
-    """An encoder of one column, or of all columns of sparse rows."""
+    """Encoder of one column, or of all columns of sparse rows together."""
 
     @abstractmethod
     def fit_transform(self, column):
@@ -444,7 +446,7 @@ class _ColumnEncoder(ABC):
 
     @abstractmethod
     def names_out(self, name, width):
-        """Return the names of the outputs of a column.
+        """Return names for the `width` outputs of a column called `name`.
 
         Parameters
         ----------
@@ -460,7 +462,7 @@ class _ColumnEncoder(ABC):
 
 
 class _SparseRows(_ColumnEncoder):
-    """All columns of sparse rows, reduced to a few directions.
+    """Encoder of all columns of sparse rows: coordinates along a few directions.
 
     Parameters
     ----------
@@ -479,9 +481,10 @@ class _SparseRows(_ColumnEncoder):
         self.seed = seed
 
     def fit_transform(self, column):
-        """Learn the directions, and return the coordinates of each row.
+        """Learn directions of sparse rows, and return the coordinates of each row.
 
-        The coordinates are as if the directions had been fitted without this row.
+        `column` has all columns. The coordinates are as if the directions had been
+        fitted without this row.
         """
         rows = csr_array(column)
         self.directions = fit_directions(rows, self.n_components, self.seed)
@@ -492,12 +495,12 @@ class _SparseRows(_ColumnEncoder):
         return along(csr_array(column), self.directions)
 
     def names_out(self, name, width):
-        """Return the names of the directions."""
+        """Return names of directions: ``direction0``, ... `name` is not used."""
         return [f"direction{number}" for number in range(width)]
 
 
 class _Column(_ColumnEncoder):
-    """One column of a frame or an array.
+    """Encoder of one column of a frame or an array.
 
     Parameters
     ----------
@@ -521,8 +524,8 @@ class _Column(_ColumnEncoder):
 
     def __init__(self, column, name, *, text, n_components, seed):
         self.reader = ColumnReader.fit(column, name)
-        # The reader has no kind for texts: a column of texts is one of categories. Such
-        # a column gets its kind below.
+        # For the reader, a column of texts is one of categories. Such a column gets the
+        # kind "text" below.
         self.kind = self.reader.kind
         if self.kind != CATEGORY:
             # Numbers and dates.
@@ -568,7 +571,8 @@ class _Column(_ColumnEncoder):
 
     def fit_transform(self, column):
         """Learn the encoding of the column, and return it as numbers."""
-        # A column of missing numbers alone has no mean and no variance. It becomes 0.
+        # A column of missing numbers alone has no mean and no variance. It becomes 0,
+        # without a warning.
         with np.errstate(invalid="ignore", divide="ignore"):
             return self.transformer.fit_transform(self._cells(column))
 
@@ -589,7 +593,7 @@ class _Column(_ColumnEncoder):
 
 
 class _Numbers:
-    """Numbers scaled to variance one, with a mark of missing ones.
+    """Encoder of numbers: they are scaled to variance one, missing ones are marked.
 
     This class replaces scikit-learn's `StandardScaler`, `SimpleImputer` and
     `MissingIndicator`. For a single row, they take longer for checks than to compute.
@@ -632,7 +636,7 @@ class _Numbers:
 
 
 class _Categories:
-    """Indicators of categories, one column each.
+    """Encoder of categories: one column of indicators, 0 or 1, for each category.
 
     This class replaces scikit-learn's `OneHotEncoder`. For a single row, it takes
     longer for checks than to look up a category.
@@ -657,7 +661,7 @@ class _Categories:
         return self.transform(column)
 
     def transform(self, column):
-        """Return indicators of shape (n_rows, n_categories).
+        """Return 1 at the category of each row, else 0: shape (n_rows, n_categories).
 
         `column` is as in `fit_transform`. A category that `fit` did not see has 0 in
         all columns.
@@ -686,7 +690,7 @@ def _are_categories(cells):
 
 
 class _LearnedWords(NamedTuple):
-    """Words and directions that are learned from texts.
+    """Words, their weights, and directions of their counts, learned from texts.
 
     A word here is a hashed column: a word, a pair of words, or a sequence of
     characters.
@@ -711,7 +715,7 @@ class _LearnedWords(NamedTuple):
 
 
 class _HashedTexts:
-    """Counts of words and sequences of characters, reduced to a few directions.
+    """Encoder of texts: counts of words and characters, reduced to a few directions.
 
     Parameters
     ----------
@@ -735,6 +739,8 @@ class _HashedTexts:
         The coordinates are as if words and directions had been learned without the
         text.
         """
+        # The result is reused if another encoder has learned from these texts, with the
+        # same parameters, in the same fit of a router.
         learned = learned_once(
             "words",
             column[:, 0],
@@ -831,7 +837,7 @@ def _counts_of_words(texts):
 
 
 def _weighted_rows(counts, rarity):
-    """Return counts times the weights of their columns, in rows of length 1.
+    """Return counts times the weights of words (`rarity`), in rows of length 1.
 
     Parameters
     ----------
@@ -868,7 +874,7 @@ def _rarity(n_texts_with, n_texts):
 
 
 class _EmbeddedTexts:
-    """Numbers of a user's callable or transformer, reduced to a few directions.
+    """Encoder of texts by a user's callable or transformer, and a few directions.
 
     Parameters
     ----------
@@ -897,7 +903,7 @@ class _EmbeddedTexts:
         self.width = None  # set by the first texts
 
     def _vectors(self, texts):
-        """Return the numbers of each text. The encoder gets each different text once.
+        """Return the embedding of each text. The encoder gets each different text once.
 
         The first texts set `width`.
 
@@ -935,10 +941,11 @@ class _EmbeddedTexts:
         return vectors[position_of_text]
 
     def fit_transform(self, column):
-        """Learn directions of the encoder's numbers, and return the numbers along them.
+        """Learn directions of embeddings, and return the coordinates of each text.
 
-        The numbers of a text are as if the directions had been fitted without it. If
-        there are no directions, they are the numbers of the encoder.
+        The coordinates of a text are as if the directions had been fitted without it.
+        If embeddings have few numbers, there are no directions. The embeddings are then
+        returned.
 
         Parameters
         ----------
@@ -960,7 +967,7 @@ class _EmbeddedTexts:
         return along_directions_of_others(vectors, self.directions)
 
     def transform(self, column):
-        """Return the numbers of other texts, along the directions if there are any.
+        """Return coordinates of other texts, or their embeddings without directions.
 
         `column` (n_texts, 1) has the texts.
         """

@@ -1,4 +1,4 @@
-"""Gain of decisions by estimates, over the best random mix of equal spend."""
+"""Gain in quality of decisions by estimates, over a random mix of equal spend."""
 
 from typing import NamedTuple
 
@@ -35,7 +35,7 @@ def supposed_costs(quality):
 
 
 def cost_of_choices(costs, quality):
-    """Return one cost for each choice.
+    """Return the mean cost of each choice, or 1, 2, 3, ... if costs are not known.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def cost_of_choices(costs, quality):
 
 
 def gain_over_mix(estimate, quality, costs, weight=None):
-    """Return the gain in quality by estimates, over the best random mix of equal spend.
+    """Return each row's gain in quality over the best random mix of equal spend.
 
     Rows are decided by the estimates. The decisions do not use the outcomes of the
     rows. The gain is a mean over five budgets, see `SHARES`. Routers spend a budget at
@@ -89,7 +89,7 @@ def gain_over_mix(estimate, quality, costs, weight=None):
 
 
 class _Decisions(NamedTuple):
-    """The choices at a budget, where tied rows are mixed.
+    """Choices of all rows at a budget. Tied rows have two choices, a random mix.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ class _Decisions(NamedTuple):
     share: float
 
     def quality(self, quality):
-        """Return the expected quality of each row.
+        """Return the expected quality of each row under these choices.
 
         `quality` has the shape (n_rows, n_choices).
         """
@@ -119,7 +119,7 @@ class _Decisions(NamedTuple):
         return expected + self.share * quality[rows, self.more_expensive]
 
     def mean_cost(self, costs, weight):
-        """Return the expected mean cost per row.
+        """Return the expected mean cost per row under these choices.
 
         `costs` has the shape (n_choices,). `weight` has the weights of the rows. None
         weights all alike.
@@ -134,6 +134,7 @@ def _decide(rule, estimate, costs):
     Parameters
     ----------
     rule : skroute.assignment._path.Rule
+        Dual price, and the share of tied rows that take the more expensive choice.
     estimate : ndarray of shape (n_rows, n_choices)
     costs : ndarray of shape (n_choices,)
 
@@ -142,7 +143,7 @@ def _decide(rule, estimate, costs):
     _Decisions
     """
     cheaper = choose_at_price(estimate, costs, rule.price)
-    # Without a share for tied rows, all of them take the cheaper choice.
+    # A share of 0: all tied rows take the cheaper choice.
     more_expensive = cheaper
     if rule.share:
         # A negative tolerance breaks ties towards the more expensive choice.
@@ -204,7 +205,7 @@ def _hull_of_means(mean, costs):
 
 
 def _is_above(middle, left, right, costs, mean):
-    """Return True if `middle` is better than the mix of `left` and `right` at its cost.
+    """Return True if `middle` is better than a mix of `left` and `right` of its cost.
 
     The line from `left` to `middle` is then steeper than the line from `left` to
     `right`. Both slopes are multiplied by the differences of cost of both lines, so

@@ -15,7 +15,7 @@ _BLOCK = 512
 # compiler then computes the maximum for several rows in one instruction.
 @njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
 def chebyshev(columns, queries, out):
-    """Compute the Chebyshev distances between queries and reference rows.
+    """Write Chebyshev distances of queries to reference rows (`columns`) to `out`.
 
     A distance is the largest absolute difference in one feature.
 

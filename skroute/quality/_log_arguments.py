@@ -6,7 +6,7 @@ from skroute.utils._validation import check_numbers
 
 
 def read_choice(choice, names, n_rows):
-    """Return the positions of logged choices among names, and all names.
+    """Return each logged choice as a position in a list of names, and this list.
 
     Parameters
     ----------

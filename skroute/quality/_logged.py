@@ -1,4 +1,4 @@
-"""Models of a log with one answer per request: propensities and unknown cells."""
+"""Models of a log with one answer per request: propensities and missing outcomes."""
 
 import warnings
 
@@ -29,7 +29,7 @@ from skroute.utils._texts_of_fit import texts_counted_once
 from skroute.utils._validation import relative_weights
 
 # The share of each choice in the log is mixed into estimated propensities, with this
-# weight. So no propensity is near 0.
+# weight. So no propensity is near 0, unless the choice is rare in the whole log.
 _FLOOR = 0.02
 # Trees of each forest. Bounds the time of a fit.
 _N_TREES = 40
@@ -38,18 +38,22 @@ _MOST_ITERATIONS = 300
 # Number of rows that is added to the count of each choice, so that no share is 0. The
 # Jeffreys prior of a share adds a half.
 _ADDED_ROWS = 0.5
-# Features that a split of a forest of cells compares, as a share of all. With half of
-# them, trees differ, and most splits can still use the indicator of the choice.
+# A cell is the outcome of one choice on one row. A split of a forest of cells compares
+# this share of the features. With half of them, trees differ, and each split can
+# still use about half of the indicators of choices.
 _SPLIT_FEATURES = 0.5
 # Largest number of cells that a forest is fitted on. If more are known, this number is
 # drawn at random. Bounds the time of a fit.
 _MOST_CELLS = 200_000
-# Least share of the known cells that a leaf of a forest of cells has, within the two
-# bounds that follow.
+# A cell is the outcome of one choice on one row. A leaf of a forest of cells has at
+# least this share of the known cells. This least number is kept within the two bounds
+# that follow.
 _SHARE_OF_LEAF = 1 / 200
-# Lower bound of the least number of cells of a leaf, for tables with few known cells.
+# Lower bound of the least number of cells in a leaf. It holds for tables with few known
+# cells, whose leaves would have one or two cells otherwise.
 _FEWEST_CELLS_OF_LEAF = 3
-# Upper bound of the least number of cells of a leaf, for tables with many known cells.
+# Upper bound of the least number of cells in a leaf. It holds for tables with many
+# known cells, whose leaves would mix rows that differ otherwise.
 _MOST_CELLS_OF_LEAF = 50
 # Folds of the estimates that fill unknown cells for a user's estimator. The number is
 # small, because each of the many fits in a cross-validation fills cells.
@@ -57,7 +61,7 @@ _FOLDS_OF_FILLING = 3
 
 
 def as_numbers(X):
-    """Return rows of any kind as a table for trees and linear models.
+    """Return rows of any kind as an array or csr matrix of numbers.
 
     Parameters
     ----------
@@ -110,7 +114,7 @@ def with_text_lengths(numbers, X):
 
 
 def folds_of_log(n_rows, cv=5):
-    """Return shuffled folds with a fixed seed, at most one for each row.
+    """Return `cv` shuffled folds, or one for each row if there are fewer rows.
 
     Parameters
     ----------
@@ -162,7 +166,7 @@ def estimate_propensities(rows, choice, n_choices, folds):
         LogisticRegression(max_iter=_MOST_ITERATIONS),
     )
     # A leaf has at least a hundredth of the rows, within bounds. A propensity is a
-    # share of the rows of a leaf, and would be noise if they were few.
+    # share of the rows of a leaf. Shares of few rows would be noise.
     min_samples_leaf = int(np.clip(len(choice) // 100, 5, 50))
     forest = ExtraTreesClassifier(
         _N_TREES, min_samples_leaf=min_samples_leaf, random_state=0
@@ -207,7 +211,7 @@ def _shares_of_choices(choice, n_choices):
 
 
 def _modelled_propensities(model, rows, choice, *, train, test, fallback):
-    """Fit a classifier of choices on some rows, and return propensities of others.
+    """Fit a classifier of the logged choices, and return propensities of other rows.
 
     Parameters
     ----------
@@ -247,10 +251,10 @@ def _log_loss(propensity):
 
 
 class CellForest:
-    """Estimator of the cells of a table of rows and choices, by a forest.
+    """Forest estimator of unknown cells in a table of outcomes, by row and choice.
 
-    Most cells may be unknown. All choices share one forest. So the difficulty of rows
-    is learned from all known cells.
+    A cell is the outcome of one choice on one row. Most cells may be unknown. All
+    choices share one forest. So the difficulty of rows is learned from all known cells.
 
     Parameters
     ----------
@@ -338,7 +342,7 @@ class CellForest:
 
 
 def leaf_size(n_cells):
-    """Return the least number of cells of a leaf, for a number of known cells.
+    """Return the least number of cells in a leaf, if `n_cells` of a table are known.
 
     Estimates of smaller leaves vary more from row to row. A dual price that is set by
     the estimates of one forest would spend another amount by the estimates of a forest
@@ -350,7 +354,7 @@ def leaf_size(n_cells):
 
 
 def _known_cells(table):
-    """Return the rows and the choices of known cells of a table.
+    """Return the row and the choice of each known cell (not NaN) of a table.
 
     If more than `_MOST_CELLS` cells are known, this number of them is drawn at random.
 
@@ -375,7 +379,7 @@ def _known_cells(table):
 
 
 def _means_of_choices(values, choice_of_cell, n_choices, *, weight):
-    """Return the mean value of each choice.
+    """Return the mean value of the cells of each choice.
 
     A choice without values gets the mean of all values.
 
@@ -421,7 +425,7 @@ def _cells(rows, indicators):
 
 
 def estimate_cells(rows, table, folds, *, ratio=False, row_weight=None):
-    """Return out-of-fold estimates of all cells of a table.
+    """Return out-of-fold estimates of all cells of a table, known or not (NaN).
 
     Parameters
     ----------
@@ -504,7 +508,7 @@ class KnownCellsRegressor(RegressorMixin, BaseEstimator):
             return self._fit(X, y, sample_weight, fit_params)
 
     def _fit(self, X, y, sample_weight, fit_params):
-        """Fit the estimator or the forest, with the parameters of `fit`."""
+        """Fill unknown cells and fit the estimator, or fit only a `CellForest`."""
         table = y.reshape(len(y), -1)
         self.encoder_ = None  # None is for rows of numbers.
         if needs_encoding(X):

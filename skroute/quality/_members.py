@@ -38,9 +38,10 @@ _STEPS = 60
 # Learning rate of boosting, the default of scikit-learn.
 _RATE = 0.1
 # Share of the rows that each step of boosting is fitted on. Each step draws other rows,
-# so that the steps are less alike. This lowers the variance of their sum.
+# so that the trees are less alike. This lowers the variance of their sum.
 _SUBSAMPLE = 0.7
-# Depth of the trees of boosting: interactions of at most four features.
+# Depth of the trees of boosting. A tree of this depth can express interactions of at
+# most four features.
 _BOOSTED_DEPTH = 4
 # Largest number of cluster centres. Bounds the time of a fit and of a prediction.
 _CENTRES = 200
@@ -49,12 +50,13 @@ _ROWS_OF_CENTRE = 20
 # Number of rows whose distances determine the width of similarities. Bounds the time of
 # a fit.
 _ROWS_OF_WIDTH = 300
-# Ridge penalties that are compared, relative to the mean squared singular value: three
-# in each power of ten, from almost no shrinkage to almost complete shrinkage.
+# Ridge penalties that are compared, in units of the mean squared singular value of the
+# columns: three in each power of ten, from almost no shrinkage to almost a full one.
 _PENALTIES = np.geomspace(1e-4, 1e3, 22)
-# A squared singular value below this share of the largest one is rounding.
+# A squared singular value below this share of the largest one is rounding. The share is
+# far above the rounding of double precision, about 1e-16.
 _LEAST_SQUARE = 1e-10
-# Rows of the members are in single precision.
+# Rule by which forests read rows: the rows of members are in single precision.
 _READ_RULE = ReadRule(dtype="float32")
 # Output of a tree that adds to all outputs: its leaves have a number for each output.
 _ALL_OUTPUTS = -1
@@ -62,13 +64,14 @@ _ALL_OUTPUTS = -1
 _LEAF = -1
 
 
-# Fewest rows for which a layout of the trees is built for a single prediction. At this
-# number, building it takes as long as it saves (measured with 60 trees).
+# Fewest rows for which a faster layout of the trees is built for a single prediction.
+# For this number of rows, building the layout takes as long as it saves in the
+# prediction (measured with 60 trees).
 _FEWEST_ROWS_OF_LAYOUT = 1_500
 
 
-def weigh_outputs(values, level, difference, sizes=1.0):
-    """Multiply the mean over outputs, and the differences from it, by two weights.
+def weigh_outputs(values, level, difference, factors=1.0):
+    """Weigh the mean over outputs by `level`, and differences from it by `difference`.
 
     Parameters
     ----------
@@ -78,7 +81,7 @@ def weigh_outputs(values, level, difference, sizes=1.0):
         Weight of the mean over outputs.
     difference : float or ndarray
         Weight of the differences of the outputs from their mean.
-    sizes : float or ndarray of shape (n_outputs,), default=1.0
+    factors : float or ndarray of shape (n_outputs,), default=1.0
         Factors of the weighted outputs.
 
     Returns
@@ -86,15 +89,15 @@ def weigh_outputs(values, level, difference, sizes=1.0):
     ndarray of the shape of `values`
     """
     mean = values.mean(axis=-1, keepdims=True)
-    return (difference * (values - mean) + level * mean) * sizes
+    return (difference * (values - mean) + level * mean) * factors
 
 
 class Member(ABC):
-    """A fitted estimator of the deviations of rows, all outputs at once."""
+    """Fitted estimator of the quality of all choices, less the mean of each choice."""
 
     @abstractmethod
     def predict(self, rows) -> np.ndarray:
-        """Return the deviations of rows, of shape (n_rows, n_outputs).
+        """Return estimates of quality less its mean, of shape (n_rows, n_outputs).
 
         Parameters
         ----------
@@ -103,7 +106,7 @@ class Member(ABC):
         """
 
     def predict_once(self, rows) -> np.ndarray:
-        """Return the deviations of rows as `predict`, if no other rows follow.
+        """Return the result of `predict`, without preparation for further calls.
 
         A member that prepares itself for many calls of `predict` can override this
         method, and leave the preparation out.
@@ -111,10 +114,10 @@ class Member(ABC):
         return self.predict(rows)
 
     @abstractmethod
-    def weighted(self, level, difference, sizes=1.0) -> Self:
-        """Return a member whose outputs are weighted by :func:`weigh_outputs`.
+    def weighted(self, level, difference, factors=1.0) -> Self:
+        """Weigh the mean output by `level`, and differences from it by `difference`.
 
-        The parameters are as in `weigh_outputs`.
+        The result is a new member. The parameters are as in :func:`weigh_outputs`.
         """
 
     @abstractmethod
@@ -128,7 +131,7 @@ class Member(ABC):
 
 
 class SummedTrees(Member):
-    """Trees whose leaf values are summed.
+    """Member of trees: its estimate for a row is the sum of the leaves of the row.
 
     Parameters
     ----------
@@ -138,8 +141,8 @@ class SummedTrees(Member):
 
     def __init__(self, forest):
         self.forest = forest
-        # Copies of the forest's attributes, since each look-up counts in the time of a
-        # prediction for a single row.
+        # Copies of the forest's attributes. Looking them up in the forest would make a
+        # prediction for a single row slower.
         self._n_trees = forest.n_members
         self._n_outputs = forest.n_outputs
         self._all_outputs = np.arange(forest.n_outputs)
@@ -169,7 +172,7 @@ class SummedTrees(Member):
             builder.add_tree(
                 left=tree.children_left,
                 right=tree.children_right,
-                # Leaves have a negative feature in scikit-learn.
+                # Leaves have a negative feature in scikit-learn, and 0 here.
                 feature=np.maximum(tree.feature, 0),
                 threshold=_in_single_precision(tree.threshold),
                 value=value,
@@ -194,17 +197,19 @@ class SummedTrees(Member):
         -------
         SummedTrees
         """
-        # All members start their sums at 0, and read the same features.
+        # All members start their sums at 0, and read the same features. So the first
+        # forest with the trees of all members is their sum.
         forest = members[0].forest
         trees = joined([member.forest.trees for member in members])
         return cls(replace(forest, trees=trees))
 
     def first_trees(self, n_folds):
-        """Return some of the trees of a fold, for the forest that predicts new rows.
+        """Return the first trees of the forest, with leaves scaled to replace them all.
 
-        The forest for new rows has about `_KEPT_TREES` trees, equally many of each
-        fold. Leaves of the returned trees are multiplied by ``_TREES / n_trees``. So
-        the sum of these fewer trees is as large as the sum of all trees of the fold.
+        This forest was fitted without one fold. The forest for new rows has about
+        `_KEPT_TREES` trees, equally many of the forest of each fold. Leaves of the
+        returned trees are multiplied by ``_TREES / n_trees``. So the sum of these fewer
+        trees is as large as the sum of all trees.
 
         Parameters
         ----------
@@ -222,28 +227,28 @@ class SummedTrees(Member):
         return SummedTrees(replace(forest, trees=forest.trees.with_values(values)))
 
     def predict(self, rows):
-        """Return the sums of the leaves of rows, of shape (n_rows, n_outputs)."""
+        """Return the sum of the leaves of each row, of shape (n_rows, n_outputs)."""
         # From tree 0 to the last one: all trees.
         walk, layout = walk_of(self.forest, len(rows), first=0, last=self._n_trees)
         return self._sums(rows, walk, layout)
 
     def predict_once(self, rows):
-        """Return the sums of the leaves of rows, as `predict`.
+        """Return the result of `predict`, without a layout of the trees for few rows.
 
-        For few rows, a faster layout of the trees takes longer to build than it saves.
+        For few rows, a layout that predicts faster takes longer to build than it saves.
         """
         if len(rows) >= _FEWEST_ROWS_OF_LAYOUT:
             return self.predict(rows)
-        # Kernels are imported where they are needed.
+        # Kernels are imported where they are needed: the import of numba takes long.
         from skroute.forests._kernels import add_leaves
 
         return self._sums(rows, add_leaves, self.forest.plain)
 
     def _sums(self, rows, walk, layout):
-        """Return the sums of the leaves of rows.
+        """Return the sum of the leaves of each row, by the kernel `walk`.
 
-        `walk` and `layout` are a kernel, and the trees as the kernel takes them, as
-        `walk_of` returns them.
+        `layout` has the trees in the form that the kernel takes. `walk_of` returns
+        both.
         """
         rows = read_only(rows)
         n_rows = len(rows)
@@ -253,15 +258,15 @@ class SummedTrees(Member):
         walk(rows, 0, n_rows, layout, 0, self._n_trees, self._all_outputs, out)
         return out
 
-    def weighted(self, level, difference, sizes=1.0):
-        """Return the trees with weighted leaves.
+    def weighted(self, level, difference, factors=1.0):
+        """Return trees with leaves that are weighted as by :func:`weigh_outputs`.
 
         The mean over outputs gets the weight `level`, and differences from it get the
-        weight `difference`. `sizes` are factors of the outputs: see `weigh_outputs`.
+        weight `difference`. `factors` are factors of the outputs: see `weigh_outputs`.
         """
         trees = self.forest.trees
         values = weigh_outputs(
-            trees.values.astype(np.float32), level, difference, sizes=sizes
+            trees.values.astype(np.float32), level, difference, factors=factors
         )
         trees = trees.with_values(values.astype(np.float32))
         return SummedTrees(replace(self.forest, trees=trees))
@@ -315,7 +320,7 @@ def _in_single_precision(threshold):
 
 @dataclass(frozen=True)
 class Linear(Member):
-    """A linear function of some columns of the rows.
+    """Member with a linear function of some columns of the rows.
 
     Parameters
     ----------
@@ -334,10 +339,10 @@ class Linear(Member):
         X = rows if self.columns is None else rows[:, self.columns]
         return X @ self.coef + self.offset
 
-    def weighted(self, level, difference, sizes=1.0):
+    def weighted(self, level, difference, factors=1.0):
         """Return the function with outputs weighted by :func:`weigh_outputs`."""
-        coef = weigh_outputs(self.coef, level, difference, sizes=sizes)
-        offset = weigh_outputs(self.offset, level, difference, sizes=sizes)
+        coef = weigh_outputs(self.coef, level, difference, factors=factors)
+        offset = weigh_outputs(self.offset, level, difference, factors=factors)
         return Linear(self.columns, coef, offset)
 
     def to_arrays(self):
@@ -352,7 +357,7 @@ class Linear(Member):
 
 @dataclass(frozen=True)
 class Similarities:
-    """Similarities ``exp(-distance**2 / 2)`` to centres, in units of a width.
+    """Similarities of rows to centres: ``exp(-(distance / width)**2 / 2)``.
 
     Parameters
     ----------
@@ -375,14 +380,14 @@ class Similarities:
         """
         X = rows.astype(np.float64) / self.width
         half_squares_of_rows = (X**2).sum(axis=1)[:, None] / 2
-        # -distance**2 / 2, multiplied out. Only by rounding, it may be above 0.
+        # This is -distance**2 / 2, multiplied out. Only rounding can make it positive.
         exponent = X @ self.centres - self.half_squares - half_squares_of_rows
         return np.exp(np.minimum(exponent, 0))
 
 
 @dataclass(frozen=True)
 class Landmarks(Member):
-    """A linear function of similarities to centres.
+    """Member with a linear function of similarities of rows to cluster centres.
 
     Parameters
     ----------
@@ -401,10 +406,10 @@ class Landmarks(Member):
         """Return the linear function of similarities of rows, (n_rows, n_outputs)."""
         return self.similarities.to(rows) @ self.coef + self.offset
 
-    def weighted(self, level, difference, sizes=1.0):
+    def weighted(self, level, difference, factors=1.0):
         """Return the member with outputs that are weighted by :func:`weigh_outputs`."""
-        coef = weigh_outputs(self.coef, level, difference, sizes=sizes)
-        offset = weigh_outputs(self.offset, level, difference, sizes=sizes)
+        coef = weigh_outputs(self.coef, level, difference, factors=factors)
+        offset = weigh_outputs(self.offset, level, difference, factors=factors)
         return Landmarks(self.similarities, coef, offset)
 
     def to_arrays(self):
@@ -553,7 +558,7 @@ def fit_boosted(rows, deviations, seed, weight=None):
 
 
 def fit_linear(rows, deviations, seed, weight=None):
-    """Fit a ridge regression on factors that the choices share.
+    """Fit a ridge regression, with one penalty for each factor that choices share.
 
     If the rows have many columns, some are selected. The selected columns have the
     largest sums of absolute covariances with the outputs.
@@ -624,7 +629,7 @@ def fit_landmarks(rows, deviations, seed, weight=None):
 
 
 def _cluster_centres(rows, n_centres):
-    """Return the means of the rows that are nearest to each of the first rows.
+    """Group rows by the nearest of the first `n_centres` rows, and return group means.
 
     This is one step of k-means that starts with the first rows.
 
@@ -673,7 +678,7 @@ def _typical_distance(rows):
 
 
 def shared_ridge(X, Y, weight=None):
-    """Fit a ridge regression of several outputs, rotated to their common factors.
+    """Fit a ridge regression of several outputs, by their principal components.
 
     The outputs are rotated to their principal components. Each component has its own
     penalty, which minimises generalised cross-validation. So the common part of the
@@ -746,7 +751,7 @@ def _cross_validated_ridge(X, Y, total_weight):
     if len(squares) == 0:
         return None
     products = basis.T @ (X.T @ Y)  # (n_used, n_outputs)
-    # Factor of each coefficient by each penalty, (n_penalties, n_used).
+    # Factor by which each penalty shrinks each coefficient, (n_penalties, n_used).
     shrinkage = squares / (squares + _PENALTIES[:, None] * squares.mean())
     # Degrees of freedom of the fit. The mean has one more. At least one degree is left
     # for the residual.
@@ -759,7 +764,7 @@ def _cross_validated_ridge(X, Y, total_weight):
     residual = np.maximum((Y**2).sum(axis=0) - explained, 0)
     cross_validation = residual / residual_freedom[:, None] ** 2
     best_penalty = cross_validation.argmin(axis=0)  # of each output
-    # Factor of the products that gives the coefficients, by each penalty.
+    # For each penalty, the coefficients are the products times this factor.
     factor = shrinkage / squares  # (n_penalties, n_used)
     # Coefficients in the basis, (n_used, n_outputs).
     coef = products * factor[best_penalty].T

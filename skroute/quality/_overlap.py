@@ -8,21 +8,22 @@ from scipy.stats import sem
 from skroute.utils._tolerances import LIMIT_ROOM
 from skroute.utils._typing import NDArray
 
-# A choice may be missing in the log if the policy makes it on fewer rows than this. So
-# few rows hardly change a mean.
+# A choice may be missing in the log if the policy makes it on fewer rows than this
+# number. Such few rows hardly change a mean.
 _MOST_ROWS_WITHOUT = 10
 # A choice may also be missing in the log if the policy makes it on less than this share
 # of the rows. The larger of the two bounds holds.
 _MOST_SHARE_WITHOUT = 0.02
-# Log and policy may agree on no row by chance. If they are expected to agree on more
-# rows than this, the probability of that is below exp(-7), about one in a thousand. So
-# the log lacks a choice.
+# Log and policy may make a choice on no common row by chance. If they are expected to
+# agree on more rows than this, the probability of no agreement is below exp(-7), about
+# one in a thousand. The log then lacks the choice.
 _EXPECTED_ROWS = 7.0
 # Smallest effective number of agreeing rows that an estimate needs. Means of fewer rows
 # have no useful standard error.
 _LEAST_EFFECTIVE_SIZE = 10
-# The weights of a log have a mean of about 1 if the log could make all choices of the
-# policy. The mean may be below 1 by this.
+# The weight of a row is one over its propensity where log and policy agree, else 0. The
+# mean weight is about 1 if the log could make all choices of the policy. A mean below 1
+# by at most this amount is no lack of overlap.
 _MISSING_SHARE = 0.1
 # The mean weight may be below 1 by this number of its standard errors. Weights have
 # long tails: two or three standard errors would often be exceeded by chance. The larger
@@ -66,7 +67,7 @@ def effective_size(weight):
 
 
 def never_matched(needed, matched, made, n_rows):
-    """Return True if a log lacks a choice on the rows that need it, beyond chance.
+    """Return True if a log lacks a choice where a policy makes it, beyond chance.
 
     Parameters
     ----------
@@ -85,11 +86,12 @@ def never_matched(needed, matched, made, n_rows):
     bool
     """
     if made == 0:
-        # Few rows that need the choice hardly change a mean.
+        # The log never made the choice. The policy may make it on a few rows, which
+        # hardly change a mean.
         return needed >= max(_MOST_SHARE_WITHOUT * n_rows, _MOST_ROWS_WITHOUT)
     # Number of agreeing rows if the log made the choice on all rows alike.
     expected = needed * made / n_rows
-    # Less than half a row counts as no row.
+    # `matched` may be a sum of weights: less than half a row counts as no row.
     return matched < 0.5 and expected > _EXPECTED_ROWS
 
 

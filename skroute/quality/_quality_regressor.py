@@ -1,4 +1,4 @@
-"""The default estimate of quality: a stack that is selected by its decisions."""
+"""The default estimator of quality: a stack of members, selected by its decisions."""
 
 from typing import NamedTuple, Self
 
@@ -17,8 +17,8 @@ from sklearn.utils.validation import (
 from skroute.quality._corrections import (
     CorrectionCurves,
     OutcomeRange,
+    outcome_divisors,
     range_of,
-    sizes_of,
 )
 from skroute.quality._frame_encoder import FrameEncoder, few_columns_dense
 from skroute.quality._gains import cost_of_choices
@@ -73,7 +73,7 @@ _RECORDS = {
 
 
 class CrossEstimates(NamedTuple):
-    """Estimates of the rows of a fit, as `QualityRegressor.cross_fit` describes them.
+    """Estimates for the rows of a fit: out of fold, as new rows, and by each fold.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class CrossEstimates(NamedTuple):
 
 
 class _Problem(NamedTuple):
-    """The validated arguments of a fit.
+    """Validated arguments of `QualityRegressor.cross_fit`.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class _Problem(NamedTuple):
     names: list[str]
 
     def taken(self, rows):
-        """Return the problem with some of the rows.
+        """Return the arguments of a fit on some of the rows.
 
         Folds without any of these rows are left out.
 
@@ -148,14 +148,14 @@ class _Problem(NamedTuple):
 
 
 class _TrainingTable(NamedTuple):
-    """The rows and outcomes that members are fitted on.
+    """Standardised rows, outcomes and folds that members are fitted on.
 
     Attributes
     ----------
     rows : ndarray of shape (n_rows, n_features), dtype=float32
         Standardised rows.
     quality : ndarray of shape (n_rows, n_choices)
-        Outcomes divided by the sizes of their choices (`sizes_of`).
+        Outcomes divided by `outcome_divisors`.
     folds : list of (ndarray of int, ndarray of int)
         Pairs ``(train, test)`` of positions, as splitters of scikit-learn yield them.
     weight : ndarray of shape (n_rows,), or None
@@ -436,7 +436,8 @@ class QualityRegressor(
             the fold, they are equal to `estimate`. To set prices for the rows of a
             fold, use the estimates of the rows outside of it. Only if `return_by_fold`.
         """
-        # After a fit that fails, the estimator is not fitted.
+        # `mean_` marks a fitted estimator, and is set at the end. So the estimator is
+        # not fitted after a fit that fails.
         self.__dict__.pop("mean_", None)
         refuse_masked(X=X, y=y)
         check_rows_match(X=X, y=y, costs=costs, sample_weight=sample_weight)
@@ -486,10 +487,10 @@ class QualityRegressor(
         self.encoder_ = None  # None is for rows of numbers.
         X = few_columns_dense(indexable_rows(X))
         if issparse(X) or needs_encoding(X) or holds_missing(X):
-            # Stores the feature names. The rows are checked as numbers below.
+            # This call stores the feature names. Rows are checked as numbers below.
             validate_data(self, X, skip_check_array=True)
             encoder = FrameEncoder(random_state=self._seed)
-            # The encoder returns an array, for every output that the user has set.
+            # The encoder returns an array, also if the user has set another output.
             self.encoder_ = encoder.set_output(transform="default")
             numbers = self.encoder_.fit_transform(X)
             numbers, outcomes = check_X_y(numbers, on_host(y), **checks)
@@ -515,7 +516,7 @@ class QualityRegressor(
             return self._weighted_cross_fit(problem, with_by_fold)
 
     def _weighted_cross_fit(self, problem, with_by_fold):
-        """Fit on the rows with weight, and estimate other rows as new rows.
+        """Fit on the rows of weight above 0, and estimate the others as new rows.
 
         Parameters
         ----------
@@ -622,9 +623,10 @@ class QualityRegressor(
             self._errors = ErrorCurves(
                 estimate=mean[:, None], error=error_of_mean[:, None]
             )
-        # The range is one point: each estimate becomes the mean, to the last digit.
+        # Lowest and highest estimate are the mean: each estimate becomes the mean, to
+        # the last digit.
         self._limits = OutcomeRange(low=mean, high=mean, unit=None)
-        # Rows outside of all folds keep their outcomes.
+        # Rows outside of all folds have their own outcomes as estimates.
         estimate = quality.copy()
         means_by_fold = []
         folds = problem.folds
@@ -661,12 +663,12 @@ class QualityRegressor(
         """
         mean = mean_of(problem.quality, problem.weight)
         costs = cost_of_choices(problem.costs, problem.quality)
-        # Outcomes are divided by sizes, because squared errors are added up over
-        # choices. All results are multiplied by the sizes again.
-        sizes = sizes_of(problem.quality)
+        # Squared errors are added up over choices, so outcomes with a heavy tail are
+        # divided. All results are multiplied by the divisors again. (n_choices,)
+        divisors = outcome_divisors(problem.quality)
         table = _TrainingTable(
             rows=self._standardised(problem.X),
-            quality=problem.quality / sizes,
+            quality=problem.quality / divisors,
             folds=problem.folds,
             weight=problem.weight,
         )
@@ -678,36 +680,37 @@ class QualityRegressor(
             quality=table.quality,
             folds=[test for _, test in table.folds],
             costs=costs,
-            sizes=sizes,
+            divisors=divisors,
             row_weight=table.weight,
         )
         combination = selection.combination
-        # From the means of all rows, not of other folds: these fits are for new rows.
-        deviations = table.quality - mean / sizes
+        # Outcomes less the means of all rows, not of the other folds: the members that
+        # are fitted to them are for new rows.
+        deviations = table.quality - mean / divisors
         self._terms = self._fit_terms(
             fold_fits,
             weights=combination.weights,
             table=table,
             deviations=deviations,
-            sizes=sizes,
+            divisors=divisors,
         )
         if self.standard_errors:
             errors = self._simulate_errors(problem.names, selection, table)
-            self._errors = errors.scaled(sizes)
+            self._errors = errors.scaled(divisors)
         self.compared_ = selection.compared
         if combination.curves is not None:
-            self._curves = combination.curves.scaled(sizes)
+            self._curves = combination.curves.scaled(divisors)
         if not self._terms:
-            # No member has weight. The range is one point: each estimate becomes the
-            # mean, to the last digit.
+            # No member has weight. Lowest and highest estimate are the mean: each
+            # estimate becomes the mean, to the last digit.
             self._limits = OutcomeRange(low=mean, high=mean, unit=None)
         self.mean_ = mean
-        as_new = combination.estimate(fold_fits.deviations) * sizes
+        as_new = combination.estimate(fold_fits.deviations) * divisors
         by_fold = None  # not needed
         if with_by_fold:
-            by_fold = selection.estimates_by_fold(fold_fits.deviations) * sizes
+            by_fold = selection.estimates_by_fold(fold_fits.deviations) * divisors
         return CrossEstimates(
-            estimate=selection.estimate * sizes, as_new=as_new, by_fold=by_fold
+            estimate=selection.estimate * divisors, as_new=as_new, by_fold=by_fold
         )
 
     def _standardised(self, X):
@@ -723,12 +726,12 @@ class QualityRegressor(
         """
         with np.errstate(over="ignore"):
             rows = (X - self._centre) / self._spread
-        # np.clip takes twice the time for a single row.
+        # `np.clip` would take twice the time for a single row.
         clipped = np.minimum(np.maximum(rows, -_LARGEST_FEATURE), _LARGEST_FEATURE)
         return clipped.astype(np.float32)
 
     def _fit_folds(self, names, table):
-        """Fit members without each fold, and estimate the rows of the fold.
+        """Fit members without each fold in turn, and estimate the rows of this fold.
 
         Parameters
         ----------
@@ -761,12 +764,11 @@ class QualityRegressor(
         """Run delayed calls in threads, and return their results in order."""
         return Parallel(n_jobs=self._threads, require="sharedmem")(jobs)
 
-    def _fit_terms(self, fold_fits, *, weights, table, deviations, sizes):
-        """Fit the members with weight for new rows, and return them.
+    def _fit_terms(self, fold_fits, *, weights, table, deviations, divisors):
+        """Return members for new rows, with outputs multiplied by the members' weights.
 
-        Their outputs are multiplied by their weights. The estimate of a new row is the
-        mean of each choice, plus the sum of these outputs. A member without weight is
-        left out.
+        The estimate of a new row is the mean of each choice, plus the sum of these
+        outputs. A member without weight is left out.
 
         Parameters
         ----------
@@ -775,8 +777,8 @@ class QualityRegressor(
             Weights of the family, in the order of the members of `fold_fits`.
         table : _TrainingTable
         deviations : ndarray of shape (n_rows, n_choices)
-            Outcomes divided by `sizes`, less their mean over all rows.
-        sizes : ndarray of shape (n_choices,)
+            Outcomes divided by `divisors`, less their mean over all rows.
+        divisors : ndarray of shape (n_choices,)
             Divisors of the outcomes. The weighted outputs are multiplied by them.
 
         Returns
@@ -800,12 +802,14 @@ class QualityRegressor(
         terms = []
         forests = []
         for position, members in zip(used_members, self._in_threads(jobs)):
-            # `members` may have one forest for each fold. The member is their mean, so
-            # that each of them gets an equal part of the weights.
+            # `members` may have one forest for each fold. The estimate is the mean of
+            # the forests, so each forest gets an equal part of the weights.
             level_weight = weights.level[position] / len(members)
             difference_weight = weights.difference[position] / len(members)
             for member in members:
-                term = member.weighted(level_weight, difference_weight, sizes=sizes)
+                term = member.weighted(
+                    level_weight, difference_weight, factors=divisors
+                )
                 if isinstance(term, SummedTrees):
                     forests.append(term)
                 else:
@@ -852,12 +856,14 @@ class QualityRegressor(
         lowest = table.quality.min(axis=0)
         highest = table.quality.max(axis=0)
         estimate = np.clip(estimate, lowest, highest)
-        return error_curves(estimate, estimate - truth, spread=truth.std(axis=0))
+        return error_curves(
+            estimate, estimate - truth, spread_of_truth=truth.std(axis=0)
+        )
 
     def predict(
         self, X: ArrayLike, return_std: bool = False
     ) -> NDArray[np.float64] | tuple[NDArray[np.float64], ...]:
-        """Estimate the quality of each choice.
+        """Estimate the quality of each choice on new rows.
 
         Parameters
         ----------
@@ -915,7 +921,7 @@ class QualityRegressor(
         if not holds_missing(X):
             return whole_rows(X, self, dtype=[np.float64, np.float32])
         refuse_masked(X=X)
-        # Checks the feature names and the number of features only.
+        # This call checks only the feature names and the number of features.
         validate_data(self, X, reset=False, skip_check_array=True)
         rows = table_of_numbers(on_host(X))
         check_array(rows, ensure_all_finite="allow-nan", input_name="X")
@@ -1004,7 +1010,7 @@ def _fit_without_fold(job, table):
 
 
 def _fit_for_new_rows(name, members_of_folds, *, table, deviations, seed):
-    """Return one member for new rows: fitted again, or made of the fits on the folds.
+    """Return a member for new rows: fitted again, or made of the fits on the folds.
 
     The forests of the folds stay in use, because together they were fitted on all rows.
     Any other member is fitted again, on all rows.
@@ -1032,7 +1038,7 @@ def _fit_for_new_rows(name, members_of_folds, *, table, deviations, seed):
 
 
 def _in_shape_of_y(tables, is_single):
-    """Return a tuple of tables in the shape of `y`. A single table is returned itself.
+    """Return tables as a tuple (one table as it is), of one dimension less if single.
 
     Parameters
     ----------
@@ -1046,7 +1052,7 @@ def _in_shape_of_y(tables, is_single):
 
 
 def check_family(family):
-    """Return the names of members, or raise a ValueError for an invalid list.
+    """Return the names in `family`, or of all members, or raise a ValueError.
 
     Parameters
     ----------

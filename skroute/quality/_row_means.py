@@ -28,7 +28,7 @@ def mean_of(values, weight=None):
 
 
 def weights_of_rows(weight, rows):
-    """Return the weights of some rows, or None if all rows weigh one.
+    """Return the weights of some rows, or None if `weight` is None.
 
     Parameters
     ----------

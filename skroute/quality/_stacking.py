@@ -26,9 +26,10 @@ from skroute.utils._statistics import standard_error
 # shrinks the sum of the weights.
 _PENALTY = 0.02
 # Largest weight of a member. If its estimates hardly vary, least squares may find a
-# very large weight, which multiplies rounding.
+# very large weight, which multiplies rounding. Weights usually sum to about 1.
 _LARGEST_WEIGHT = 2.0
-# Name of the candidates of all members together.
+# Name of the candidates that use all members together. Other candidates have the name
+# of their only member.
 _STACK = "stack"
 
 
@@ -59,14 +60,11 @@ class MemberWeights(NamedTuple):
         return np.flatnonzero((self.difference != 0) | (self.level != 0))
 
     def taken(self, members):
-        """Return the weights of some members.
-
-        `members` (n_taken,) has their positions.
-        """
+        """Return the weights of the members at the positions `members`, (n_taken,)."""
         return MemberWeights(self.difference[members], self.level[members])
 
     def weigh(self, deviations):
-        """Return the weighted sum of the deviations that the members estimate.
+        """Return the weighted sum of the members' estimates of quality less its mean.
 
         Parameters
         ----------
@@ -112,9 +110,10 @@ def stacked_weights(deviations, outcome_deviations, members, row_weight=None):
         outcome_deviations = root_weight * outcome_deviations
     level = estimates.mean(axis=2)  # (n_used, n_rows)
     outcome_level = outcome_deviations.mean(axis=1)
+    # Differences of all rows and choices, one after another in one axis.
     # (n_used, n_rows * n_choices)
     difference = (estimates - level[..., None]).reshape(len(estimates), -1)
-    # (n_rows * n_choices,)
+    # The same of the outcomes, (n_rows * n_choices,).
     outcome_difference = (outcome_deviations - outcome_level[:, None]).ravel()
     # The weights of `members` are replaced in place. The others stay 0.
     weights = MemberWeights.zeros(len(deviations))
@@ -123,27 +122,27 @@ def stacked_weights(deviations, outcome_deviations, members, row_weight=None):
     return weights
 
 
-def _non_negative_ridge(columns, target):
-    """Return the coefficients of a ridge regression, from 0 to `_LARGEST_WEIGHT`.
+def _non_negative_ridge(estimates, target):
+    """Return ridge regression weights of members, each from 0 to `_LARGEST_WEIGHT`.
 
     Parameters
     ----------
-    columns : ndarray of shape (n_columns, n_entries)
+    estimates : ndarray of shape (n_members, n_entries)
         Estimates of each member: an entry for each row, or for each row and choice.
     target : ndarray of shape (n_entries,)
-        Outcomes that the columns are fitted to.
+        Outcomes that the weighted sum of the estimates is fitted to.
 
     Returns
     -------
-    ndarray of shape (n_columns,)
+    ndarray of shape (n_members,)
     """
-    n_columns = len(columns)
-    mean_square = (columns**2).sum() / n_columns
+    n_members = len(estimates)
+    mean_square = (estimates**2).sum() / n_members
     if mean_square <= 0:
         # All estimates are 0: no member has weight.
-        return np.zeros(n_columns)
-    gram = columns @ columns.T / mean_square + _PENALTY * np.eye(n_columns)
-    products = columns @ target / mean_square
+        return np.zeros(n_members)
+    gram = estimates @ estimates.T / mean_square + _PENALTY * np.eye(n_members)
+    products = estimates @ target / mean_square
     # With gram = triangle.T @ triangle, the ridge regression is plain least squares of
     # `triangle_target` on `triangle`, which `nnls` can solve.
     triangle = np.linalg.cholesky(gram).T
@@ -203,7 +202,7 @@ class Combination(NamedTuple):
     limits: OutcomeRange
 
     def estimate(self, deviations):
-        """Return the estimates of rows from the deviations that the members estimate.
+        """Return estimates of quality from those of the members: quality less its mean.
 
         Parameters
         ----------
@@ -223,7 +222,7 @@ class Combination(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """Combinations that are selected: one by all rows, and one for each fold.
+    """Selected weights and corrections: by all rows, and for each fold by the others.
 
     Attributes
     ----------
@@ -364,7 +363,7 @@ class _Table(NamedTuple):
         )
 
     def fit_curves(self, deviation, rows):
-        """Return calibration curves of weighted sums that are fitted on some rows.
+        """Fit calibration curves on some rows, for the weighted sum of the members.
 
         Parameters
         ----------
@@ -391,10 +390,10 @@ def choose_weights(
     quality,
     folds,
     costs,
-    sizes=1.0,
+    divisors=1.0,
     row_weight=None,
 ):
-    """Stack a family, or take one member if its lead is beyond noise.
+    """Fit weights of all members, or select one member if its lead is beyond noise.
 
     Weights and corrections are compared out of fold: for each fold they are fitted on
     the other folds.
@@ -408,16 +407,17 @@ def choose_weights(
     outcome_deviations : ndarray of shape (n_rows, n_choices)
         `quality` less the mean of each choice over the rows outside the row's fold.
     quality : ndarray of shape (n_rows, n_choices)
-        The outcomes, already divided by `sizes`.
+        The outcomes, already divided by `divisors`.
     folds : list of ndarray of int
         Positions of the rows of each fold.
     costs : ndarray of shape (n_choices,)
         Costs of the choices, for the decisions by which candidates are compared.
-    sizes : ndarray of shape (n_choices,), default=1.0
+    divisors : ndarray of shape (n_choices,), default=1.0
         The numbers that the user's outcomes were divided by to get `quality`, see
-        :func:`~skroute.quality._corrections.sizes_of`. Decisions are compared in the
-        user's unit: estimates and `quality` are multiplied by `sizes`. Squared errors
-        are compared in the unit of `quality`. 1.0: the outcomes were not divided.
+        :func:`~skroute.quality._corrections.outcome_divisors`. Decisions are compared
+        in the user's unit: estimates and `quality` are multiplied by `divisors`.
+        Squared errors are compared in the unit of `quality`. 1.0: the outcomes were not
+        divided.
     row_weight : ndarray of shape (n_rows,), default=None
         Weights of the rows. None weights all alike.
 
@@ -437,11 +437,11 @@ def choose_weights(
     # For the stack and for each member, by name: the candidate without calibration,
     # then the candidate with calibration.
     candidates = {
-        _STACK: _candidates(all_members, table, splits, costs=costs, sizes=sizes)
+        _STACK: _candidates(all_members, table, splits, costs=costs, divisors=divisors)
     }
     for member, name in enumerate(names):
         candidates[name] = _candidates(
-            [member], table, splits, costs=costs, sizes=sizes
+            [member], table, splits, costs=costs, divisors=divisors
         )
     by_fold = []
     estimate = np.empty(quality.shape)
@@ -466,7 +466,7 @@ def _splits_of(folds, n_rows):
     return splits
 
 
-def _candidates(members, table, splits, costs, sizes):
+def _candidates(members, table, splits, costs, divisors):
     """Return the candidates of a set of members: without and with calibration.
 
     Parameters
@@ -477,9 +477,9 @@ def _candidates(members, table, splits, costs, sizes):
     splits : list of _Split
     costs : ndarray of shape (n_choices,)
         As in `choose_weights`.
-    sizes : ndarray of shape (n_choices,) or float
-        Estimates and outcomes times `sizes` are in the user's unit, in which decisions
-        are compared.
+    divisors : ndarray of shape (n_choices,) or float
+        Estimates and outcomes times `divisors` are in the user's unit, in which
+        decisions are compared.
 
     Returns
     -------
@@ -494,16 +494,19 @@ def _candidates(members, table, splits, costs, sizes):
     for rows, rest in splits:
         curves = table.fit_curves(deviation, rest)
         corrected[rows] = curves.apply(table.mean(rest) + deviation[rows])
-    # For each row, the means of the choices in the other folds. They are what was
-    # subtracted from the outcomes.
+    # For each row, the means of the choices in the other folds: the outcomes, less the
+    # outcomes from which these means were subtracted.
     means = table.quality - table.outcome_deviations  # (n_rows, n_choices)
-    plain = means + deviation
+    plain = means + deviation  # estimates without calibration
 
     candidates = []
     for is_corrected, estimate in ((False, plain), (True, corrected)):
         estimate = table.limits.limit(estimate)
         gain = gain_over_mix(
-            estimate * sizes, table.quality * sizes, costs=costs, weight=table.weight
+            estimate * divisors,
+            table.quality * divisors,
+            costs=costs,
+            weight=table.weight,
         )
         candidate = Candidate(
             members,
@@ -581,7 +584,7 @@ def _best_candidate(candidates, table, rows):
 
 
 def _most_accurate(candidates, table, rows):
-    """Return the candidate of the smallest squared error on some rows.
+    """Return the candidate with the smallest squared error on some rows.
 
     Parameters
     ----------
@@ -602,7 +605,7 @@ def _most_accurate(candidates, table, rows):
 
 
 def _compare(candidates, table, weights):
-    """Return out-of-fold gains and weights of the stack and of each member.
+    """Return out-of-fold gains, and the selected weights, of the stack and each member.
 
     Parameters
     ----------

@@ -10,7 +10,8 @@ import numpy as np
 # bootstrap would estimate the factor with much noise.
 _ERROR_FACTOR = 1.15
 # Upper bound of a second factor of the errors. The factor corrects for a truth that
-# varies more than its estimate.
+# varies more than its estimate. Without a bound, it would be huge if the estimates
+# hardly vary.
 _MOST_INFLATION = 2.0
 # Smallest number of rows of a bin. The mean of 100 squared errors has a relative error
 # of about 15 %.
@@ -42,10 +43,14 @@ class ErrorCurves(NamedTuple):
             )
         return errors
 
-    def scaled(self, sizes):
-        """Return the curves for estimates times `sizes`, an array of (n_choices,)."""
+    def scaled(self, factors):
+        """Return the curves for estimates that are multiplied by `factors`.
+
+        `factors` (n_choices,) has a factor for each choice.
+        """
         return ErrorCurves(
-            estimate=self.estimate * sizes[:, None], error=self.error * sizes[:, None]
+            estimate=self.estimate * factors[:, None],
+            error=self.error * factors[:, None],
         )
 
 
@@ -72,8 +77,8 @@ def simulate_outcomes(estimate, quality, rng):
     return estimate + signs * (quality - estimate)
 
 
-def error_curves(estimate, error, spread):
-    """Return the root mean squared errors of each choice by the size of the estimate.
+def error_curves(estimate, error, spread_of_truth):
+    """Return root mean squared errors of each choice, in bins by rising estimate.
 
     The simulated truth is too smooth, and its errors are too small. Two factors correct
     for this. The rows of a choice are divided into bins by their estimate. The mean
@@ -85,7 +90,7 @@ def error_curves(estimate, error, spread):
         Estimates that were fitted on simulated outcomes.
     error : ndarray of shape (n_rows, n_choices)
         The estimates less the simulated truth.
-    spread : ndarray of shape (n_choices,)
+    spread_of_truth : ndarray of shape (n_choices,)
         Standard deviation of the simulated truth. 0 if it does not vary.
 
     Returns
@@ -96,9 +101,13 @@ def error_curves(estimate, error, spread):
     squares = (_ERROR_FACTOR * error) ** 2
     mean_squares = squares.mean(axis=0)
     # The real truth varies more than the simulated one. Its variance is larger by about
-    # the mean squared error. This share of the variance is missed by the simulation.
+    # the mean squared error. This error over the simulated variance is the share that
+    # the simulation misses, or 0 if the simulated truth does not vary.
     missed = np.divide(
-        mean_squares, spread**2, out=np.zeros_like(mean_squares), where=spread > 0
+        mean_squares,
+        spread_of_truth**2,
+        out=np.zeros_like(mean_squares),
+        where=spread_of_truth > 0,
     )
     # About half of the missed variance is an error of the estimates. (n_choices,)
     inflation = np.minimum(np.sqrt(1 + missed / 2), _MOST_INFLATION)
@@ -115,7 +124,7 @@ def error_curves(estimate, error, spread):
 
 
 def _shrunk_means(values, mean, bins):
-    """Return the means of bins, shrunk towards the mean of all values by their noise.
+    """Return the mean of each bin, shrunk towards the mean of all by the bin's noise.
 
     Parameters
     ----------

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skroute.quality import QualityRegressor, _uncertainty
-from skroute.quality._corrections import fit_corrections, range_of, sizes_of
+from skroute.quality._corrections import fit_corrections, outcome_divisors, range_of
 from skroute.quality._stacking import choose_weights
 from skroute.quality._uncertainty import error_curves, simulate_outcomes
 
@@ -165,12 +165,12 @@ def test_only_choices_with_a_tail_have_a_size():
     narrow = np.column_stack([0.75 + 0.03 * rng.random(500), rare[:, 0]])
     normal = rng.standard_normal((500, 3)) * [1, 2, 1000]
     for Q in (rare, narrow, normal, np.ones((10, 2)), rounding):
-        assert np.all(sizes_of(Q) == 1)
+        assert np.all(outcome_divisors(Q) == 1)
     Q = rng.standard_normal((500, 3))
     Q[:, 2] *= np.where(np.arange(500) == 7, 1e5, 1)
     spread = Q.std(axis=0)
     ratio = 2.0 ** np.round(np.log2(spread[2] / spread[:2].min()))
-    assert sizes_of(Q).tolist() == [1, 1, ratio]
+    assert outcome_divisors(Q).tolist() == [1, 1, ratio]
     # The range of this choice does not set the rounding unit of the others.
     assert range_of(Q).unit < 2e-4
 

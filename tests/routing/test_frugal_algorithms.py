@@ -153,7 +153,7 @@ def policy_of(estimate, quality, costs, deciding):
     sigma = np.zeros(len(costs))
     fold_of_row = np.zeros(n, dtype=int)
     table = (None, estimate, estimate, quality, costs, fold_of_row, sigma)
-    return Policy(*table, deciding=deciding)
+    return Policy(*table, deciding_cost=deciding)
 
 
 @given(seeds)

@@ -67,7 +67,7 @@ def test_beliefs_are_ridge_regression(seed, alpha, n_features, n):
     y = rng.normal(size=n)
     beliefs = Beliefs(np.ones(1), n_features + 1, alpha, 0.0, LEVEL_VARIANCE)
     for i in rng.permutation(n):
-        beliefs.learn(0, QUALITY, X[i], y[i], made=0)
+        beliefs.learn(0, QUALITY, X[i], y[i], decided_at=0)
     penalty = np.diag([1 / LEVEL_VARIANCE] + [alpha] * n_features)
     cov = np.linalg.inv(X.T @ X + penalty)
     np.testing.assert_allclose(beliefs.cov[0, QUALITY], cov, atol=1e-8)
@@ -88,7 +88,7 @@ def test_drift_is_a_random_walk_of_the_level(seed, drift, n):
         for i in range(n):
             while beliefs.now < when[i]:
                 beliefs.advance()
-            beliefs.learn(0, QUALITY, x[i], y[i], made=when[i])
+            beliefs.learn(0, QUALITY, x[i], y[i], decided_at=when[i])
     level = 0.5 + drift * np.minimum.outer(when, when)
     weights = np.linalg.solve(level + np.outer(x[:, 1], x[:, 1]) / 5.0 + np.eye(n), y)
     np.testing.assert_allclose(

@@ -46,7 +46,7 @@ def draw_policy(rng, n=24, m=3):
         part,
         rng.integers(0, 3, m) / 8,
         reg_lambda=rng.integers(0, 2),
-        deciding=rng.integers(0, 2) / 4,
+        deciding_cost=rng.integers(0, 2) / 4,
         margin=rng.integers(0, 2) / 8,
         least_prices=(0.0, 0.3) if rng.random() < 0.5 else (0.2, 0.0),
         realised=rng.integers(0, 6, (n, m)) / 4 if realised else None,
@@ -140,12 +140,14 @@ def rule_at(policy, budget, path, judges=slice(None)):
     if budget == np.inf:
         return Rule(least, 0.0)
     cheapest = max(policy.path.budgets[0], path.budgets[0])
-    rule = path.rule(max((1 - policy.margin) * (budget - policy.deciding), cheapest))
+    rule = path.rule(
+        max((1 - policy.margin) * (budget - policy.deciding_cost), cheapest)
+    )
     return rule if rule.price >= least else Rule(least, 0.0)
 
 
 def budgets_of(policy, rng):
-    low, high = policy.path.budgets[[0, -1]] + policy.deciding
+    low, high = policy.path.budgets[[0, -1]] + policy.deciding_cost
     return [
         float(one) for one in (low, low + rng.random() * (high - low), high + 1, np.inf)
     ]
@@ -185,7 +187,7 @@ def test_validation_is_by_the_rows_of_other_folds(seed):
                 values[rows], full[rows], rule_at(policy, budget, path, others)
             )
             quality[rows] = averaged(policy.quality[rows], choices)
-            cost[rows] = averaged(paid[rows], choices) + policy.deciding
+            cost[rows] = averaged(paid[rows], choices) + policy.deciding_cost
         np.testing.assert_allclose(found.quality, quality)
         np.testing.assert_allclose(found.cost, cost)
         means = policy.validated(budget)
@@ -233,7 +235,7 @@ def test_rows_of_a_call_are_decided_at_the_price_or_together(seed):
     policy = draw_policy(rng)
     estimates = rng.integers(0, 5, (5, 3)) / 4
     values = estimates - policy.reg_lambda * policy.sigma
-    costs = rng.integers(0, 4, (5, 3)) / 4 if policy.per_row else policy.planned
+    costs = rng.integers(0, 4, (5, 3)) / 4 if policy.has_row_costs else policy.planned
     full, rows, uniform = np.broadcast_to(costs, (5, 3)), np.arange(5), rng.random(5)
     estimated = policy.realised is not None
     for budget in budgets_of(policy, rng):
@@ -243,22 +245,22 @@ def test_rows_of_a_call_are_decided_at_the_price_or_together(seed):
         route = np.where(uniform < share, high, low)
         np.testing.assert_array_equal(full[rows, plan.route], full[rows, route])
         np.testing.assert_allclose(values[rows, plan.route], values[rows, route])
-        quoted = full[rows, plan.route] + policy.deciding
+        quoted = full[rows, plan.route] + policy.deciding_cost
         np.testing.assert_allclose(plan.quoted_cost, quoted)
         beyond, factor = policy.correction(budget)
         expected = full[rows, plan.route] * (factor[plan.route] if estimated else 1)
         np.testing.assert_allclose(
             plan.quality, estimates[rows, plan.route] + beyond[plan.route]
         )
-        np.testing.assert_allclose(plan.cost, expected + policy.deciding)
+        np.testing.assert_allclose(plan.cost, expected + policy.deciding_cost)
         cheapest = full.min(axis=1).mean()
-        if budget == np.inf or budget - policy.deciding < cheapest:
+        if budget == np.inf or budget - policy.deciding_cost < cheapest:
             continue
         told = policy.decide(
             estimates, costs, budget, policy="batch", costs_given=True, **draws
         )
         net = values - price_floors(policy, slice(None))[0] * full
-        best = brute_force(net, full, budget - policy.deciding)
+        best = brute_force(net, full, budget - policy.deciding_cost)
         assert net[rows, told.route].mean() == pytest.approx(best, abs=1e-9)
         np.testing.assert_allclose(told.cost, told.quoted_cost)
 
@@ -285,7 +287,9 @@ def test_one_row_and_some_choices(seed):
             np.testing.assert_array_equal(part, whole[..., [2]])
         elif field.name not in ("_cache", "columns"):
             assert part is whole
-    assert list(some.kept) == [2] and policy.restricted(np.arange(3)) is policy
+    assert (
+        list(some.choice_positions) == [2] and policy.restricted(np.arange(3)) is policy
+    )
 
 
 UNITS = [1e-12, 1e-6, 2.0**-13, 1.0, 2.0**20, 1e6, 1e12]

@@ -51,13 +51,15 @@ from skroute.utils._compat import Integral, Interval, num_samples
 from skroute.utils._frames import is_mapping
 from skroute.utils._typing import NDArray
 
-# Sets of models that are compared, at most: those of 10 models. It bounds the time of
-# `fit`, since each set is fitted for each fold.
+# Maximal number of sets of models that are compared: 2**10 - 1, the sets of 10 models.
+# It bounds the time of `fit`, since each set is fitted for each fold.
 _MAX_SETS = 1023
 
 
 class _EstimatesOfFit(NamedTuple):
-    """Out-of-sample estimates of quality from X. Without X they have no columns.
+    """Out-of-sample estimates of quality from X in `fit`, and the folds.
+
+    Without X the estimates have no columns.
 
     Attributes
     ----------
@@ -326,7 +328,8 @@ default=None
                 "X and signals are both None: there is nothing to decide by. Give what "
                 "is known of the requests, or what the models' answers show."
             )
-        # Without X, the rows have signals alone.
+        # True if `fit` got features. Without X, the signals of the answers are all that
+        # is known of a row.
         self._has_rows = X is not None
         X = rows_of_fit(self, X, y, optional=True)
         quality = check_matrix(y, "y")
@@ -342,8 +345,8 @@ default=None
         self._named = log.named  # True if the user has named the models
         self.model_names_ = log.names
         log = log.with_abstaining(self.abstain_cost)
-        # (n_models,) or (n_rows, n_models). If rows may abstain, the last column of the
-        # log is abstaining, which is left out.
+        # Costs of the models, (n_models,) or (n_rows, n_models). If rows may abstain,
+        # the last column of the log is abstaining, which is left out.
         model_costs = log.paid[..., : len(self.model_names_)]
         row_costs = np.broadcast_to(model_costs, quality.shape)
         signals_of_models = self._read_signals_of_fit(signals, len(quality))
@@ -357,8 +360,9 @@ default=None
             signals=RowSignals(estimates.all_rows, signals_of_models),
             abstain_quality=log.abstain_quality,
         )
-        # Position of the cascade that asks the cheapest model alone. The cascades of
-        # one model come first, in the order of the models. A fixed order has none.
+        # Position of the cascade that asks the cheapest model alone: the cascades of
+        # one model come first, in the order of the models. None: with a fixed `order`
+        # there is no such cascade.
         cheapest = None
         if self.order is None:
             cheapest = int(self.costs_.argmin())
@@ -402,7 +406,7 @@ default=None
         return signals_of_models
 
     def _cascades_to_compare(self, signals_of_models):
-        """Return the cascades that `fit` compares, a list of `States`.
+        """Return the cascades to compare by quality and cost, a list of `States`.
 
         `signals_of_models` has for each model an array of shape (n_rows, n_signals). If
         no model has signals, nothing can decide a second call, and each cascade has one
@@ -426,21 +430,21 @@ default=None
             n_models,
             max_calls=max_calls,
             by_cost=np.argsort(self.costs_, kind="stable").tolist(),
-            # Estimates before the first call are made from X.
+            # With X, the quality of each row is estimated before the first call.
             has_estimates=self._has_rows,
         )
 
     def _estimate_quality(self, X, quality, metadata, task):
-        """Estimate quality out of sample from X, if `fit` got it (`_EstimatesOfFit`).
+        """Estimate quality from X out of sample, if `fit` got X (`_EstimatesOfFit`).
 
         Sets ``quality_estimator_``.
         """
-        # Without X, the rows of the table of quality are divided into folds.
+        # A splitter needs rows. Without X they are those of the table of quality.
         rows = X if self._has_rows else quality
         folds = folds_of(self.cv, rows, quality, **metadata["splitter"]["split"])
         self.quality_estimator_ = None
         if not self._has_rows:
-            # Estimates without columns.
+            # Without X nothing can be estimated: the tables have no columns.
             no_estimates = np.empty((len(quality), 0))
             by_fold = [no_estimates[train] for train, _ in folds]
             return _EstimatesOfFit(no_estimates, by_fold, folds)
@@ -457,9 +461,10 @@ default=None
         return _EstimatesOfFit(fitted.estimate, by_fold, folds)
 
     def _name_of(self, states):
-        """Return the name of a cascade, for ``rule_names_``."""
+        """Return the name of a cascade (`States`), made of its models' names."""
         names = self.model_names_
-        # In the first state, 0, nothing has been asked.
+        # State 0 is the first, in which nothing has been asked. If several models may
+        # be asked there, the cascade has no fixed order.
         if len(states.next_members(0)) > 1:
             return f"{states.n_calls} of {', '.join(names)} in any order"
         # In a fixed order one model answers in each state but the first.
@@ -477,7 +482,7 @@ default=None
         return float(self.mixture_.cost[0])
 
     def _validated(self, budget):
-        """Return validated mean cost and quality at a budget (`Validated`)."""
+        """Return validated mean cost and quality at a budget (`ValidationMeans`)."""
         return validated_mixture(self._validated_parts, budget)
 
     # Decisions ------------------------------------------------------------------------
@@ -497,7 +502,7 @@ default=None
         return X
 
     def _plan(self, X, call):
-        """Draw the rule of each row, and follow it for as long as it asks.
+        """Draw the rule (a cascade at a price) of each row, and follow it to its end.
 
         The state of the plan is a mask of the asked models, (n_rows, n_models).
         """
@@ -505,10 +510,12 @@ default=None
         signals_of_models = self._signals_of_call(X, call.option("signals"))
         n_rows = len(signals_of_models[0])
         costs = self._costs_of_call(call.costs, n_rows)
-        # Without X the position of a row stands for the row.
+        # The rule is drawn from a hash of the row. Without X the position of the row is
+        # hashed.
         rows_to_draw = np.arange(n_rows)[:, np.newaxis] if X is None else X
         rule_of_row = self.mixture_.draw(rows_to_draw, call.budget, call.request_id)
-        # The scores do not depend on the budget. A sweep computes them once.
+        # The scores do not depend on the budget. A sweep over budgets has a cache, and
+        # computes them once.
         scores = cache_of(self).get_or_compute(
             "scores", lambda: self._scores(X, signals_of_models)
         )
@@ -519,7 +526,7 @@ default=None
             rule = self._rules[position]
             rows = np.flatnonzero(rule_of_row == position)
             price_index = np.full((len(rows), 1), rule.price_index)
-            # The arrays of `ends` have one column, since each row has one price.
+            # Arrays of `ends` have a column for each price of a row: here one column.
             ends = rule.cascade.follow(scores.take(rows), price_index)
             route[rows] = ends.choice[:, 0]
             quality[rows] = ends.quality[:, 0]
@@ -546,7 +553,7 @@ default=None
         return check_row_costs(costs, names, shape)
 
     def _signals_of_call(self, X, signals):
-        """Return the signals of each model in a call, as `_read_signals_of_fit` does.
+        """Return the checked signals of each model, arrays (n_rows, n_signals).
 
         All signals are checked, also those that no row pays for.
         """
@@ -804,7 +811,7 @@ default=None
 
 
 def _as_table(x):
-    """Return one row as a table with one row, as `CascadeRouter.start` takes it."""
+    """Return the argument `x` of `CascadeRouter.start` as a table with one row."""
     if x is None:
         raise ValueError("x must be a row like those of fit, got None.")
     is_nested_list = False
@@ -876,7 +883,7 @@ class CascadeRun:
         self._cascade = cascade
         self._price_index = price_index
         self._scores = scores
-        # Nothing has been asked in the first state.
+        # State 0 is the first one, in which nothing has been asked.
         self._state = 0
         self.asked = []
         self.cost = 0.0

@@ -1,4 +1,4 @@
-"""The rules of `CascadeRouter`: cascades to compare, and the one that a price takes.
+"""Rules of `CascadeRouter`: comparison of cascades, and the best one at each price.
 
 A *cascade* is a graph of states (`States`). A *rule* is a cascade that is decided at
 one price of a grid. `learn_rules` compares all cascades at all prices on rows that
@@ -26,26 +26,27 @@ from skroute.routing.parts._estimates import rows_and_others
 from skroute.routing.parts._mixtures import Mixture, ValidatedPart, useful_rules
 from skroute.utils._typing import NDArray
 
-# Share of the estimates in the value of asking another model. The rest is the outcome
-# on the rows of the log, see `learn_values`.
+# Weight of estimates in the value of asking another model. The rest of the weight, also
+# a half, is that of outcomes on the rows of the log, see `learn_values`.
 _TRUST = 0.5
-# Largest number of rows that cascades are compared on. It is enough to see differences
-# of half a percentage point in quality.
+# Maximal number of rows on which cascades are compared. It bounds the time of `fit`,
+# and is enough to see differences of half a percentage point in quality.
 _MAX_JUDGED = 5000
 # Number of standard errors within which a simpler cascade is preferred to a better one.
 # With 0, the best of 130 cascades is often only the luckiest one. With 1, real gains
 # are given up.
 _SIMPLER_WITHIN = 0.25
-# Difference in mean gain, in quality from 0 to 1, up to which cascades are tied:
-# rounding.
+# Difference in mean gain up to which cascades are tied. Gains are on the scale of
+# quality from 0 to 1, so that this is the rounding of their means.
 _TIED = 1e-12
-# Decimals of mean costs: rules whose costs agree to these are equally expensive.
+# Number of decimals of mean costs. Rules whose mean costs agree to these decimals are
+# equally expensive: the difference is rounding.
 _COST_DECIMALS = 12
-# At the largest price, gain in quality that pays for the cheapest call. No gain is
-# larger than 1, the range of quality, so that with 2 nothing is bought.
+# Gain in quality that pays for the cheapest call at the largest price of the grid. No
+# gain is larger than 1, the range of quality, so that with 2 nothing is bought.
 _NOTHING_BOUGHT = 2.0
-# At the smallest positive price, gain in quality that pays for the most expensive call:
-# a 500th of the range of quality.
+# Gain in quality that pays for the most expensive call at the smallest positive price
+# of the grid: a 500th of the range of quality.
 _ALL_BOUGHT = 0.002
 
 
@@ -86,7 +87,7 @@ class CascadeLog(NamedTuple):
         low = float(quality.min())
         span = float(np.ptp(quality))
         if span == 0:
-            # All answers are equally good, so that any unit will do.
+            # All answers are equally good. 1 avoids a division by 0.
             span = 1.0
         if abstain_quality is not None:
             abstain_quality = (abstain_quality - low) / span
@@ -121,7 +122,7 @@ class CascadeLog(NamedTuple):
 
 
 def cascades_to_compare(n_models, max_calls, by_cost, has_estimates):
-    """Return the cascades that a fit compares, a list of `States`.
+    """Return the cascades that `fit` compares, a list of `States`.
 
     The first `n_models` cascades are each model alone. If there are estimates, one call
     that they choose follows. Then, for each number of calls from 2 on, come all fixed
@@ -131,11 +132,11 @@ def cascades_to_compare(n_models, max_calls, by_cost, has_estimates):
     ----------
     n_models : int
     max_calls : int
-        Calls about one row at most.
+        Maximal number of calls about one row.
     by_cost : list of int
         Models by rising cost.
     has_estimates : bool
-        Whether anything is known before the first call.
+        True if the quality of each row is estimated before the first call.
     """
     cascades = [fixed_order(n_models, (model,)) for model in range(n_models)]
     if has_estimates:
@@ -171,7 +172,7 @@ class CascadeMove(NamedTuple):
 
 
 class CascadeEnds(NamedTuple):
-    """Last states and choices of rows, arrays of shape (n_rows, n_prices).
+    """Last state and choice of each row at each price, arrays (n_rows, n_prices).
 
     The prices are those of `FittedCascade.follow`.
 
@@ -191,13 +192,13 @@ class CascadeEnds(NamedTuple):
 
 
 class FittedCascade(NamedTuple):
-    """A cascade with the values of its states.
+    """A cascade with its learned regressions, by which rows are decided.
 
     Attributes
     ----------
     states : States
     values : list of StateValues
-        For each state.
+        For each state, the regressor of endings and of asking another model.
     costs : ndarray of shape (n_models,)
         Mean cost of each call, which decisions are made by.
     prices : ndarray of shape (n_prices,)
@@ -245,21 +246,23 @@ class FittedCascade(NamedTuple):
         return CascadeMove(next_model, choices[move.ending], move.ending_quality)
 
     def follow(self, scores, price_index):
-        """Return the last state and the choice of each row (`CascadeEnds`).
+        """Follow the cascade, and return where each row ends (`CascadeEnds`).
 
-        Each row starts in the first state. Parameters are those of `move`.
+        Each row starts in the first state, in which no model has been asked. Parameters
+        are those of `move`.
         """
         state = np.zeros(price_index.shape, dtype=np.int64)
         choice = np.zeros(price_index.shape, dtype=np.int64)
         quality = np.zeros(price_index.shape)
-        # A state comes before all that follow it.
+        # A row moves to later states only, so that one pass over the states is enough.
         for current in range(len(self.states.asked)):
             is_here = state == current  # (n_rows, n_prices)
             rows = np.flatnonzero(is_here.any(axis=1))
             if not len(rows):
                 continue
             move = self.move(current, scores.take(rows), price_index[rows])
-            # Positions among `rows`, and positions of prices.
+            # For each row in this state at some price: position among `rows`, and
+            # position of the price.
             positions, price_positions = np.nonzero(is_here[rows])
             rows_here = rows[positions]
             # A later state overwrites the choice of a row that asks another model.
@@ -316,7 +319,7 @@ class _CascadeLearner(StateLearner):
         self._regressions = regressions
 
     def fit(self, state, targets):
-        """Fit the last columns of `targets`: what asking each next model is worth.
+        """Fit the last columns of `targets`: the values of asking each next model.
 
         The first columns are the quality of each answer. They are already fitted in
         the basis.
@@ -387,7 +390,7 @@ class HeldOutTables(NamedTuple):
 
 
 class ChosenRule(NamedTuple):
-    """A cascade that is taken at a price.
+    """A cascade that is chosen at a price, with its quality on held-out rows.
 
     Attributes
     ----------
@@ -396,8 +399,8 @@ class ChosenRule(NamedTuple):
     price_index : int
         Position of the price in the grid.
     honest_quality : ndarray of shape (n_rows,)
-        Quality of each held-out row under the cascade that the rows of other folds
-        take.
+        Quality of each held-out row under the cascade that is best on the rows of the
+        other folds. It has no bias by choosing the best.
     """
 
     cascade: int
@@ -413,7 +416,7 @@ class CascadeRule(NamedTuple):
 
 
 class LearnedRules(NamedTuple):
-    """All that a fit learns.
+    """All that `CascadeRouter.fit` learns from a log.
 
     Attributes
     ----------
@@ -465,7 +468,7 @@ def learn_rules(cascades, log, folds, estimates_by_fold, n_prices, *, cheapest, 
     cost = _tables_of_rules(tables.cost, chosen)
     quality = _tables_of_rules(tables.quality, chosen)
     scaled_honest_quality = np.array([rule.honest_quality for rule in chosen])
-    # In the unit of the log.
+    # From the scale of 0 to 1 back to the unit of the logged quality.
     honest_quality = log.low + log.span * scaled_honest_quality
     useful = useful_rules(quality, tables.fold_of_row)
     useful_chosen = [chosen[position] for position in useful]
@@ -481,7 +484,7 @@ def learn_rules(cascades, log, folds, estimates_by_fold, n_prices, *, cheapest, 
 
 
 def _validate_by_folds(quality, cost, honest_quality, fold_of_row):
-    """Return quality and cost of each fold, with rules that other folds choose.
+    """Return quality and cost of each fold under rules that the other folds chose.
 
     Parameters
     ----------
@@ -507,16 +510,16 @@ def _validate_by_folds(quality, cost, honest_quality, fold_of_row):
 
 
 def _tables_of_rules(table, rules):
-    """Return the entries of a table of `HeldOutTables` for some rules.
+    """Return the quality, or the cost, of each held-out row under some rules.
 
-    `table` has the shape (n_cascades, n_rows, n_prices), `rules` is a list of
-    `ChosenRule`. The result has the shape (n_rules, n_rows).
+    `table` is a table of `HeldOutTables`, of shape (n_cascades, n_rows, n_prices).
+    `rules` is a list of `ChosenRule`. The result has the shape (n_rules, n_rows).
     """
     return np.array([table[rule.cascade, :, rule.price_index] for rule in rules])
 
 
 def _mixture_of(cost, quality):
-    """Return the mixture of rules (`Mixture`) by their means over rows.
+    """Return a `Mixture` of rules, with the mean cost and quality of each rule.
 
     `cost` and `quality` have the shape (n_rules, n_rows).
     """
@@ -565,7 +568,7 @@ def judge_by_folds(cascades, log, prices, folds, *, estimates_by_fold, n_jobs):
 
 
 def _judged_rows(folds, n_rows):
-    """Return the rows of each fold that cascades are compared on, as a list.
+    """Return the rows on which cascades are compared, a list with an array per fold.
 
     They are the test rows of the fold, or a random share of them. All folds together
     have at most `_MAX_JUDGED` of the `n_rows` rows.
@@ -583,7 +586,7 @@ def _judged_rows(folds, n_rows):
 
 
 def judge_cascades(cascades, train_log, test_log, prices):
-    """Return quality and cost of test rows under cascades fitted to training rows.
+    """Fit cascades to training rows, and return quality and cost of the test rows.
 
     Both are tables of shape (n_cascades, n_test, n_prices).
     """
@@ -599,7 +602,7 @@ def judge_cascades(cascades, train_log, test_log, prices):
         fitted = fit_cascade(states, train_log, prices, regressions)
         ends = fitted.follow(test_scores, price_index)
         quality.append(np.take_along_axis(outcomes, ends.choice, axis=1))
-        # (n_test, n_prices, n_models)
+        # True for the models that a row asks at a price, (n_test, n_prices, n_models).
         asked = states.asked[ends.state]
         # Costs of the asked models, summed over the models.
         cost.append(np.einsum("ik,ijk->ij", test_log.costs, asked))
@@ -607,7 +610,9 @@ def judge_cascades(cascades, train_log, test_log, prices):
 
 
 def choose_rules(tables, prices, n_calls, *, cheapest):
-    """Return the rules that prices take, by rising mean cost, each cost once.
+    """Choose a cascade at each price, and return these rules by rising mean cost.
+
+    Of several rules with the same mean cost one is returned.
 
     Parameters
     ----------
@@ -615,7 +620,7 @@ def choose_rules(tables, prices, n_calls, *, cheapest):
     prices : ndarray of shape (n_prices,)
         Falling.
     n_calls : ndarray of shape (n_cascades,)
-        Calls about one row at most, the complexity of each cascade.
+        Maximal number of calls about one row: the complexity of each cascade.
     cheapest : int or None
         As in `learn_rules`.
 
@@ -625,8 +630,8 @@ def choose_rules(tables, prices, n_calls, *, cheapest):
     """
     chosen = []
     if cheapest is not None:
-        # Index 0 is the highest price. Costs alone chose this cascade, so that all rows
-        # judge its quality.
+        # Position 0 is the highest price. This cascade was chosen by its cost, so that
+        # its quality has no bias by choosing, and all rows measure it.
         chosen.append(ChosenRule(cheapest, 0, tables.quality[cheapest, :, 0]))
     for index, price in enumerate(prices):
         quality = tables.quality[:, :, index]
@@ -635,7 +640,8 @@ def choose_rules(tables, prices, n_calls, *, cheapest):
             gain, quality, n_calls, tables.fold_of_row
         )
         chosen.append(ChosenRule(cascade, index, honest_quality))
-    # The last of equally expensive rules is kept. It was chosen at the lowest price.
+    # Of rules with the same mean cost, the last one replaces the others in the dict. It
+    # was chosen at the lowest price.
     rule_of_cost = {}
     for rule in chosen:
         mean_cost = tables.cost[rule.cascade, :, rule.price_index].mean()
@@ -644,7 +650,7 @@ def choose_rules(tables, prices, n_calls, *, cheapest):
 
 
 def choose_and_judge(gain, quality, complexity, fold_of_row):
-    """Choose a policy by all rows, and judge it by rows that did not choose.
+    """Choose a policy by all rows, and measure its quality on rows that did not choose.
 
     Parameters
     ----------
@@ -658,9 +664,9 @@ def choose_and_judge(gain, quality, complexity, fold_of_row):
     Returns
     -------
     chosen : int
-        Position of the policy that all rows choose.
+        Position of the policy that is best on all rows, as `choose_simple` finds it.
     honest_quality : ndarray of shape (n_rows,)
-        Quality of each row under the policy that the rows of other folds choose.
+        Quality of each row under the policy that is best on the rows of other folds.
     """
     honest_quality = np.empty(len(fold_of_row))
     for rows, others in rows_and_others(fold_of_row):
@@ -670,7 +676,7 @@ def choose_and_judge(gain, quality, complexity, fold_of_row):
 
 
 def choose_simple(gain, complexity):
-    """Return the position of the simplest policy that is about as good as the best.
+    """Return the position of the simplest policy that is within noise of the best one.
 
     Parameters
     ----------

@@ -29,11 +29,11 @@ from skroute.utils._cache import NO_CACHE, CallCache, cache_of
 from skroute.utils._compat import StrOptions, num_samples
 from skroute.utils._typing import NDArray
 
-# Candidates for the weight and for the threshold: 0, 1/M, ..., 1 with M = 10 as in the
-# paper.
+# Candidates for the weight of a member's scores and for the threshold of scores: 0,
+# 1/M, ..., 1 with M = 10 as in the paper of FrugalMCT.
 GRID = np.linspace(0.0, 1.0, 11)
-# Relative margin by which the answered label is made more probable than the others. It
-# is larger than rounding.
+# Relative difference by which the probability of the answered label is raised above the
+# largest other one. It is larger than rounding.
 _MARGIN_OF_ANSWER = 1e-9
 # Largest number of labels for which the scores of all labels are features of a quality
 # estimator. With 120 labels and 2,400 rows of Gaussian classes, a router that reads
@@ -45,7 +45,7 @@ _LARGEST_SCORES = 20
 
 
 class MemberAnswers:
-    """Answers of members to the rows of one call. No member is asked twice about a row.
+    """Answers of members to the rows of one call. A member is asked once about a row.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class SingleMember(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """A choice of a combining router.
+    """A choice of a combining router: members to ask, and their weights in the answer.
 
     Attributes
     ----------
@@ -155,7 +155,10 @@ class JudgedAnswers(NamedTuple):
         return mean_of_rows(row_quality, self.row_weight)
 
     def search_threshold(self, member, thresholds=GRID):
-        """Return the best threshold of one member, and the quality of each row."""
+        """Return the best threshold of a member's scores, and the quality of each row.
+
+        `member` is its position. See the function `search_threshold`.
+        """
         return search_threshold(
             self.scores[member],
             self.target,
@@ -192,7 +195,7 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
     # Fit ------------------------------------------------------------------------------
 
     def _fit_and_judge(self, members, X, y, *, task, params):
-        """Fit and ask the members, and compute what judges their answers.
+        """Fit the members, and return their out-of-fold answers and how to judge them.
 
         Sets the attributes of ``_fit_members`` and ``_has_own_labels``: for each
         member, True if its labels are not those of its best scores, so that it is asked
@@ -355,7 +358,8 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
 
         Parameters are those of `_scores_of_choice`.
         """
-        # This asks all members, so that each of them is paid.
+        # The scores ask all members of the choice. This is needed even if one member
+        # alone gives the label, since all of them are paid.
         scores = self._scores_of_choice(answers, choice, rows)
         single = single_member(self.choice_weights_[choice])
         if single is None:
@@ -387,11 +391,11 @@ class MixtureRouter(CombiningRouter):
     """
 
     def _smallest_budget(self):
-        """Return the cost of the cheapest choice, the smallest feasible budget."""
+        """Return the smallest feasible budget: the cost of the cheapest choice."""
         return self.choice_costs_.min()
 
     def _validated(self, budget):
-        """Return validated mean cost and quality at a budget (`Validated`)."""
+        """Return validated mean cost and quality at a budget (`ValidationMeans`)."""
         return validated_mixture(self._validated_parts, budget)
 
     @property
@@ -429,7 +433,7 @@ def costs_of_choices(choice_members, member_costs):
 
 
 def estimator_on_answers(quality_estimator, answers, *, max_rows, n_jobs):
-    """Return the regressor on answers, not fitted, and the parameters of its `fit`.
+    """Return an unfitted regressor of quality on answers, and parameters of its `fit`.
 
     Parameters
     ----------
@@ -438,7 +442,7 @@ def estimator_on_answers(quality_estimator, answers, *, max_rows, n_jobs):
     answers : OutOfFold
         Answers to the rows of `fit`.
     max_rows : int
-        Largest number of rows that a tree of this forest sees.
+        Maximal number of training rows per tree of this forest.
     n_jobs : int or None
     """
     if quality_estimator is not None:
@@ -496,7 +500,8 @@ def with_answer_on_top(probabilities, labels):
 # FrugalMCT's combiner -----------------------------------------------------------------
 
 
-# Weight of the first member of a pair, if every weight gives the same labels.
+# Weight of the first member of a pair if every weight gives the same labels, so that
+# none is better: both members count alike.
 _ANY_WEIGHT = 0.5
 
 
@@ -537,7 +542,7 @@ class Combination(NamedTuple):
 
 
 def named_labels(scores, threshold=None):
-    """Return the encoded answers that scores (n_rows, n_labels) name.
+    """Return the encoded labels that are answered by scores (n_rows, n_labels).
 
     Without a threshold they are the best labels, (n_rows,). With a threshold they are
     True for each label with a higher score, (n_rows, n_labels).
@@ -648,7 +653,10 @@ def search_combination(
 
 
 class _Pair(NamedTuple):
-    """Answers of two members; attributes as the parameters of `search_combination`."""
+    """Answers of two members to some rows, and the true labels of these rows.
+
+    The attributes are the parameters of `search_combination`.
+    """
 
     first: NDArray[np.float64]
     second: NDArray[np.float64]
@@ -675,7 +683,7 @@ class _Pair(NamedTuple):
         )
 
     def agree(self):
-        """Return a mask of the rows that have the same answer with each weight.
+        """Return a mask of the rows whose answer does not depend on the weight.
 
         For these rows the best scores of both members, and their answers alone, name
         one label. The mask has the shape (n_rows,).
@@ -698,7 +706,8 @@ def _best_of_weights(pair, quality, *, weights, thresholds):
     best = None
     best_mean = -np.inf
     for weight in sorted(weights, key=lambda candidate: abs(candidate - 0.5)):
-        # Labels of a member count only where it answers alone.
+        # A member's own labels are the answer only if it has all the weight. Otherwise
+        # None: the combined scores define the labels.
         labels = None
         if weight == 1:
             labels = pair.first_labels
@@ -720,7 +729,7 @@ def _best_of_weights(pair, quality, *, weights, thresholds):
 
 
 def search_combinations(answers, max_members):
-    """Find the combiner of every set of members, each grown from a smaller one.
+    """Find the best weights of every set of members, each set grown from a smaller one.
 
     Parameters
     ----------
@@ -749,7 +758,7 @@ def search_combinations(answers, max_members):
 
 
 def _grow(answers, members, combination_of):
-    """Return the best `Combination` of a set of members.
+    """Return the best `Combination` of a set of members, from those of smaller sets.
 
     Each member in turn is the last one. It is combined with the scores of the other
     members, whose weights are those of their own best combination.
@@ -766,7 +775,7 @@ def _grow(answers, members, combination_of):
     weights_alone = np.eye(len(answers.scores))
     best = None
     best_mean = -np.inf
-    # In a pair, either member as the last one gives the same weights. One is enough.
+    # In a pair, both members as the last one lead to the same weights. One is enough.
     last_members = members[1:] if len(members) == 2 else members
     for last in last_members:
         weights_of_others = combination_of[frozenset(members) - {last}].weights
@@ -798,15 +807,15 @@ def _grow(answers, members, combination_of):
 
 
 def answer_features(scores, weights=None, multilabel=False):
-    """Return the features of the answers so far, (n_rows, n_features).
+    """Return features of the scores of the members asked so far, (n_rows, n_features).
 
     The features depend on the kind of labels and on the number of members:
 
     - several labels a row: scores, best score and sum of scores of each member;
     - one label a row, one member: scores, best score and best label of the member;
     - one label a row, several members: the combined scores, the best combined score
-      less the second best, the best score and the best label of each member, and
-      whether this label is the best one by the combined scores.
+      less the second best, the best score and the best label of each member, and 1 if
+      this label is the best one by the combined scores, else 0.
 
     Parameters
     ----------
@@ -816,7 +825,7 @@ def answer_features(scores, weights=None, multilabel=False):
         Weight of each member in the combined scores. It is read if there are several
         members and rows have one label.
     multilabel : bool, default=False
-        Whether rows have several labels.
+        True if rows have several labels.
 
     Returns
     -------

@@ -23,7 +23,7 @@ from skroute.routing.from_answers._combining import (
     search_combination,
 )
 from skroute.routing.parts._estimates import rows_and_others
-from skroute.routing.parts._learn import learn_policy, what_is_behind
+from skroute.routing.parts._learn import learn_policy, message_if_behind
 from skroute.routing.parts._log import Log, kept_choices
 from skroute.routing.parts._members import members_by_name
 from skroute.routing.parts._mixtures import (
@@ -31,8 +31,8 @@ from skroute.routing.parts._mixtures import (
     mean_of_rows,
     weight_of_rows,
 )
-from skroute.routing.parts._policy import Policy, Validated
-from skroute.routing.parts._priced_router import Look, PricedRouter
+from skroute.routing.parts._policy import Policy, ValidationMeans
+from skroute.routing.parts._priced_router import DecisionInputs, PricedRouter
 from skroute.routing.parts._requests import PricedRequests
 from skroute.utils._compat import HasMethods, Interval, Real, StrOptions, num_samples
 from skroute.utils._row_hash import tie_draws
@@ -40,11 +40,12 @@ from skroute.utils._statistics import standard_error
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import warn
 
-# Maximal number of rows that each tree of the forest on answers sees. More rows take
-# seconds, and the decisions are the same.
+# Maximal number of training rows per tree of the forest that estimates quality from
+# answers. More rows take seconds longer, and the decisions are the same.
 _MAX_ROWS_PER_TREE = 8_000
-# Largest alpha of the paper's grid for delta, ``alpha * log(n) / n``; the smallest is
-# its negative.
+# Candidates for delta, the share of the budget that is left unspent, are
+# ``alpha * log(n_rows) / n_rows`` as in the paper. This is the largest alpha. The
+# smallest is its negative.
 _MAX_ALPHA = 10
 # Smallest number of rows on which delta is searched: each half must have two.
 _MIN_ROWS_FOR_DELTA = 4
@@ -54,7 +55,7 @@ _MIN_ROWS_FOR_DELTA = 4
 
 
 class AddonOption(NamedTuple):
-    """Purchase after the answer of the base: nothing, or one add-on.
+    """Option of a row after the answer of its base: to buy nothing, or one add-on.
 
     Attributes
     ----------
@@ -76,7 +77,7 @@ class AddonOption(NamedTuple):
 
 
 def addon_options(answers, base, weights, thresholds):
-    """Return the options after a base, a list of `AddonOption`.
+    """Return what may be bought after the answer of a base, a list of `AddonOption`.
 
     The first option is the base alone. Each add-on is combined with the w that is best
     for all rows, as in the paper. On most rows the base is sure, so that this w fits
@@ -110,7 +111,8 @@ def addon_options(answers, base, weights, thresholds):
         options.append(
             AddonOption(service, pair.weight, pair.threshold, pair.row_quality)
         )
-        # If the best weight of the base is 0, the pair is the add-on alone already.
+        # The add-on alone is a further option, unless the pair is that already: the
+        # best weight of the base is then 0.
         if min(weights) == 0 and pair.weight > 0:
             threshold, row_quality = answers.search_threshold(service, thresholds)
             options.append(AddonOption(service, 0.0, threshold, row_quality))
@@ -118,7 +120,7 @@ def addon_options(answers, base, weights, thresholds):
 
 
 class BaseOptions(NamedTuple):
-    """The choices of one base, and the policy that decides between them.
+    """The choices after one base, the member that is asked first, and their policy.
 
     Attributes
     ----------
@@ -143,7 +145,7 @@ class BaseOptions(NamedTuple):
 
 
 def affordable_bases(options, budget):
-    """Return the options of the bases that a budget pays for, as a list."""
+    """Return those of the `BaseOptions` whose cheapest plan a budget pays for."""
     affordable = []
     for base_options in options:
         if affords(budget, base_options.policy.least):
@@ -152,7 +154,7 @@ def affordable_bases(options, budget):
 
 
 def spending(options, budget):
-    """Return the mean cost of each base at a budget, (n_bases,).
+    """Return the mean cost per row of routing with each base at a budget, (n_bases,).
 
     It is the budget, but at most the cost of the base's most expensive plan, which is
     the last one of its path.
@@ -160,8 +162,8 @@ def spending(options, budget):
     largest_costs = []
     for base_options in options:
         policy = base_options.policy
-        # The path has the mean cost of add-ons, and the cost of deciding is the base's.
-        largest_costs.append(policy.deciding + policy.path.budgets[-1])
+        # Budgets of the path are mean costs of add-ons. Deciding costs the base's call.
+        largest_costs.append(policy.deciding_cost + policy.path.budgets[-1])
     return np.minimum(budget, largest_costs)
 
 
@@ -475,11 +477,17 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
         self._warn_if_behind(judged, qualities_alone(options_by_base), budget)
 
     def _features(self, scores):
-        """Return the features of a base's scores (n_rows, n_labels)."""
+        """Return features, for the quality estimator, of a base's scores.
+
+        `scores` has the shape (n_rows, n_labels).
+        """
         return answer_features([scores], multilabel=self._members.is_multilabel)
 
     def _log_of(self, base, options):
-        """Return the `Log` of the options after a base, with costs of the add-ons."""
+        """Return the quality and the further cost of each option after a base (`Log`).
+
+        `options` is a list of `AddonOption`. The cost of the base is left out.
+        """
         names = self._members.names
         services = np.array([option.service for option in options])
         quality = np.column_stack([option.row_quality for option in options])
@@ -494,9 +502,9 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
         return log.with_abstaining(abstain_cost)
 
     def _paying_for_base(self, policy, base, budget):
-        """Return a policy that pays for its base, with `delta` as its margin.
+        """Return the policy with the base's cost as cost of deciding, and with `delta`.
 
-        The margin is the share of a budget that is left unspent.
+        `delta` is its margin. The margin is the share of a budget that is left unspent.
 
         Parameters
         ----------
@@ -513,14 +521,14 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
             The cost of the base is its cost of deciding.
         """
         base_cost = float(self._members.costs_of_fit[base])
-        # The rows that judge have also chosen the combinations. Their estimates are
-        # therefore not trusted: a gain must be beyond noise.
-        policy = policy.at(deciding=base_cost, trusts_estimates=False)
+        # The rows of the log have also chosen the combinations, so that their estimates
+        # are too high. With `trusts_estimates=False`, a gain must be beyond noise.
+        policy = policy.with_changes(deciding_cost=base_cost, trusts_estimates=False)
         delta = self.delta
         if delta == "auto":
             # A budget below the cost of the base leaves nothing for add-ons.
             delta = search_delta(policy, budget) if budget >= base_cost else 0.0
-        return policy.at(margin=float(delta))
+        return policy.with_changes(margin=float(delta))
 
     def _choices_of(self, base, options):
         """Return the choices of a base (list of `Choice`).
@@ -538,7 +546,7 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
                 # If the base has the weight 0, the add-on answers alone.
                 sign = "+" if option.weight else ">"
                 name = f"{names[base]} {sign} {names[option.service]}"
-            # (n_members,)
+            # Weights of all members in the answer, arrays of shape (n_members,).
             base_weights = option.weight * weights_alone[base]
             addon_weights = (1 - option.weight) * weights_alone[option.service]
             is_asked = (weights_alone[base] + weights_alone[option.service]) > 0
@@ -580,8 +588,8 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
         routing_budget = max(budget, self.choice_costs_.min())
         routed_quality, _ = self._validation(routing_budget)
         name = self._members.names[best_single]
-        # None if routing is not worse.
-        message = what_is_behind(
+        # A text for the warning, or None if routing is not worse.
+        message = message_if_behind(
             alone[best_single], routed_quality, name, judged.row_weight
         )
         if message:
@@ -612,10 +620,10 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
             # Members that each choice of this base asks: (n_choices, n_members).
             asked = self.choice_members_[choices]
             is_addon = asked & (members != options.base)
-            # A choice has at most one add-on.
+            # Cost of the add-on of each choice, which has at most one: (n_choices,).
             addon_costs = is_addon @ costs
-            policy = options.policy.at(
-                costs=addon_costs, deciding=float(costs[options.base])
+            policy = options.policy.with_changes(
+                costs=addon_costs, deciding_cost=float(costs[options.base])
             )
             is_allowed = ~asked[:, excluded].any(axis=1)
             if self.abstain_quality_ is not None and not may_abstain:
@@ -632,14 +640,14 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
         return options_now
 
     def _options_at(self, budget, exclude=None):
-        """Return the options of the base with the best validated quality at a budget.
+        """Return the `BaseOptions` with the best validated quality at a budget.
 
         Within noise of it, a base that needs less than the budget is taken
         (`best_or_cheaper`).
         """
         options_now = self._options_now(exclude)
-        # A smaller budget than that of the cheapest base gets this base. The callers
-        # raise the error: `_plan` for its budget, a stream for its total.
+        # A budget that pays for no base is raised to that of the cheapest base. The
+        # callers raise the error: `_plan` for its budget, a stream for its total.
         smallest_budget = min(base_options.policy.least for base_options in options_now)
         budget = max(budget, smallest_budget)
         affordable = affordable_bases(options_now, budget)
@@ -672,9 +680,10 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
         return self._options_at(check_budget(self.budget)).policy
 
     def _validation(self, budget):
-        """Return validated quality and cost of each row, two arrays (n_rows,).
+        """Return quality and cost of each row of `fit`, each decided by other folds.
 
-        The base of a row is the best one by the rows of the other folds.
+        They are two arrays of shape (n_rows,). The base of a row is the best one by the
+        rows of the other folds.
         """
         affordable = affordable_bases(self._options_now(), budget)
         spent = spending(affordable, budget)
@@ -697,11 +706,11 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
         return quality[best, rows], cost[best, rows]
 
     def _validated(self, budget):
-        """Return mean quality and cost of the held-out rows (`Validated`)."""
+        """Return mean quality and cost of the held-out rows (`ValidationMeans`)."""
         # All policies have the same folds and weights of the rows.
         policy = self._options[0].policy
         quality, cost = self._validation(budget)  # of each row
-        return Validated(
+        return ValidationMeans(
             quality=float(mean_of_rows(quality, policy.weight)),
             quality_se=standard_error(quality, policy.weight, policy.fold),
             cost=float(mean_of_rows(cost, policy.weight)),
@@ -754,13 +763,13 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
         features = self._features_of_base(answers, X, options.base)
         estimates = options.policy.estimates(features)
         quality = np.full((len(estimates), len(self.choices_)), np.nan)
-        quality[:, options.first + options.policy.kept] = estimates
+        quality[:, options.first + options.policy.choice_positions] = estimates
         return quality
 
     # Streams --------------------------------------------------------------------------
 
     def _excludable_names(self):
-        """Return the names that `exclude` takes: the members, then abstaining."""
+        """Return the names that `exclude` may have: the members, then abstaining."""
         names = list(self._members.names)
         return names if self.abstain_quality_ is None else [*names, ABSTAIN_NAME]
 
@@ -786,14 +795,14 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
         return PricedRequests(
             options.policy,
             # Positions in `choices_`. The policy counts the choices of the base from 0.
-            options.first + options.policy.kept,
-            look=partial(self._ask_base, options),
+            options.first + options.policy.choice_positions,
+            compute_inputs=partial(self._ask_base, options),
             excludable=self._excludable_names(),
             asked_first=[self._members.names[options.base]],
         )
 
     def _ask_base(self, options, X, positions):
-        """Ask a base about the rows, and return the features of its answers (`Look`).
+        """Ask a base about the rows, and return features of answers (`DecisionInputs`).
 
         Parameters
         ----------
@@ -813,7 +822,7 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
             route=np.array([options.first]), cost=np.zeros(1), state=answers, X=X
         )
         answer = self._answer(base_alone, "predict")[0]
-        return Look(features, answers, {options.first: answer})
+        return DecisionInputs(features, answers, {options.first: answer})
 
     # Attributes -----------------------------------------------------------------------
 
@@ -846,7 +855,7 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
 
 
 def qualities_alone(options_by_base):
-    """Return the quality of each row under each service alone, a dict by position.
+    """Return the quality of each row if one service answers, a dict by its position.
 
     `options_by_base` is a dict from a base to its options. A service alone may be an
     option of several bases: then its answers are equal.
@@ -861,11 +870,12 @@ def qualities_alone(options_by_base):
 
 
 def search_delta(policy, budget):
-    """Return the best delta on validation rows (section 4.2 of the paper).
+    """Return the best delta, the share of the budget to leave unspent.
 
-    Candidates are ``alpha * log(N) / N`` for alpha in -10, ..., 10. The candidate with
-    the best quality on held-out halves of the log is taken, among those that keep the
-    budget there. If no candidate keeps it, the largest is taken. Without a budget, or
+    It is searched on validation rows, as in section 4.2 of the paper. Candidates are
+    ``alpha * log(N) / N`` for alpha in -10, ..., 10. The candidate with the best
+    quality on held-out halves of the log is taken, among those that keep the budget
+    there. If no candidate keeps the budget, the largest is taken. Without a budget, or
     with too few rows, delta is 0.
 
     Parameters
@@ -878,8 +888,8 @@ def search_delta(policy, budget):
     n_rows = len(policy.estimate)
     if not np.isfinite(budget) or n_rows < _MIN_ROWS_FOR_DELTA:
         return 0.0
-    # Weights with a mean of 1. For `assignment_path`, None weights all rows alike. The
-    # sums below need an array.
+    # Weights of the rows with mean 1: `weight`, in which None weights all alike, for
+    # `assignment_path`, and the array `row_weight` for the sums below.
     weight = None
     row_weight = np.ones(n_rows)
     if policy.weight is not None:
@@ -900,15 +910,15 @@ def search_delta(policy, budget):
             weight=weight_of_rows(weight, train),
         )
         for position, delta in enumerate(deltas):
-            addon_budget = (1 - delta) * (budget - policy.deciding)
+            addon_budget = (1 - delta) * (budget - policy.deciding_cost)
             # The first budget of the path is that of its cheapest plan.
             price = path.price(max(addon_budget, path.budgets[0]))
             choice = choose_at_price(policy.estimate[test], policy.planned, price)
-            row_cost = policy.deciding + policy.planned[choice]
+            row_cost = policy.deciding_cost + policy.planned[choice]
             row_quality = policy.quality[test, choice]
             cost[position] += (row_weight[test] * row_cost).sum() / n_rows
             quality[position] += (row_weight[test] * row_quality).sum() / n_rows
-    # -inf: the delta does not keep the budget.
+    # -inf: at this delta the held-out rows cost more than the budget.
     allowed_quality = np.where(affords(budget, cost), quality, -np.inf)
     # If no delta keeps the budget, the first is taken, which is the largest.
     return float(deltas[int(allowed_quality.argmax())])

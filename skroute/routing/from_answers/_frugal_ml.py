@@ -29,11 +29,11 @@ from skroute.routing.parts._targets import SingleLabel
 from skroute.utils._compat import Integral, Interval
 from skroute.utils._typing import NDArray
 
-# Smallest number of rows of a label with thresholds of its own. Labels that a base gave
-# to fewer rows share their thresholds: quantiles of fewer scores are noise.
+# Smallest number of rows to which a base gave a label, for the label to have thresholds
+# of its own. Rarer labels share their thresholds: quantiles of fewer scores are noise.
 _MIN_ROWS = 30
-# Group of all labels that share their thresholds. A label with thresholds of its own
-# has the group 1 + label.
+# Group of all rare labels, which share their thresholds. A frequent label has its own
+# thresholds and the group ``1 + label``.
 _RARE = 0
 
 
@@ -74,12 +74,15 @@ class BaseAnswers(NamedTuple):
 
 
 def answer_scores(scores, labels):
-    """Return the score of the label that each row was answered with, (n_rows,)."""
+    """Return the score of each row's answered label, (n_rows,).
+
+    `scores` has the shape (n_rows, n_labels), and `labels`, the answers, (n_rows,).
+    """
     return scores[np.arange(len(labels)), labels]
 
 
 def label_groups(labels, n_labels, min_rows, weight=None):
-    """Return the group of each label, (n_labels,).
+    """Return the group of each label, (n_labels,): labels of a group share thresholds.
 
     A label with `min_rows` rows has a group of its own. All others share one.
 
@@ -101,7 +104,7 @@ def label_groups(labels, n_labels, min_rows, weight=None):
 
 
 class LabelOptions(NamedTuple):
-    """Options that one base has for each group of its labels.
+    """Options (a threshold and an add-on each) of one base for each group of labels.
 
     An option is a threshold and an add-on. The base's answer is kept if its score is at
     least the threshold. Otherwise the answer of the add-on is bought. The first option
@@ -131,7 +134,7 @@ class _Thresholds(NamedTuple):
     Attributes
     ----------
     values : ndarray of shape (n_thresholds,)
-        Rising; the last is infinite.
+        Rising. The last is infinite: all rows buy.
     is_below : ndarray of shape (n_thresholds, n_rows), dtype=bool
         Rows of the group whose score is below each threshold.
     share_below : ndarray of shape (n_thresholds,)
@@ -164,9 +167,9 @@ def label_options(
     addon_quality : ndarray of shape (n_rows, n_addons)
         Quality of each add-on's answer; the base is one of them.
     costs : ndarray of shape (n_addons,)
-        Cost of each add-on.
+        Cost of each add-on, the base included.
     base : int
-        Position of the base.
+        Position of the base among the add-ons.
     n_groups : int
     n_thresholds : int
         Number of thresholds that are tried for each group and add-on.
@@ -176,8 +179,8 @@ def label_options(
     if weight is None:
         weight = np.ones(len(groups))
     addons = np.delete(np.arange(len(costs)), base)
-    # Option 0 never buys. Then come the thresholds of the first add-on, those of the
-    # second, and so on.
+    # Add-on of each option. Option 0 never buys. Then come `n_thresholds` options of
+    # the first add-on, those of the second, and so on.
     option_addons = np.r_[base, np.repeat(addons, n_thresholds)]
     thresholds = np.full((n_groups, len(option_addons)), -np.inf)
     quality = np.zeros((n_groups, len(option_addons)))
@@ -198,7 +201,7 @@ def label_options(
             gain = tried.is_below @ weighted_gain / group_weight.sum()
             thresholds[group, options] = tried.values
             quality[group, options] = quality[group, 0] + gain
-            # The cost of the base is there already.
+            # `cost` has the cost of the base already.
             cost[group, options] += tried.share_below * costs[addon]
     return LabelOptions(thresholds, option_addons, quality, cost, share)
 
@@ -221,7 +224,7 @@ def _thresholds_to_try(scores, weight, n_thresholds):
     positions = np.searchsorted(weight_up_to, ranks, side="right")
     quantiles = rising[np.minimum(positions, len(rising) - 1)]
     levels = np.r_[quantiles, np.inf]
-    # The final thresholds divide the rows as the levels do. (n_thresholds, n_rows)
+    # The returned thresholds divide the rows as the levels do: (n_thresholds, n_rows)
     is_kept = scores >= levels[:, np.newaxis]
     return _Thresholds(
         thresholds_between(rising, levels, weight_up_to),
@@ -262,7 +265,8 @@ def thresholds_between(scores, levels, weight_up_to=None):
     score_below = scores[last_below]
     has_finite_gap = np.isfinite(levels) & np.isfinite(score_below)
     is_between = has_below & has_finite_gap
-    # 0 where there is no finite gap.
+    # Difference of each level and the score below this level. It is 0 if there is no
+    # such score, or if one of the two is infinite.
     gap = np.where(is_between, levels, score_below) - score_below
     share_below = weight_up_to[last_below] / weight_up_to[-1]
     between = score_below + share_below * gap
@@ -278,7 +282,10 @@ def thresholds_between(scores, levels, weight_up_to=None):
 
 
 class LabelRules(NamedTuple):
-    """Rules that are worth mixing, over all bases and budgets, by rising cost.
+    """Rules of FrugalML (a base, and thresholds and add-ons for its labels), by cost.
+
+    They are the rules of all bases that are worth mixing at some budget, by rising
+    cost.
 
     Attributes
     ----------
@@ -303,7 +310,7 @@ class LabelRules(NamedTuple):
 
     @property
     def mixture(self):
-        """The rules' means as a `Mixture`."""
+        """Mean cost and quality of the rules, as a `Mixture`."""
         return Mixture(self.cost, self.quality)
 
     def take(self, positions):
@@ -317,7 +324,7 @@ class LabelRules(NamedTuple):
         )
 
     def up_to(self, budget):
-        """Return the rules that cost at most a budget."""
+        """Return the rules whose mean cost is at most a budget (`LabelRules`)."""
         return self.take(slice(self.mixture.n_within(budget)))
 
 
@@ -372,7 +379,7 @@ def label_rules(options, bases):
 
 
 class LearnedLabelRules(NamedTuple):
-    """Rules, and the groups of labels that they have thresholds for.
+    """Rules of FrugalML, and the groups of labels for which they have thresholds.
 
     Attributes
     ----------
@@ -400,7 +407,7 @@ class LearnedLabelRules(NamedTuple):
 
 
 def learn_label_rules(answers, bases, n_labels, n_thresholds):
-    """Learn the rules for all budgets (`LearnedLabelRules`).
+    """Learn thresholds and add-ons of each base for all budgets (`LearnedLabelRules`).
 
     Parameters
     ----------
@@ -432,7 +439,7 @@ def learn_label_rules(answers, bases, n_labels, n_thresholds):
 
 
 def held_out_label_rules(learned, answers, rows):
-    """Return rules with their outcomes on rows that did not choose them.
+    """Return rules with their cost and quality on rows that did not choose them.
 
     Parameters
     ----------
@@ -662,7 +669,7 @@ class FrugalMLClassifier(MixtureRouter):
             self._learn(answers, judged)
 
     def _learn(self, answers, judged):
-        """Learn the rules from the members' answers.
+        """Learn thresholds and add-ons of labels from the members' answers.
 
         Sets ``rules_``, the attributes of ``_set_choices``, ``choices_``,
         ``_validated_parts``, and what `_plan` reads: ``_bases``, a list of positions of
@@ -701,9 +708,9 @@ class FrugalMLClassifier(MixtureRouter):
         self.choices_ = [choice.name for choice in choices]
 
     def _base_answers(self, judged):
-        """Return the members' answers out of fold (`BaseAnswers`).
+        """Return the out-of-fold answers, abstaining included, as `BaseAnswers`.
 
-        Sets ``abstain_quality_``.
+        `judged` are the `JudgedAnswers` of the members. Sets ``abstain_quality_``.
         """
         scores_of_answers = []
         qualities = []
@@ -726,7 +733,10 @@ class FrugalMLClassifier(MixtureRouter):
         )
 
     def _plan(self, X, call):
-        """Draw the rule of each row, ask its base, and keep the answer or buy."""
+        """Draw the rule of each row, ask its base, and decide on an add-on (`Plan`).
+
+        If two rules are mixed at the budget, each row draws one of them.
+        """
         check_affordable(call.budget, self._smallest_budget())
         rules = self.rules_
         rule_of_row = rules.mixture.draw(X, call.budget, call.request_id)
@@ -748,7 +758,7 @@ class FrugalMLClassifier(MixtureRouter):
 
 
 def _choice_of(base, addon, names, *, addon_names):
-    """Return the choice to ask a base, and to give the answer of an add-on (`Choice`).
+    """Return the `Choice` to ask a base and then to give the answer of an add-on.
 
     `base` and `addon` are positions in `addon_names`. These are the names of the
     members (`names`) and, if rows may abstain, the name of abstaining as the last one.
@@ -757,7 +767,7 @@ def _choice_of(base, addon, names, *, addon_names):
     is_asked = np.zeros(len(names), dtype=bool)
     weights = np.zeros(len(names))
     is_asked[base] = True
-    # An add-on after the members is abstaining: no member answers.
+    # The position after all members is abstaining. No member then answers.
     if addon < len(names):
         is_asked[addon] = True
         weights[addon] = 1.0

@@ -1,4 +1,4 @@
-"""Member after member, for as long as the next answer is worth its price."""
+"""SequentialRouterClassifier: ask members while the next answer is worth its price."""
 
 from typing import NamedTuple
 
@@ -48,25 +48,26 @@ from skroute.routing.parts._mixtures import (
 from skroute.utils._compat import HasMethods, Integral, Interval
 from skroute.utils._typing import NDArray
 
-# Number of budgets of each first member. For each of them the rule that buys one add-on
-# at most is a candidate.
+# Number of budgets, for each first member, whose best rule with at most one add-on is a
+# candidate.
 _N_ADDON_PRICES = 33
-# Power that spreads these budgets (`spread_prices`): most of them are small, since a
-# little more money gains most where little is spent.
+# Power that spreads the budgets of rules with at most one add-on (`spread_prices`).
+# Most of them are small, since a little more money gains most where little is spent.
 _ADDON_PRICES_POWER = 2.0
-# Maximal number of rows that each tree of a forest sees. It bounds the time of `fit`:
-# there is a forest for each set of members.
+# Maximal number of training rows per tree. It bounds the time of `fit`: one forest is
+# fitted per set of members.
 _MAX_ROWS_PER_TREE = 2_000
-# Maximal number of sets of members, those of 8 members. It bounds the time of `fit`,
-# too.
+# Maximal number of sets of members: 2**8 - 1, the sets of 8 members. It bounds the time
+# of `fit`, since one forest is fitted per set.
 _MAX_SETS = 255
-# Penalty, in standard errors, of a rule that may ask more than one add-on. On splits of
-# nine data sets, a half and a whole standard error are equally good. Without a penalty
-# the noise of many candidates is taken for quality.
+# Penalty, in standard errors of its quality, of a rule that may buy more than one
+# add-on. On splits of nine data sets, a half and a whole standard error are equally
+# good. Without a penalty the luckiest of many candidates is taken for the best.
 _PENALTY = 0.5
-# `Rule.price_index` of a rule that buys one add-on at most.
+# Value of `Rule.price_index` for a rule that buys at most one add-on. It is no
+# position.
 ONE_ADDON = -1
-# State of a row that has ended.
+# Value of `_Step.next_state` for a row that ends and asks no further member.
 _ENDED = -1
 
 
@@ -104,7 +105,7 @@ class JudgedRule(NamedTuple):
 
 
 class AddonValues(NamedTuple):
-    """Choices of rules that buy one add-on at most, after a given first member.
+    """Choices after one first member if at most one add-on is bought.
 
     Attributes
     ----------
@@ -119,7 +120,7 @@ class AddonValues(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """Next states and choices of rows in one state, arrays of shape (n_rows,).
+    """Next state or final choice of each row in one state, arrays of shape (n_rows,).
 
     Attributes
     ----------
@@ -158,9 +159,9 @@ class _AnswersLearner(StateLearner):
         self._folds = folds
 
     def fit(self, state, targets):
-        """Fit the estimator on all rows, and estimate them out of sample (`StateFit`).
+        """Fit the estimator in one state, and estimate the rows out of fold.
 
-        `state` and `targets` are those of `StateLearner.fit`.
+        Return a `StateFit`. `state` and `targets` are those of `StateLearner.fit`.
         """
         members = self._router._states.answering[state]
         scores = [self._scores[member] for member in members]
@@ -431,7 +432,7 @@ class SequentialRouterClassifier(MixtureRouter):
         self._states = any_order(len(names), self.max_calls)
         choices, row_qualities = self._choices_after_sets(combination_of, n_rows)
         self._set_choices(choices)
-        # (n_rows, n_choices)
+        # Quality of each row under each choice, (n_rows, n_choices).
         quality = np.column_stack(row_qualities)
 
         estimator, fit_params = estimator_on_answers(
@@ -444,8 +445,8 @@ class SequentialRouterClassifier(MixtureRouter):
             self, judged.scores, estimator, fit_params, folds=answers.folds
         )
         bases = possible_bases(self.base, names)
-        # The rules of one add-on come first, since this also sets the prices of the
-        # sequential rules.
+        # `_learn_addons` comes first, since it sets `prices_`, which
+        # `_learn_sequential` reads.
         rules = self._learn_addons(bases, quality, learner, answers.weight)
         self._values = None  # no rule may buy a second add-on
         if self._states.n_calls > 2:
@@ -455,7 +456,7 @@ class SequentialRouterClassifier(MixtureRouter):
         self.choices_ = [choice.name for choice in choices]
 
     def _choices_after_sets(self, combination_of, n_rows):
-        """Return the choices (`Choice`), and the quality of each row for each of them.
+        """Return the choices after each set of members, with the quality of each row.
 
         The choices of each set of members are in this order: all members combined; each
         member alone, if the set has several; abstaining, if rows may abstain.
@@ -502,9 +503,10 @@ class SequentialRouterClassifier(MixtureRouter):
         return choices, row_qualities
 
     def _features(self, scores, state):
-        """Return the features of the answers in a state, (n_rows, n_features).
+        """Return features, for the quality estimator, of the answers in a state.
 
-        `scores` are those of the members that have been asked, each (n_rows, n_labels).
+        `scores` is a list of the scores of the asked members, each (n_rows, n_labels).
+        The result has the shape (n_rows, n_features).
         """
         members = list(self._states.answering[state])
         # The first choice of a state combines all of its members.
@@ -512,11 +514,12 @@ class SequentialRouterClassifier(MixtureRouter):
         return answer_features(scores, weights, self._members.is_multilabel)
 
     def _choices_with_one_addon(self, start):
-        """Return the positions of FrugalMCT's choices after the first member.
+        """Return the positions of the choices with at most one add-on after a member.
 
-        The first position is that of the first member alone. Then come two for each
-        add-on: both members combined, and the add-on alone. The last position is that
-        of abstaining, if rows may abstain. `start` is the state after the first member.
+        These are the choices of FrugalMCT. The first position is that of the first
+        member alone. Then come two for each add-on: both members combined, and the
+        add-on alone. The last position is that of abstaining, if rows may abstain.
+        `start` is the state after the first member.
         """
         first_member_alone = self._first_choice[start]
         choices = [first_member_alone]
@@ -534,7 +537,7 @@ class SequentialRouterClassifier(MixtureRouter):
         return np.array(choices)
 
     def _learn_addons(self, bases, quality, learner, row_weight):
-        """Learn the rules that buy one add-on at most, a list of `JudgedRule`.
+        """Learn the rules that buy at most one add-on, a list of `JudgedRule`.
 
         Sets ``prices_``, those of the rules that may buy more; ``_addons``, a dict from
         the state after the first member to `AddonValues`; and ``_some_abstain``, True
@@ -559,7 +562,7 @@ class SequentialRouterClassifier(MixtureRouter):
             start = int(self._states.following[0, base])
             choices = self._choices_with_one_addon(start)
             costs = self.choice_costs_[choices]
-            # (n_rows, number of these choices)
+            # Quality of each row under these choices, (n_rows, len(choices)).
             choice_quality = np.take(quality, choices, axis=1)
             n_answers = len(choices)
             if self.abstain_quality_ is not None:
@@ -576,7 +579,7 @@ class SequentialRouterClassifier(MixtureRouter):
             estimates = values.split(fitted.estimates).endings
             path = assignment_path(estimates, costs, weight=row_weight)
             for price in spread_prices(path, _N_ADDON_PRICES, _ADDON_PRICES_POWER):
-                # Position among `choices`, for each row.
+                # Position among `choices`, for each row: (n_rows,)
                 chosen = choose_at_price(estimates, costs, price)
                 # Abstaining comes after the answers.
                 if (chosen == n_answers).any():
@@ -587,8 +590,8 @@ class SequentialRouterClassifier(MixtureRouter):
                     quality=choice_quality[np.arange(len(chosen)), chosen],
                 )
                 rules.append(rule)
-            # One price more than needed. That of the smallest budget is infinite, and
-            # `thinned_prices` leaves it out.
+            # One price more than needed: the price of the smallest budget is infinite,
+            # and `thinned_prices` leaves it out.
             prices.append(spread_prices(path, self.n_prices + 1))
         self.prices_ = thinned_prices(np.concatenate(prices), self.n_prices)
         return rules
@@ -601,7 +604,7 @@ class SequentialRouterClassifier(MixtureRouter):
         """
         states = self._states
         costs = self._members.costs_of_fit
-        # For each state an array of shape (n_rows, n_answers).
+        # Logged quality of the answers in each state, arrays (n_rows, n_answers).
         answer_quality = []
         for state, members in enumerate(states.answering):
             first_choice = self._first_choice[state]
@@ -621,7 +624,7 @@ class SequentialRouterClassifier(MixtureRouter):
             costs,
             self.prices_,
             learner,
-            # The states in which a member that may be the first has been asked.
+            # Only states in which a member of `bases` has been asked can be reached.
             reached=np.flatnonzero(states.asked[:, bases].any(axis=1)),
             abstain_quality=self.abstain_quality_,
         )
@@ -654,13 +657,14 @@ class SequentialRouterClassifier(MixtureRouter):
         fold_of_row : ndarray of shape (n_rows,)
         row_weight : ndarray of shape (n_rows,) or None
         """
-        # (n_rules, n_rows)
+        # Cost and quality of each row under each rule, (n_rules, n_rows).
         cost = np.array([judged.cost for judged in judged_rules])
         quality = np.array([judged.quality for judged in judged_rules])
         price_indices = [judged.rule.price_index for judged in judged_rules]
         is_simple = np.array(price_indices) == ONE_ADDON
-        # Penalties are in standard errors. A rule by which all rows abstain has the
-        # standard error 0, and would win against all rules with a penalty.
+        # If some row abstains, rules have no penalty. A penalty is in standard errors,
+        # and a rule by which all rows abstain has the standard error 0: it would win
+        # against all rules with a penalty.
         penalty = 0.0 if self._some_abstain else _PENALTY
         held_out = []
         for rows, others in rows_and_others(fold_of_row):
@@ -679,7 +683,8 @@ class SequentialRouterClassifier(MixtureRouter):
                 weight=weight_of_rows(row_weight, rows),
             )
             held_out.append(held_out_rules)
-        # Indexed as the rows of a fold are, so that sums are rounded in the same way.
+        # Positions of all rows. Indexing by them copies the arrays as for a fold, so
+        # that sums are rounded in the same way.
         all_rows = np.arange(len(fold_of_row))
         mixture, positions = mix_rules(
             cost[:, all_rows],
@@ -697,12 +702,12 @@ class SequentialRouterClassifier(MixtureRouter):
 
     def _smallest_budget(self):
         """Return the cost of the cheapest member that may be asked first."""
-        # The first of these choices is the first member alone.
+        # `choices[0]` of a first member is the choice to ask this member alone.
         cheapest = [addons.choices[0] for addons in self._addons.values()]
         return min(self.choice_costs_[cheapest])
 
     def _plan(self, X, call):
-        """Draw the rule of each row, and follow it from state to state."""
+        """Draw the rule of each row, and follow this rule to a choice (`Plan`)."""
         check_affordable(call.budget, self._smallest_budget())
         rule_of_row = self.mixture_.draw(X, call.budget, call.request_id)
         answers = MemberAnswers(self, X)
@@ -722,7 +727,7 @@ class SequentialRouterClassifier(MixtureRouter):
         return Plan(route, self.choice_costs_[route], answers)
 
     def _step(self, answers, rows, state, rule):
-        """Return the next state of each row under a rule, or the choice of its end.
+        """Return the next state of each row under a rule, or its choice if it ends.
 
         Parameters
         ----------
@@ -738,7 +743,7 @@ class SequentialRouterClassifier(MixtureRouter):
         _Step
         """
         if rule.price_index == ONE_ADDON:
-            # All rows end, with one add-on or without.
+            # The rule buys at most one add-on, so that all rows end here.
             addons = self._addons[state]
             estimates = self._estimates(addons.values, answers, rows, state)
             costs = self.choice_costs_[addons.choices]
@@ -762,9 +767,10 @@ class SequentialRouterClassifier(MixtureRouter):
         return _Step(next_state, self._first_choice[state] + move.ending)
 
     def _estimates(self, values, answers, rows, state):
-        """Return the estimates for some rows in a state (`StateEstimates`).
+        """Return estimates for some rows after asking the members of a state.
 
-        `values` are `StateValues`. The members of the state are asked about the rows.
+        The result is a `StateEstimates`. `values` are the `StateValues` of the state.
+        Its members are asked about the rows.
         """
         members = self._states.answering[state]
         scores = [answers.scores(member, rows) for member in members]
@@ -788,7 +794,7 @@ def thinned_prices(prices, n_prices):
 
 
 def mix_rules(cost, quality, *, is_simple, penalty, weight):
-    """Return the rules that are worth mixing (`best_mixture`), by rising cost.
+    """Return the rules that are best at some budget (`best_mixture`), by rising cost.
 
     Parameters
     ----------

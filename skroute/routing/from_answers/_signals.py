@@ -20,38 +20,45 @@ from skroute.utils._tolerances import TINY
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import floats_of
 
-# The unit of ridge penalties is one row: a penalty of 10 halves an effect that is
-# estimated from 10 rows of unit variance.
+# The unit of the ridge penalties below is one row: a penalty of 10 halves an effect
+# that is estimated from 10 rows of unit variance.
 
-# Penalty of a model's own signals in the logistic regression of its quality.
+# Ridge penalty, in rows, of a model's own signals in the logistic regression of its
+# quality. It is weaker than that of other models' signals.
 _OWN_SIGNALS_RIDGE = 1.0
-# Penalty of the signals of other models in this regression.
+# Ridge penalty, in rows, of the signals of other models in the logistic regression of a
+# model's quality.
 _OTHER_SIGNALS_RIDGE = 10.0
-# Penalty of signals in the regressions of values.
+# Ridge penalty, in rows, of signals in the linear regressions of the value of asking
+# another model.
 _VALUE_RIDGE = 10.0
-# Penalty of the terms of the best answer's quality in these regressions. It is lower,
-# since these terms have the scale of the values already.
+# Ridge penalty of the terms of the best answer's quality in the regressions of values.
+# It is lower than that of signals, since these terms have the scale of the values
+# already.
 _BEST_QUALITY_RIDGE = 0.1 * _VALUE_RIDGE
 # Penalties of intercepts. They only prevent singular matrices.
 _LOGISTIC_INTERCEPT_RIDGE = 1e-3
 _VALUE_INTERCEPT_RIDGE = 1e-6
-# Largest absolute value of a linear predictor. Beyond it rounding could make the
-# probability 0 or 1.
+# Largest absolute value of the linear predictor of a probability. A larger one could be
+# rounded to the probability 0 or 1.
 _MAX_LINEAR = 30.0
-# Smallest variance of an outcome in a Newton step. It keeps the Hessian from being
-# singular.
+# Smallest variance of an outcome of 0 or 1 in a step of Newton's method. It keeps the
+# Hessian from being singular.
 _MIN_VARIANCE = 1e-6
-# Largest number of steps of Newton's method.
+# Maximal number of steps of Newton's method. It bounds the time if a fit does not
+# converge.
 _MAX_STEPS = 25
-# Largest change of a coefficient in one step of Newton's method.
+# Largest change of a coefficient in one step of Newton's method. A longer step is
+# shortened, so that it does not go far beyond the optimum.
 _MAX_CHANGE = 5.0
 # Change of coefficients below which Newton's method has converged.
 _CONVERGED = 1e-7
-# Largest leverage of a row in leave-one-out estimates of values. These are divided by 1
-# minus the leverage, which must not be close to 0.
+# Largest leverage (influence of a row on its own fitted value) in leave-one-out
+# estimates of values. They are divided by 1 minus the leverage, which must not be close
+# to 0.
 _MAX_LEVERAGE = 0.95
-# Smallest value of 1 minus the leverage in logistic fits. Their leave-one-out estimates
-# are divided by it.
+# Smallest value of 1 minus the leverage (influence of a row on its own fit) in logistic
+# fits. Residuals are divided by it, so that it must not be close to 0.
 _MIN_REMAINDER = 0.05
 
 
@@ -80,7 +87,7 @@ class RowSignals(NamedTuple):
         )
 
     def features(self, models):
-        """Return what is known after asking some models, (n_rows, n_features).
+        """Return the features of rows after asking some models, (n_rows, n_features).
 
         The first features are those known before any call. Then come the signals of
         each model in `models`, a sequence of positions.
@@ -155,7 +162,7 @@ class _ColumnScale(NamedTuple):
 
 
 class RankScores:
-    """Normal scores of the ranks of columns, in any unit.
+    """Transformation of columns, in any unit, to normal quantiles of their ranks.
 
     Equal values get the same score. The score of a value between two training values is
     interpolated. Infinite values get the outermost scores. A missing value gets 0, the
@@ -203,7 +210,8 @@ def _scale_of(column):
     values, counts = np.unique(_finite(numbers), return_counts=True)
     # Equal values share the middle of their ranks.
     rank = np.cumsum(counts) - counts / 2
-    # A column without numbers has the total 0. Its scale is empty.
+    # A column without numbers has the total 0 and an empty scale. 1 avoids a division
+    # by 0.
     total = max(counts.sum(), 1)
     scores = ndtri(rank / total)
     return _ColumnScale(values, scores, has_missing=len(numbers) < len(column))
@@ -225,7 +233,7 @@ def _probability(linear):
 
 
 class _Expansion(NamedTuple):
-    """The ridge logistic loss around some coefficients.
+    """Fit and second derivatives of a ridge logistic regression at some coefficients.
 
     Attributes
     ----------
@@ -243,10 +251,10 @@ class _Expansion(NamedTuple):
 
 
 def _expand(features, coef, ridge):
-    """Return the loss around `coef` for Newton's method (`_Expansion`).
+    """Return what a step of Newton's method needs at the present coefficients.
 
-    `features` and `ridge` are those of `fit_logistic`. `coef` (n_features,) are the
-    present coefficients.
+    The result is an `_Expansion`. `features` and `ridge` are those of `fit_logistic`.
+    `coef` (n_features,) are the present coefficients.
     """
     mean = _probability(features @ coef)
     variance = np.maximum(mean * (1 - mean), _MIN_VARIANCE)
@@ -297,7 +305,9 @@ def fit_logistic(features, target, ridge):
 
 
 class StateModel(NamedTuple):
-    """The fitted regressions of one state: quality of answers, values of asking more.
+    """Fitted regressions of one state, which is a set of models that were asked.
+
+    They estimate the quality of each answer, and the values of asking another model.
 
     Attributes
     ----------
@@ -315,7 +325,11 @@ class StateModel(NamedTuple):
     high: NDArray[np.float64]
 
     def predict(self, features):
-        """Return estimates for rows, (n_rows, n_answers + n_values)."""
+        """Return estimates of qualities, then of values, for rows.
+
+        `features`, of shape (n_rows, n_features), are normal scores of signals. The
+        result has the shape (n_rows, n_answers + n_values).
+        """
         answers = _probability(self.answer_coefs[0] + features @ self.answer_coefs[1:])
         if not self.value_coefs.shape[1]:
             # In this state no other model can be asked.
@@ -355,10 +369,11 @@ def _value_terms(answers, features):
 
 
 class StateBasis:
-    """Regressions of quality and of values on the signals that one state has.
+    """Regressions of quality and of values on the signals of the asked models.
 
-    The quality of the answers is fitted once, by the constructor. `fit` then takes the
-    values of asking another model.
+    There is one object for each state, which is a set of models that were asked. The
+    constructor fits the quality of the answers once. `fit` then takes the values of
+    asking another model.
 
     Parameters
     ----------
@@ -398,7 +413,7 @@ class StateBasis:
         # (n_terms, n_rows). Coefficients are this matrix times the values.
         self._solution = np.linalg.solve(gram, self._terms.T)
         leverage = np.einsum("ij,ji->i", self._terms, self._solution)
-        # (n_rows, 1)
+        # Influence of each row on its own fitted value, (n_rows, 1).
         self._leverage = np.minimum(leverage, _MAX_LEVERAGE)[:, np.newaxis]
 
     def fit(self, values):
@@ -458,7 +473,7 @@ def as_columns(signals, name, n_rows, columns=None):
         return np.empty((n_rows, 0))
     numbers = floats_of(signals)
     if numbers is None:
-        # Without numpy's message, which quotes the entry.
+        # numpy's own error is left out, since its message quotes an entry of the data.
         raise ValueError(
             f"signals of {name!r} must be numbers, NaN where they are missing."
         )

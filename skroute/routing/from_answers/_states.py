@@ -28,7 +28,10 @@ NO_ENDING = -1
 
 
 class States(NamedTuple):
-    """The states of a cascade as a graph: a state comes before all that follow it.
+    """States of a cascade (sets of asked members) as a graph, earlier states first.
+
+    The members of a state have been asked about a row. A state comes before all states
+    that follow it.
 
     Attributes
     ----------
@@ -56,7 +59,7 @@ class States(NamedTuple):
 
 
 def check_sets(n_members, max_calls, max_sets):
-    """Raise an error if there are too many sets of one to `max_calls` members."""
+    """Raise an error if more than `max_sets` sets have one to `max_calls` members."""
     largest = min(max_calls, n_members)
     count = sum(comb(n_members, size) for size in range(1, largest + 1))
     if count > max_sets:
@@ -68,7 +71,7 @@ def check_sets(n_members, max_calls, max_sets):
 
 
 def any_order(n_members, max_calls):
-    """Return the states in which any member may be asked after any other.
+    """Return the states of asking members in any order (`States`).
 
     There is a state for each set of up to `max_calls` members, and any member of the
     set may answer.
@@ -89,7 +92,7 @@ def any_order(n_members, max_calls):
 
 
 def fixed_order(n_members, order):
-    """Return the states of asking members in one order.
+    """Return the states of asking members in one fixed order (`States`).
 
     `order` is a sequence of positions of members. In each state the member that was
     asked last may answer, and the next one may be asked.
@@ -110,7 +113,7 @@ def fixed_order(n_members, order):
 
 
 class StateFit(NamedTuple):
-    """A regressor that was fitted in one state.
+    """A regressor that was fitted for one state of a cascade, a set of asked members.
 
     Attributes
     ----------
@@ -125,7 +128,7 @@ class StateFit(NamedTuple):
 
 
 class StateLearner(ABC):
-    """Base of regressions on what is known of the training rows in a state."""
+    """Base of regressions on what is known in a state, after asking its members."""
 
     @abstractmethod
     def fit(self, state, targets):
@@ -146,7 +149,7 @@ class StateLearner(ABC):
 
 
 class StateEstimates(NamedTuple):
-    """Estimates for rows in one state.
+    """Estimated quality of ending, and value of asking more, of rows in one state.
 
     Attributes
     ----------
@@ -201,7 +204,7 @@ class StateValues(NamedTuple):
 
 
 class Move(NamedTuple):
-    """The best move of each row in one state.
+    """The best move of each row in one state: to end, or to ask another member.
 
     Attributes
     ----------
@@ -224,7 +227,7 @@ class Move(NamedTuple):
 
 
 def move_of(estimates, costs, prices):
-    """Return whether each row ends or asks a member, at each price (`Move`).
+    """Return the best move of each row, to end or to ask, at each price (`Move`).
 
     Parameters
     ----------
@@ -235,7 +238,7 @@ def move_of(estimates, costs, prices):
     """
     endings = estimates.endings
     n_rows = len(endings)
-    # (n_rows, n_prices)
+    # Shape of the results by row and price, (n_rows, n_prices).
     shape = np.broadcast_shapes(np.shape(prices), (n_rows, 1))
     ending = np.full(n_rows, NO_ENDING)
     ending_quality = np.full(n_rows, -np.inf)
@@ -259,7 +262,7 @@ def move_of(estimates, costs, prices):
 
 
 class StateOutcomes(NamedTuple):
-    """Results of deciding the training rows from one state on, out of sample.
+    """Quality and cost of the training rows, decided from one state on out of sample.
 
     Attributes
     ----------
@@ -288,7 +291,7 @@ def learn_values(
     abstain_quality=None,
     trust=0.0,
 ):
-    """Learn the value of asking another member, from the last states back to the first.
+    """Learn the value of asking another member, by backward induction over states.
 
     Parameters
     ----------
@@ -327,7 +330,10 @@ def learn_values(
 
 
 class _Asking:
-    """Decisions of the training rows in each state. Parameters as of `learn_values`."""
+    """Decisions on the training rows in each state, for backward induction.
+
+    The parameters are those of `learn_values`.
+    """
 
     def __init__(
         self, states, answer_quality, costs, prices, learner, abstain_quality, trust
@@ -341,7 +347,9 @@ class _Asking:
         self._trust = trust
 
     def decide(self, state, next_outcomes):
-        """Return the outcomes of a state (`StateOutcomes`).
+        """Fit the estimates of a state, and return the outcomes of deciding by them.
+
+        The result is a `StateOutcomes`.
 
         `next_outcomes` is a list of `StateOutcomes`: for each next member those of the
         state after its answer.
@@ -375,10 +383,12 @@ class _Asking:
 
 
 def _value_of(outcomes, prices, trust):
-    """Return the value of a state, (n_rows, n_prices), from outcomes and estimates.
+    """Return the value of each row from a state on, (n_rows, n_prices).
 
-    `outcomes` are `StateOutcomes`, `prices` has the shape (n_prices,), and `trust` is
-    the share of the estimates.
+    It is a weighted mean of realised outcomes and of estimates.
+
+    `outcomes` are the `StateOutcomes` of the state, `prices` has the shape (n_prices,),
+    and `trust` is the weight of the estimates.
     """
     realised = (1 - trust) * (outcomes.quality - prices * outcomes.cost)
     if trust == 0:
@@ -387,7 +397,7 @@ def _value_of(outcomes, prices, trust):
 
 
 def _realised(move, ending_quality, call_costs, next_outcomes):
-    """Return the quality and the cost of the moves of all rows in one state.
+    """Return the logged quality and cost that the moves of rows in one state lead to.
 
     Parameters
     ----------

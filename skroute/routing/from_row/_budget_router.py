@@ -1,4 +1,4 @@
-"""BudgetRouter: learn from logged outcomes which choice each row is worth."""
+"""BudgetRouter: learn from logged outcomes which choice is worth its cost for a row."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -46,7 +46,7 @@ from skroute.routing.parts._priced_router import (
     QUOTED_COSTS,
     LimitedRouter,
     estimate_once,
-    look_at_rows,
+    inputs_of_rows,
 )
 from skroute.routing.parts._router import metadata_of_fit
 from skroute.routing.parts._table_router import (
@@ -77,7 +77,7 @@ from skroute.utils._validation import (
 
 
 def reader_of_known_cells(reader, table, fit_params, *, ratio=False):
-    """Return an estimator that fits another one on a table with unknown cells.
+    """Return an estimator that fits `reader` on a table with NaN for unknown outcomes.
 
     Parameters
     ----------
@@ -440,10 +440,10 @@ default=None
         )
 
     def _readers(self):
-        """Return the unfitted estimators that read X, by parameter."""
+        """Return the unfitted estimators of quality and cost, by parameter name."""
         readers = readers_of(self)
         if self.quality_estimator is None and routing_enabled():
-            # The default estimator gets the same weights as the price.
+            # The default estimator of quality gets `sample_weight`, as the price does.
             readers["quality_estimator"].set_fit_request(sample_weight=True)
         return readers
 
@@ -460,17 +460,19 @@ default=None
         amounts=None,
         **params,
     ):
-        """Learn a log: costs per row if they are estimated, then quality and prices.
+        """Learn from a log: costs if they are estimated, then quality and prices.
 
         Sets all fitted attributes. Parameters are those of `fit`. `task` (FitTask) gets
         a step for each estimator.
         """
-        # In the user's unit, for the estimators.
+        # Sample weights in the user's unit, for the estimators. None: there are none.
         given_weight = given_weights(params.get("sample_weight"), X)
-        # Used if weights are the only metadata, without metadata routing.
+        # Function that returns what each estimator's `fit` gets without metadata
+        # routing, where weights are the only metadata.
         metadata_of_weights = partial(weights_for_readers, self._readers())
         metadata = metadata_of_fit(self, params, given_weight, metadata_of_weights)
-        # In units of one row, for prices and validation. None weights all rows alike.
+        # The same weights for prices and validation, where a weight of 1 counts as one
+        # row. None weights all rows alike.
         weight = None
         if given_weight is not None:
             weight = none_if_equal(relative_weights(given_weight))
@@ -496,7 +498,8 @@ default=None
         check_limits(
             self.limits, self.capacities, amounts=amount_tables, choices=log.names
         )
-        # False if answers are column numbers.
+        # True if `predict` returns names of choices, False if it returns column
+        # numbers.
         self._named = log.named
         self._has_quotes = quoted_costs is not None
         self._cost_summary = None  # the costs of calls are not compared with the log
@@ -540,13 +543,13 @@ default=None
             amount_tables = amount_tables.with_abstaining()
         # The policy at the parameters of `fit`. `_policy` applies the present ones.
         learned = replace(learned, amounts=amount_tables)
-        self._learned = learned.at(
-            reg_lambda=float(self.reg_lambda), deciding=float(self.routing_cost)
+        self._learned = learned.with_changes(
+            reg_lambda=float(self.reg_lambda), deciding_cost=float(self.routing_cost)
         )
-        # If rows may abstain, the last column is abstaining. `add_choice` does not
-        # change the log.
+        # If rows may abstain, the last column of the log is abstaining. `add_choice`
+        # does not change the log.
         self._log = log
-        # Hashes, by which rows of `fit` are recognised.
+        # Hashes of the rows of `fit`, by which `_seen` recognises them.
         self._row_keys = row_keys(X)
         self.abstain_quality_ = log.abstain_quality
         self.n_known_ = log.is_known.sum(axis=0)
@@ -576,7 +579,7 @@ default=None
         )
 
     def _check_quotes_allowed(self, costs):
-        """Raise an error if quotes in `fit` stand next to another estimate of costs.
+        """Raise an error if `fit` got quotes with another estimate, or without bills.
 
         `costs` are the bills of `fit`, None if there are none.
         """
@@ -599,7 +602,7 @@ default=None
             )
 
     def _read_log(self, X, y, *, costs, choice, propensity, quoted_costs, row_weight):
-        """Return the log that `fit` is given, a table or single answers (`Log`).
+        """Return the data of `fit` as a `Log`: a table, or one answer per request.
 
         `row_weight` are the weights of the rows (n_rows,), None weights all alike. The
         other parameters are those of `fit`.
@@ -657,7 +660,7 @@ default=None
     def _cost_reader(self, log, fit_params):
         """Return the unfitted estimator that learns costs from a log."""
         if log.known_costs is None:
-            # All costs are known.
+            # All costs in the log are known, so that no NaN must be filled.
             return self.cost_estimator
         return reader_of_known_cells(
             self.cost_estimator, log.paid, fit_params, ratio=True
@@ -670,7 +673,7 @@ default=None
         if reader is None and not log.has_single_answers:
             reader = QualityRegressor()
         if log.known_quality is None:
-            # All qualities are known.
+            # All qualities in the log are known, so that no NaN must be filled.
             return reader
         table = log.quality
         if log.abstain_quality is not None:
@@ -684,7 +687,7 @@ default=None
         if not log.has_single_answers:
             warn_of_fit(self._learned, log.names, budget)
             return
-        # This warns if the log cannot say how good the policy is.
+        # This warns if log and policy have no overlap. The quality is then NaN.
         validated = self._validated(budget)
         if np.isfinite(validated.quality):
             has_overlap = log.known_quality.has_overlap(log.names)
@@ -701,17 +704,17 @@ default=None
         check_is_fitted(self)
         learned = self._learned
         is_per_row = self.costs is None
-        if learned.per_row != is_per_row:
+        if learned.has_row_costs != is_per_row:
             raise ValueError(
                 "costs was changed between fixed and per row (None) after fit: fit "
                 "again, or set it back."
             )
         costs = None  # the policy keeps the costs of each row of `fit`
-        if not learned.per_row:
-            # The models of now: those of `fit`, and those that were added.
+        if not learned.has_row_costs:
+            # Names of all models: those of `fit`, then those of `add_choice`.
             names = models_of(self)
-            # The log has the models of `fit`, and abstaining if rows may abstain. No
-            # model can then be added, so that `names` are the models of `fit`.
+            # The log has the models of `fit`, and abstaining if rows may abstain. If
+            # rows may abstain, no model can be added: `names` are the models of `fit`.
             n_fitted = min(len(names), len(self._log.names))
             costs = costs_now(
                 self.costs,
@@ -719,7 +722,9 @@ default=None
                 current=learned.planned[: len(names)],
                 n_fitted=n_fitted,
             )
-        policy = learned.at(costs=costs, reg_lambda=check_lambda(self.reg_lambda))
+        policy = learned.with_changes(
+            costs=costs, reg_lambda=check_lambda(self.reg_lambda)
+        )
         return policy.limited(limits_now(self, self.choices_))
 
     def _plan(self, X, call):
@@ -734,9 +739,9 @@ default=None
         has_own_costs = call.costs is not None
         quoted_costs = call.option("quoted_costs")
         costs = policy.planned
-        if policy.per_row or has_own_costs or quoted_costs is not None:
+        if policy.has_row_costs or has_own_costs or quoted_costs is not None:
             costs = self._row_costs(X, call.costs, quoted_costs)[:, choices]
-        estimates, _ = estimate_once(self, policy, partial(look_at_rows, X))
+        estimates, _ = estimate_once(self, policy, partial(inputs_of_rows, X))
         return policy.decide(
             estimates,
             costs,
@@ -767,20 +772,20 @@ default=None
         check_is_fitted(self)
         cost_estimator = None
         if self.cost_estimator_ is not None:
-            # Without costs of the call, the estimator gives them.
+            # `costs=None`: the call gives no costs, so that they are estimated.
             cost_estimator = partial(self._row_costs, costs=None)
         return self._priced_requests(
             exclude,
             asked_first=(),
             cost_estimator=cost_estimator,
-            # A price list next to other bills is a quote, too.
+            # A price list from which the logged bills differ is a quote, too.
             quotes_costs=self._has_quotes or self._has_list_and_bills(),
         )
 
     def _has_list_and_bills(self):
-        """Return True if rows are decided by a price list, and the log has bills."""
+        """Return True if a price list decides rows, but the log has other bills."""
         policy = self._policy()
-        return policy.realised is not None and not policy.per_row
+        return policy.realised is not None and not policy.has_row_costs
 
     def _row_costs(self, X, costs, quoted_costs=None):
         """Return the costs by which the rows of a call are decided.
@@ -801,7 +806,7 @@ default=None
         """
         models = models_of(self)
         shape = (num_samples(X), len(models))
-        if not self._learned.per_row:
+        if not self._learned.has_row_costs:
             raise ValueError(
                 "costs per row were given, but this router decides by the fixed costs "
                 "of its constructor. The prices can be changed after fit, without a "
@@ -816,7 +821,7 @@ default=None
         elif costs is not None:
             costs = check_row_costs(costs, columns, shape)
             if self._cost_summary is not None:
-                # A sweep over budgets checks the costs once.
+                # A sweep over budgets has a cache, so that it checks the costs once.
                 cache.get_or_compute(
                     "checked costs",
                     lambda: check_call_costs(self._cost_summary, X, costs),
@@ -834,7 +839,7 @@ default=None
         return costs if self.abstain_quality_ is None else with_last(costs, 0.0)
 
     def _check_kind_of_costs(self, costs, quoted_costs, shape):
-        """Raise an error if a call gives bills for quotes, or quotes for bills.
+        """Raise an error if a call gives bills where `fit` got quotes, or the reverse.
 
         Parameters
         ----------
@@ -872,7 +877,7 @@ default=None
         position = self.choices_.index(name)
         # Cost by which rows are decided: of the price list, a quote or an estimate.
         quoted_cost = plan.cost
-        if policy.per_row:
+        if policy.has_row_costs:
             row_costs = self._row_costs(X, call.costs, call.option("quoted_costs"))
             quoted_cost = row_costs[:, position]
         # These costs are the bills if bills are known before calls, or in this call.
@@ -892,7 +897,7 @@ default=None
         """
         check_is_fitted(self)
         is_estimated = self.cost_estimator_ is not None or self._has_quotes
-        return self._learned.per_row and not is_estimated
+        return self._learned.has_row_costs and not is_estimated
 
     def bill(self, plan, costs):
         """Return the bill of each row of a plan, from the bill of each choice.
@@ -918,7 +923,7 @@ default=None
         bills = check_row_costs(costs, columns, (n_rows, len(models)))
         if self.abstain_quality_ is not None:
             bills = with_last(bills, 0.0)
-        deciding = self._learned.deciding if plan.decided else 0.0
+        deciding = self._learned.deciding_cost if plan.decided else 0.0
         return bills[np.arange(n_rows), plan.route] + deciding
 
     def score(self, X, y, sample_weight=None, budget=None, **parameters):
@@ -998,7 +1003,7 @@ default=None
         check_rows_match(X=X, q=q)
         policy = self._policy()
         has_amounts = policy.amounts is not None
-        if self.abstain_quality_ is not None or policy.per_row or has_amounts:
+        if self.abstain_quality_ is not None or policy.has_row_costs or has_amounts:
             raise ValueError(
                 "add_choice needs fixed costs, no abstain_cost and no amounts: fit "
                 "again with the new choice."
@@ -1012,7 +1017,7 @@ default=None
             )
         _warn_of_other_unit(name, q, policy.quality)
         # The newcomer joins a policy at the present price list.
-        learned = self._learned.at(costs=policy.planned)
+        learned = self._learned.with_changes(costs=policy.planned)
         n_fitted = len(self._log.names)
         self._learned = with_newcomer(learned, n_fitted, X, q, cost)
         self.n_known_ = np.append(self.n_known_, len(q))
@@ -1026,14 +1031,17 @@ default=None
         return self._policy().restricted(np.arange(len(self._log.names)))
 
     def _lack_at(self, budget):
-        """Return why the log cannot say how good the policy is at a budget, or None."""
+        """Return why the quality at a budget cannot be estimated from the log, or None.
+
+        The reason is a text: the log made the choices of the policy too seldom.
+        """
         # Cross-fitted decisions on the rows of the log.
         validation = self._policy_of_log().validate(budget)
         agreement = self._log.known_quality.agreement(validation.choices)
         return lack_of_overlap(agreement, self._log.names)
 
     def _validated(self, budget):
-        """Return mean quality and cost on validation rows (`Validated`).
+        """Return mean quality and cost on validation rows (`ValidationMeans`).
 
         Figures are NaN, with a warning, if a log of single answers has no overlap with
         the policy.
@@ -1066,7 +1074,7 @@ default=None
         return validated
 
     def _validation_curve(self):
-        """Return budgets that the log can judge, and the validation at each of them."""
+        """Return budgets with overlap of log and policy, and the validation at each."""
         budgets, validations = super()._validation_curve()
         if not self._log.has_single_answers:
             return budgets, validations
@@ -1081,7 +1089,8 @@ default=None
         log = self._log
         if log.has_single_answers:
             has_overlap = log.known_quality.has_overlap(log.names)
-            # Positions, since choices that were added later have no entry in the mask.
+            # Positions and not the mask itself, which has no entry for choices that
+            # were added later.
             means[np.flatnonzero(~has_overlap)] = np.nan
         return means
 
@@ -1091,7 +1100,7 @@ default=None
     def costs_(self):
         """Cost of each choice. The mean of the log if costs are per row."""
         policy = self._policy()
-        if not policy.per_row:
+        if not policy.has_row_costs:
             return policy.planned
         return np.average(policy.paid, axis=0, weights=policy.weight)
 

@@ -246,7 +246,7 @@ class DaskRouter:
         dask.array.Array of shape (n_samples, n_classes)
             Probabilities of the classes.
         """
-        # Raises the error of an estimator that has no probabilities.
+        # The access raises an AttributeError if the estimator has no probabilities.
         _ = self.estimator.predict_proba
         blocks = self._route_blocks(
             X, "predict_proba", budget=budget, budget_total=budget_total, call=call
@@ -386,7 +386,7 @@ class DaskRouter:
             estimator = copy.copy(estimator).set_params(policy="online")
         answer_type = self._answer_type(response)
         blocks, sizes, calls = row_blocks(X, **call)
-        # One node of the graph: the estimator is sent to each worker once.
+        # As one node of the task graph, the estimator is sent to each worker once.
         sent_estimator = delayed(estimator, pure=False)
         tasks = []
         for block, block_call in zip(blocks, calls):
@@ -431,7 +431,7 @@ class DaskRouter:
         else:
             # The number of rows is known only after the first pass over the blocks.
             mean_room = partial(_room_of_total, policy, budget_total)
-        # An infinite mean is no budget.
+        # An infinite mean `budget` is no budget. A total always is one.
         has_budget = budget_total is not None or budget != np.inf
         # Smallest prices of cost, by the exchange rate of the router.
         floor_with_budget, floor_without_budget = policy.price_floors
@@ -445,7 +445,7 @@ class DaskRouter:
             nonempty = [position for position, size in enumerate(sizes) if size != 0]
             blocks = [blocks[position] for position in nonempty]
             sizes = [sizes[position] for position in nonempty]
-        # One node of the graph: the router is sent to each worker once.
+        # As one node of the task graph, the router is sent to each worker once.
         sent_router = delayed(self.estimator, pure=False)
         assignment = _assign(
             sent_router,
@@ -465,12 +465,13 @@ class DaskRouter:
 
         answer_type = self._answer_type(response)
         if budget_total is not None:
-            # Without rows, any budget will do.
+            # The mean budget. Without rows it has no effect, and 1 avoids a division by
+            # 0.
             budget = budget_total / max(plan.n_rows, 1)
         # Expected bill of each choice, (n_choices,). Rows of `fit` that get a choice
         # at this budget have paid its planned cost times this factor.
         cost_factor = policy.correction(budget).cost_factor
-        expected_bills = policy.planned * cost_factor + policy.deciding
+        expected_bills = policy.planned * cost_factor + policy.deciding_cost
         # One array of choices for each block.
         routes = assignment.choices.to_delayed().ravel()
         tasks = []
@@ -499,7 +500,7 @@ def _policy_for_cap(router):
             'policy="online".'
         )
     policy = requests.policy
-    if policy.per_row:
+    if policy.has_row_costs:
         raise ValueError(
             'policy="batch" over blocks needs fixed costs: the router has some per row.'
         )
@@ -517,7 +518,7 @@ def _room_of_mean(policy, budget):
     The cost of deciding is subtracted. The result is at least the cost of the cheapest
     choice: the callers have checked that the budget pays for this choice.
     """
-    return max(policy.room(budget), float(policy.planned.min()))
+    return max(policy.planned_cap(budget), float(policy.planned.min()))
 
 
 def _room_of_total(policy, budget_total, n_rows):

@@ -22,10 +22,12 @@ from skroute.utils._compat import StrOptions, num_samples
 from skroute.utils._named import check_rows_match
 from skroute.utils._row_hash import row_uniforms
 
-# Number of random rows from which the price of random values is learned. The share of
-# rows that a price sends to a member has a standard error of at most 0.4 % then.
+# Number of random rows from which the price of random qualities is learned. The share
+# of rows that a price sends to a member then has a standard error of at most
+# 0.5 / sqrt(20,000) = 0.4 %.
 _N_PRICE_ROWS = 20_000
-# Seeds of the hash that draws the random values of a row are below this.
+# `random_state` draws a seed below this, with which a hash gives each row its random
+# qualities.
 _LARGEST_SEED = 2**31
 
 Y_TRUE = CallParameter(
@@ -53,7 +55,7 @@ class DummyRouter(MemberRouter):
         metadata for the `fit` of members.
         """
         members = members_by_name(self.estimators, self._validate_names)
-        # Random choices need no answers.
+        # Random choices need no out-of-fold answers: with None, no member is asked.
         method = None if self.strategy == "random" else asks_of(self.quality)
         _, answers = self._fit_members(
             members, X, y, params=params, task=task, method=method
@@ -62,7 +64,7 @@ class DummyRouter(MemberRouter):
             self._learn(answers)
 
     def _learn(self, answers):
-        """Learn mean qualities or, for random choices, draw values for a price.
+        """Learn the mean quality of each member or, for random choices, draw qualities.
 
         `answers` are the `OutOfFold`. Random choices set ``_seed`` and
         ``_random_values``. Other strategies set ``_mean_quality``. All of them set
@@ -103,9 +105,13 @@ class DummyRouter(MemberRouter):
         return self._plan_single_best(X, call.budget)
 
     def _plan_random(self, X, budget):
-        """Return choices by random values of each row, at the price of the budget."""
+        """Return the plan (`Plan`) that is best for random qualities, within a budget.
+
+        The price of the budget is that of the random rows of `fit`.
+        """
         costs = self._members.costs_now(self.costs, self.estimators)
-        # The values of a row are a hash of it, (n_rows, n_members).
+        # Random qualities, (n_rows, n_members). They are a hash of the row, so that
+        # equal rows get equal choices.
         values = row_uniforms(X, len(costs), self._seed)
         # At this price the random rows of `fit` cost the budget on average.
         price = assignment_path(self._random_values, costs).price(budget)

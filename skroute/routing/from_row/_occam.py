@@ -33,7 +33,11 @@ from skroute.routing.parts._member_router import (
 )
 from skroute.routing.parts._members import members_by_name
 from skroute.routing.parts._policy import check_lambda
-from skroute.routing.parts._priced_router import LimitedRouter, Look, estimate_once
+from skroute.routing.parts._priced_router import (
+    DecisionInputs,
+    LimitedRouter,
+    estimate_once,
+)
 from skroute.routing.parts._targets import Numbers
 from skroute.utils._cache import NO_CACHE, cache_of
 from skroute.utils._compat import (
@@ -142,7 +146,8 @@ class Occam(LimitedRouter, MemberRouter):
                 embedder=embedder,
                 embedder_answers=True,
             )
-            # If rows may abstain, all of them do, which costs nothing more.
+            # In the cheapest plan all rows abstain, if they may. This costs nothing
+            # more.
             cheapest = 0.0 if self.abstain_cost is not None else split.added.min()
             return split.deciding + cheapest
 
@@ -187,8 +192,8 @@ class Occam(LimitedRouter, MemberRouter):
             fit_params=fit_params,
         )
         self._routing_seconds = 0.0  # not timed
-        # The only text is "time": costs are seconds. Deciding is then timed as well,
-        # unless its cost is given.
+        # The only text that `costs` may be is "time". Deciding is then timed as well,
+        # unless `routing_cost` is given.
         if isinstance(self.costs, str) and self.routing_cost is None:
             self._routing_seconds = self._time_decisions(policy, X)
         self._learned = replace(policy, amounts=self._read_amounts(log))
@@ -201,7 +206,10 @@ class Occam(LimitedRouter, MemberRouter):
         warn_of_fit(self._learned, self.choices_, budget)
 
     def _read_amounts(self, log):
-        """Return the amounts of the members on all rows (`AmountTables`), or None."""
+        """Return the parameter `amounts` as `AmountTables`, or None if there are none.
+
+        `log` is the `Log` of the members, whose number of rows is taken.
+        """
         names = self._members.names
         n_rows = len(log.quality)
         amounts = read_amounts(self.amounts, names, n_rows=n_rows, named=True)
@@ -210,7 +218,7 @@ class Occam(LimitedRouter, MemberRouter):
         return amounts.with_abstaining()
 
     def _fit_embedding(self, X, answers):
-        """Fit the embedding, and return what the quality estimator reads.
+        """Fit the embedding, and return the input of the quality estimator.
 
         Sets ``embedding_``, ``_embedder`` and ``_embedder_answers``.
 
@@ -270,7 +278,7 @@ class Occam(LimitedRouter, MemberRouter):
         return log.with_abstaining(self.abstain_cost)
 
     def _time_decisions(self, policy, X):
-        """Return the measured seconds of deciding on a row, without a member's call.
+        """Return the measured seconds of deciding on one row, without calling a member.
 
         `policy` decides on rows of `X`, without a budget: the time does not depend on
         it.
@@ -298,19 +306,19 @@ class Occam(LimitedRouter, MemberRouter):
             embedder_answers=self._embedder_answers,
         )
         deciding = split.deciding
-        # The only text is "time": costs are the seconds that `fit` measured.
+        # The only text that `costs` may be is "time": the seconds that `fit` measured.
         if isinstance(self.costs, str):
             deciding += self._routing_seconds
-        policy = self._learned.at(
+        policy = self._learned.with_changes(
             costs=split.added,
-            deciding=deciding,
+            deciding_cost=deciding,
             reg_lambda=check_lambda(self.reg_lambda),
             least_prices=least_prices(self.exchange_rate, self.quality),
         )
         return policy.limited(limits_now(self, self.choices_))
 
     def _embed(self, X):
-        """Return what the quality estimator reads: X, or an embedding of it."""
+        """Return the input of the quality estimator: X, or an embedding of X."""
         n_rows = num_samples(X)
         if self._embedder is not None:
             sweep = cache_of(self)
@@ -329,8 +337,8 @@ class Occam(LimitedRouter, MemberRouter):
                 "embedded", lambda: self.embedding_.transform(X)
             )
 
-    def _look(self, X, choices):
-        """Return what is known before rows are decided (`Look`).
+    def _decision_inputs(self, X, choices):
+        """Return what is known before rows are decided (`DecisionInputs`).
 
         Parameters
         ----------
@@ -353,7 +361,7 @@ class Occam(LimitedRouter, MemberRouter):
         """
         features = self._embed(X)
         if self._embedder is None or not self._embedder_answers:
-            return Look(features, None, {})
+            return DecisionInputs(features, None, {})
         # Deciding has paid for the answers of the member that embeds.
         labels = features.argmax(axis=1)
         state = {
@@ -361,7 +369,7 @@ class Occam(LimitedRouter, MemberRouter):
             (self._embedder, "predict"): labels,
         }
         first_label = self._members.target.labels(labels)[0]
-        return Look(features, state, {self._embedder: first_label})
+        return DecisionInputs(features, state, {self._embedder: first_label})
 
     def _plan_single(self, X, name, call):
         """Return the plan by which one member, of this name, answers all rows."""
@@ -369,10 +377,10 @@ class Occam(LimitedRouter, MemberRouter):
         # Only a sweep over budgets has a cache.
         is_sweep = cache_of(self) is not NO_CACHE
         if is_sweep and name == self.embedding:
-            # The plans of other budgets embed the rows. By the cache, these calls
-            # answer for this plan, too.
-            look = self._look(X, choices=None)
-            plan = plan._replace(state=look.state)
+            # The plans of other budgets ask this member for its embedding of the rows.
+            # The cache keeps the answers, which this plan then uses too.
+            inputs = self._decision_inputs(X, choices=None)
+            plan = plan._replace(state=inputs.state)
         return plan
 
     def _plan(self, X, call):
@@ -395,7 +403,7 @@ class Occam(LimitedRouter, MemberRouter):
         # `state` has the answers that deciding has paid for. Answering does not ask for
         # them again.
         estimates, state = estimate_once(
-            self, policy, partial(self._look, X, policy.kept)
+            self, policy, partial(self._decision_inputs, X, policy.choice_positions)
         )
         plan = policy.decide(
             estimates,
@@ -481,7 +489,7 @@ class Occam(LimitedRouter, MemberRouter):
     @property
     def routing_cost_(self):
         """Cost of deciding on a row, the member that embeds included."""
-        return self._policy().deciding
+        return self._policy().deciding_cost
 
     @property
     def quality_estimator_(self):
@@ -493,7 +501,8 @@ class Occam(LimitedRouter, MemberRouter):
         tags = super().__sklearn_tags__()
         if self.embedding is not None:
             return tags
-        # The quality estimator reads X itself.
+        # Without an embedding the quality estimator reads X itself: only what it takes
+        # is allowed.
         reader = self.quality_estimator
         if reader is None:
             reader = QualityRegressor()

@@ -66,7 +66,7 @@ def export_policy(router, path=None):
         )
     policy = requests.policy
     # A router that asks a base first has a policy for the choices of this base alone.
-    if policy.per_row or policy.planned.shape != (len(router.choices_),):
+    if policy.has_row_costs or policy.planned.shape != (len(router.choices_),):
         raise ValueError(
             f"This router ({type(router).__name__}) has no price list of its choices "
             "to export."
@@ -81,7 +81,7 @@ def export_policy(router, path=None):
         "choices": list(router.choices_),
         "costs": policy.planned.tolist(),
         "penalty": policy.penalty.tolist(),
-        "deciding": policy.deciding,
+        "deciding": policy.deciding_cost,
         "margin": policy.margin,
         "least_prices": list(policy.price_floors),
         "budgets": policy.path.budgets.tolist(),
@@ -147,29 +147,34 @@ class PortablePolicy:
         budget = float(budget)
         if np.isnan(budget):
             raise ValueError("budget must be a number, got NaN.")
-        price_within_budget, price_without_limit = record["least_prices"]
+        # Smallest prices of cost, by the exchange rate of the router.
+        floor_with_budget, floor_without_budget = record["least_prices"]
         if budget == np.inf:
-            return price_without_limit, 0.0
-        # Mean cost of the choices in the cheapest plan.
-        cheapest_choices = record["budgets"][0]
+            return floor_without_budget, 0.0
+        # Mean cost of the choices in the cheapest plan, the first one.
+        cheapest_mean = record["budgets"][0]
         deciding = record["deciding"]
-        smallest = cheapest_choices + deciding
-        if budget < smallest * (1 - _ROUNDING):
+        smallest_budget = cheapest_mean + deciding
+        if budget < smallest_budget * (1 - _ROUNDING):
             raise ValueError(
-                f"budget={budget!r} is below the smallest feasible one, {smallest!r}."
+                f"budget={budget!r} is below the smallest feasible one, "
+                f"{smallest_budget!r}."
             )
         # Mean cost that is left for the choices. The margin stays unspent.
         room = (1 - record["margin"]) * (budget - deciding)
-        if room <= cheapest_choices * (1 + _ROUNDING):
+        if room <= cheapest_mean * (1 + _ROUNDING):
             # At an infinite price each row makes its cheapest choice.
             return np.inf, 0.0
         price, share = self._price_of_room(room)
-        if price < price_within_budget:
-            return price_within_budget, 0.0
+        if price < floor_with_budget:
+            return floor_with_budget, 0.0
         return price, share
 
     def _price_of_room(self, room):
-        """Return price and share, as `price`, for a mean cost of the choices alone."""
+        """Return the price, and the share that divides ties, for a mean cost `room`.
+
+        `room` is the mean cost per row without the cost of deciding.
+        """
         # Budgets rise and prices fall. `prices[k]` is the price of each budget
         # from `budgets[k]` to `budgets[k + 1]`, a segment.
         budgets = np.array(self.record["budgets"])

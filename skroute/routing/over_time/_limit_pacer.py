@@ -1,12 +1,13 @@
-"""Prices of the limits that a stream keeps in addition to its budget."""
+"""Dual prices of a stream's limits, such as seconds per request, next to its budget."""
 
 import numpy as np
 
-# Requests after which the prices are looked up again. A look-up takes 0.2 ms, and what
-# is left hardly changes within some requests.
-_REQUESTS_PER_LOOK = 5
-# Bounds of the mean amount that is left per request, relative to the limit. Prices are
-# computed from the log, which shows little about means far from the limits.
+# Number of requests after which the prices are computed again. This takes 0.2 ms, thus
+# 0.04 ms per request. The amounts that are left hardly change within 5 requests.
+_REQUESTS_PER_UPDATE = 5
+# Prices are computed for the mean amount that is left per request. It is clipped to
+# these multiples of the limit, since the log shows little about means far from it. The
+# two values are set by hand.
 _LEAST_LEFT = 0.5
 _MOST_LEFT = 2.0
 
@@ -33,7 +34,9 @@ class LimitUse:
         self._open = {}
 
     def start(self, number, amounts):
-        """Count a decision. If its number is open already, it is counted already.
+        """Count a decision with the mean amounts of its choice.
+
+        Nothing is counted a second time if the ticket is already open.
 
         Parameters
         ----------
@@ -49,7 +52,9 @@ class LimitUse:
         self._add(amounts, sign=1)
 
     def settle(self, number, amounts):
-        """Count real amounts in place of the means. Unknown numbers are ignored.
+        """Replace the mean amounts of a ticket by the real amounts of its call.
+
+        A ticket that is not open is ignored.
 
         Parameters
         ----------
@@ -67,7 +72,10 @@ class LimitUse:
         self._add(real_amounts, sign=1)
 
     def cancel(self, number):
-        """Take back a decision whose call failed. Unknown numbers are ignored."""
+        """Subtract the amounts of a ticket whose call failed, if it is open.
+
+        `number` is the number of the ticket.
+        """
         mean_amounts = self._open.pop(number, None)
         if mean_amounts is None:  # unknown number
             return
@@ -101,11 +109,11 @@ class LimitPacer:
 
     def __init__(self, policy, mean, choices):
         rule = policy.limit_rule(mean)
-        # Names and sizes of all limits, in the order of their prices.
+        # Names and sizes of all limits, the budget included, in the order of prices.
         order = rule.order
         self._rule = rule
-        self._deciding = policy.deciding  # cost of deciding on a request
-        # The budget, if there is one, is the limit at position 0.
+        self._deciding = policy.deciding_cost  # cost of deciding on a request
+        # If there is a budget, it is the limit at position 0. The others begin at 1.
         self._position_after_budget = int(order.has_budget)
         self.names = order.names[self._position_after_budget :]
         # Largest mean per request under each limit, (n_limits,). For the budget, it is
@@ -119,7 +127,7 @@ class LimitPacer:
         # One row for each limit except the budget.
         self._amounts = np.vstack([planned, uses_capacity.astype(np.float64)])
         # The limits are on realised amounts, but `prices_by_cuts` takes limits on
-        # planned amounts. `look` adds this difference of the means, (n_limits,).
+        # planned amounts. `update_prices` adds this difference of means, (n_limits,).
         planned_means = _planned_means(rule)
         realised_means = rule.dual.realised_means(rule.prices)
         self._planned_excess = planned_means - realised_means
@@ -153,12 +161,15 @@ class LimitPacer:
             price += float(self._prices[0])
         return price
 
-    def needs_look(self, use):
-        """Return True if the prices are to be looked up for the next request."""
-        return use.n_requests % _REQUESTS_PER_LOOK == 0
+    def is_update_due(self, use):
+        """Return True if `update_prices` must be called before the next request.
 
-    def look(self, books, use):
-        """Set the prices of all limits by the amounts that are left.
+        `use` are the amounts that the requests so far have used (`LimitUse`).
+        """
+        return use.n_requests % _REQUESTS_PER_UPDATE == 0
+
+    def update_prices(self, books, use):
+        """Compute the prices of all limits from the amounts that are left.
 
         Parameters
         ----------
@@ -184,8 +195,8 @@ class LimitPacer:
             # The budget is the first limit.
             means_left[0] = money_left / n_left - self._deciding
         for position, name in enumerate(self.names, start=self._position_after_budget):
-            # `use` counts only this process. Requests of other processes are assumed to
-            # have the same mean.
+            # `use` has only the requests of this process. Requests of other processes
+            # are assumed to have the same mean amount.
             mean_so_far = use.totals.get(name, 0.0) / use.n_requests
             total = self._largest_means[position] * books.n_expected
             amount_left = total - mean_so_far * n_before

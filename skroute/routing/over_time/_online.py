@@ -32,11 +32,12 @@ from skroute.utils._named import by_label, check_rows_match
 from skroute.utils._typing import ArrayLike
 from skroute.utils._validation import check_numbers, whole_rows
 
-# Lock of the first `partial_fit`. An estimator has no lock before `fit`, so that all
-# routers share this one.
+# Lock under which the first `partial_fit` creates the state of a router. A router has
+# no lock of its own before that, so that all routers share this one.
 _STARTING = threading.Lock()
 
-# The mean and scale of the features are shrunk towards 0 and 1 by this number of rows.
+# Features are standardised as if the rows had this number of further rows of mean 0 and
+# scale 1, so that a few rows give no extreme scale.
 _SCALE_ROWS = 10
 
 
@@ -199,8 +200,8 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
 
     def __copy__(self):
         """Return a copy with its own state, as a pickle would have it."""
-        # Nothing changes the prior, so that the copy shares it: `deepcopy` does not
-        # copy objects in its memo, a dict by id.
+        # The router never changes its prior, so that the copy shares the prior:
+        # `deepcopy` does not copy objects in its memo, a dict by id.
         memo = {id(self.prior): self.prior}
         return deepcopy(self, memo)
 
@@ -244,8 +245,8 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         with task.step("read the log"):
             names, tables = self._start(X, y, choice=None, costs=costs)
         with task.step("learn from the log"):
-            self._learn(X, tables, apart=False)
-        check_affordable(check_budget(self.budget), self._serving.least())
+            self._learn(X, tables, rows_in_time=False)
+        check_affordable(check_budget(self.budget), self._serving.mean_cheapest_cost())
         self.choices_ = names
 
     def partial_fit(self, X, y, choice=None, costs=None):
@@ -282,28 +283,34 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         check_rows_match(X=X, y=y, costs=costs, choice=choice)
         if not self.__sklearn_is_fitted__():
             with _STARTING:
-                # One thread starts. The others wait, and then learn below.
+                # One thread creates the state. The others wait for the lock, skip this
+                # block, and then learn below.
                 if not self.__sklearn_is_fitted__():
                     self._validate_params()
                     names, tables = self._start(X, y, choice, costs)
-                    self._learn(X, tables, apart=True)
+                    self._learn(X, tables, rows_in_time=True)
                     self.choices_ = names
                     return self
         serving = self._current()
         n_rows = len(whole_rows(X, self, choice=choice))
         tables = _tables(n_rows, serving.names, y, choice, costs)
-        self._learn(X, tables, apart=True)
+        self._learn(X, tables, rows_in_time=True)
         return self
 
-    def _learn(self, X, tables, *, apart):
-        """Learn from the outcomes of rows, see `Serving.learn_table`."""
+    def _learn(self, X, tables, *, rows_in_time):
+        """Learn from the outcomes of rows (`Outcomes`), see `Serving.learn_table`.
+
+        `rows_in_time` is True if the rows are in the order of time.
+        """
         rows, base = self._features(X)
-        self._serving.learn_table(rows, base, tables.quality, tables.costs, apart=apart)
+        self._serving.learn_table(
+            rows, base, tables.quality, tables.costs, rows_in_time=rows_in_time
+        )
 
     def _start(self, X, y, choice, costs):
-        """Create the state before any outcome. Parameters are those of `partial_fit`.
+        """Create the state of the router, and return the log, not yet learned from.
 
-        It sets
+        Parameters are those of `partial_fit`. It sets
 
         - ``_serving``, the state,
         - ``_prior``, the prior of this fit, and ``_prior_costs``, its price list,
@@ -344,8 +351,8 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         listed = check_costs(listed, names)
         tables = _tables(n_rows, names, y, choice, costs)
         self._prior = prior
-        # As if there were `_SCALE_ROWS` more rows. For the mean their value is 0. For
-        # the scale their squared deviation is 1.
+        # Mean and scale of each feature as if there were `_SCALE_ROWS` more rows. For
+        # the mean their value is 0. For the scale their squared deviation is 1.
         self._center = rows.sum(axis=0) / (n_rows + _SCALE_ROWS)
         squared_sum = ((rows - self._center) ** 2).sum(axis=0)
         self._scale = np.sqrt((squared_sum + _SCALE_ROWS) / (n_rows + _SCALE_ROWS))
@@ -389,13 +396,13 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
     # Decisions ------------------------------------------------------------------------
 
     def _state(self):
-        """Return the state. Parameters that were set since the last decision wait."""
+        """Return the state (`Serving`), at the parameters of the last decision."""
         if not self.__sklearn_is_fitted__():
             check_is_fitted(self)
         return self._serving
 
     def _current(self):
-        """Return the state, after it has taken over the present parameters."""
+        """Return the state (`Serving`), after it has read the present parameters."""
         state = self._state()
         state.follow(self)
         return state
@@ -412,7 +419,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
 
     def _smallest_budget(self):
         """Return the smallest mean budget, see `min_budget_`."""
-        return self._current().least()
+        return self._current().mean_cheapest_cost()
 
     def _plan(self, X, call):
         """Return the decisions on rows at the budget of a call (`Plan`)."""
@@ -478,7 +485,7 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
             )
         self._check_feature_names(x)
         row = row[np.newaxis]
-        # The prior reads a frame by the names of its columns.
+        # The prior reads a data frame by the names of its columns: it gets `x` itself.
         row_for_prior = row if column_keys(x) is None else x
         base = self._base(row_for_prior, n_rows=1)
         return serving.decide(self._scaled(row)[0], base[0], budget)

@@ -13,58 +13,70 @@ from skroute.base import Plan, check_affordable
 from skroute.routing.parts._log import check_new_choice, costs_now, kept_choices
 from skroute.routing.parts._policy import choose_one
 
-# The two targets of `Beliefs`: positions on the axis of length 2 of its arrays.
+# Positions of the two predicted amounts, quality and cost, on the axis of length 2 of
+# the arrays of `Beliefs` and of arrays named `base`.
 QUALITY = 0
 COST = 1
-# Position of the constant feature, which is 1. The weight of this feature is the level.
+# Position of the constant feature, whose value is 1 in every row. The weight of this
+# feature, the intercept of a regression, is called the level.
 _LEVEL = 0
 
-# `benchmarks/bench_online.py` measures what the next constants do on streams with
-# drifts, failures and newcomers.
+# Values of the constants below were chosen on the validation data of
+# `benchmarks/bench_online.py`: streams with drifts, failures and newcomers.
 
-# Variance of the level of a choice without outcomes, in units of the noise. The drift
-# adds no variance beyond it.
+# Variance of the level (the intercept) of a choice before any outcome, divided by the
+# variance of the noise. The drift adds no variance beyond it. Chosen in `bench_online`.
 LEVEL_VARIANCE = 4.0
-# Variance of the level before any outcome, in units of the noise, for a choice whose
-# quality a fitted router estimates.
+# Variance of the level (the intercept) before any outcome, divided by the variance of
+# the noise, if a fitted router estimates the quality. Chosen in `bench_online`.
 PRIOR_VARIANCE = 0.05
-# Variance of the level before any outcome, in units of the noise, for a choice that is
-# added later.
+# Variance of the level (the intercept) before any outcome, divided by the variance of
+# the noise, for a choice that is added later. Chosen in `bench_online`.
 NEWCOMER_VARIANCE = 0.3
 # The smallest ridge penalty. The inverse of a smaller one may overflow.
 _MIN_ALPHA = 1e-12
-# Weight of the common noise in the noise of a choice, in outcomes.
+# The noise of a choice is averaged with the mean noise of all choices. This mean
+# counts as this number of outcomes. Chosen in `bench_online`.
 _NOISE_PRIOR = 10
-# Number of outcomes over which the noise of a choice is a mean, at most.
+# Maximal number of outcomes over which the noise of a choice is averaged. Older ones
+# lose weight. Chosen in `bench_online`.
 _NOISE_MEMORY = 300
 # Variance of the noise before any outcome. It is typical of qualities from 0 to 1.
 _NOISE_UNKNOWN = 0.1
-# Rate per request at which a level returns to its usual value, in units of the drift.
+# A level (the intercept) returns to its long-run value at this multiple of the drift,
+# a rate per request. Chosen in `bench_online`.
 _RETURN = 4.0
-# Number of outcomes over which the usual level of a choice is a mean, at most.
+# Maximal number of outcomes over which the usual level of a choice, its intercept over
+# the long run, is averaged. Chosen in `bench_online`.
 _USUAL_MEMORY = 1000
-# After n outcomes, the next level moves this mean by the share 4 / (n + 4). With 1 in
-# place of 4 it would be a plain mean. With 4 the first levels, which are estimated from
-# few outcomes, soon have little weight.
+# The usual level (the long-run mean of a level) moves towards the next level, by the
+# share 4 / (n + 4) after n outcomes. With 1 in place of 4 it would be a plain mean.
+# With 4 the first levels, which few outcomes estimate, soon have little weight.
 _USUAL_START = 4
-# Number of latest requests on which the price is computed.
+# Number of latest requests from which the dual price is computed. Chosen in
+# `bench_online`.
 _WINDOW = 256
-# Number of requests after which the price is computed again.
+# Number of requests after which the dual price is computed again, since it changes
+# slowly. Chosen in `bench_online`.
 _PRICE_INTERVAL = 16
-# Number of requests over which a debt is paid back.
+# Number of requests over which a debt (costs above the budget so far) is paid back.
+# Chosen in `bench_online`.
 _DEBT_REQUESTS = 100
-# Largest savings, in budgets of one request.
+# Largest unspent budget that later requests may use, in mean budgets of one request.
+# Chosen in `bench_online`.
 _MAX_SAVINGS = 10
-# If not even the cheapest plan fits, the price is the highest efficiency in the window
-# times this factor. Only the cheapest choice is then made. An infinite price could not
-# be multiplied with a cost of 0.
+# If the budget does not pay for the cheapest choices, the price is the highest gain of
+# quality by extra cost among the latest requests, times this factor. Only the cheapest
+# choice is then made. Infinity is not used: multiplied with a cost of 0 it is NaN.
 _BEYOND_ALL = 1e15
-# Estimated costs are at least this share of the price list.
+# An estimated cost is at least this share of the listed cost of the choice. Chosen in
+# `bench_online`.
 _MIN_COST_SHARE = 0.1
-# Number of first tries of a choice without outcomes, if the budget allows them.
+# Number of requests that a choice without outcomes gets so that its quality is learned,
+# if the budget allows them. Chosen in `bench_online`.
 _FIRST_TRIES = 5
-# Maximal number of open decisions. If there are more, the oldest one is dropped, and
-# its outcome counts as missing. It bounds the memory.
+# Maximal number of decisions that wait for their outcome. It bounds the memory. If
+# there are more, the oldest is dropped, and `commit` refuses its outcome.
 _MAX_OPEN = 100_000
 
 
@@ -152,7 +164,10 @@ class Beliefs:
         self.n_told = np.zeros(n_choices, dtype=np.int64)
 
     def advance(self):
-        """Count a request. Levels drift, and those of quality return to the usual."""
+        """Count a request, and let the level (intercept) of each regression drift.
+
+        The drift adds variance. Levels of quality also move towards their usual value.
+        """
         self.now += 1
         if self.drift <= 0:
             return
@@ -180,12 +195,15 @@ class Beliefs:
             of quality.
         """
         quality, cost = (self.mean @ x).T  # (2, n_choices)
-        # In units of the noise. Rounding may make it negative.
+        # Variance of the estimate of quality, divided by that of the noise. Rounding
+        # may make this variance negative.
         variance = self.cov[:, QUALITY] @ x @ x
         return quality, cost, np.maximum(variance, 0.0) * self._shrunk_noise()
 
-    def learn(self, choice, target, x, value, made):
-        """Condition on one outcome by a Kalman step (West and Harrison 1997, ch. 4).
+    def learn(self, choice, target, x, value, decided_at):
+        """Update one regression by one outcome: a Kalman step.
+
+        The step is that of West and Harrison (1997, chapter 4).
 
         Parameters
         ----------
@@ -197,8 +215,8 @@ class Beliefs:
             Features of the request.
         value : float
             The outcome.
-        made : int
-            `now` at the time of the request. The drift since then counts as noise.
+        decided_at : int
+            `now` when the request was decided. The drift since then counts as noise.
         """
         # Views, which are changed in place.
         mean = self.mean[choice, target]
@@ -206,7 +224,7 @@ class Beliefs:
         gain = cov @ x
         # Variance of the outcome, in units of the noise: that of the estimate, the
         # noise itself, which is 1, and the drift.
-        variance = float(gain @ x) + 1.0 + self.drift * (self.now - made)
+        variance = float(gain @ x) + 1.0 + self.drift * (self.now - decided_at)
         surprise = value - float(mean @ x)
         mean += gain * (surprise / variance)
         cov -= gain[:, np.newaxis] * gain / variance
@@ -214,18 +232,19 @@ class Beliefs:
             self._learn_noise(choice, surprise**2 / variance)
 
     def _learn_noise(self, choice, squared_surprise):
-        """Update the noise of a choice, and its usual level, by an outcome of quality.
+        """Update the noise variance and the long-run level of a choice's quality.
 
         `squared_surprise` is the square of the outcome less its estimate, divided by
         the variance of the outcome in units of the noise. Its mean is the noise.
         """
         n_before = int(self.n_told[choice])
         self.n_told[choice] = n_before + 1
-        # The usual level moves towards the present level.
+        # The usual level, a mean over the long run, moves towards the present level.
         level = self.mean[choice, QUALITY, _LEVEL]
         step = max(_USUAL_START / (n_before + _USUAL_START), 1 / _USUAL_MEMORY)
         self.usual[choice] += step * (level - self.usual[choice])
-        # The first surprise is relative to no knowledge. It does not show the noise.
+        # The first outcome is compared with an estimate from no data. The difference
+        # does not show the noise.
         if n_before == 0:
             return
         noise = self.noise[choice]
@@ -247,12 +266,12 @@ class Beliefs:
             common = measured.sum() / len(measured)
         total = self.n_told * self.noise + _NOISE_PRIOR * common
         shrunk = total / (self.n_told + _NOISE_PRIOR)
-        # It is NaN for a choice whose noise is not yet measured. `fmax` then takes the
-        # common noise.
+        # `shrunk` is NaN for a choice whose noise is not yet measured. `fmax` then
+        # takes the common noise.
         return np.fmax(shrunk, common)
 
     def add(self, cost):
-        """Add a choice at the end. `cost` is its listed cost.
+        """Add a choice after the others. `cost` is its listed cost.
 
         Its first weights of quality are the mean weights of the choices with outcomes.
         Without such choices they are 0.
@@ -270,14 +289,14 @@ class Beliefs:
             mean_weights = self.mean[has_outcomes, QUALITY].mean(axis=0)
             newcomer.mean[:, QUALITY] = mean_weights
             newcomer.usual[:] = newcomer.mean[:, QUALITY, _LEVEL]
-        # The arrays with an entry for each choice.
+        # Append the newcomer to all arrays that have an entry for each choice.
         for name in ("mean", "cov", "noise", "usual", "n_told"):
             arrays = [getattr(self, name), getattr(newcomer, name)]
             setattr(self, name, np.concatenate(arrays))
 
 
 class Pacer:
-    """The dual price of a mean budget, by the latest requests and the spending.
+    """Spending of an online router, and the dual price that keeps its mean budget.
 
     Parameters
     ----------
@@ -321,7 +340,9 @@ class Pacer:
         self.price = 0.0
 
     def note(self, x, base, bonus):
-        """Add a request to the window. In a full window it replaces the oldest one.
+        """Store a request among the latest ones, from which the price is computed.
+
+        If there are `_WINDOW` requests already, the oldest one is overwritten.
 
         Parameters
         ----------
@@ -339,7 +360,7 @@ class Pacer:
         self.n_rows += 1
 
     def window(self, beliefs, listed):
-        """Return present estimates of quality and cost for the latest requests.
+        """Return present estimates of quality and cost for the stored latest requests.
 
         Both have the shape (n_rows, n_choices). `listed` is the price list.
         """
@@ -348,9 +369,10 @@ class Pacer:
         return estimates(rows, self.base[:n_rows], beliefs.mean, listed)
 
     def charge(self, cost, budget):
-        """Book a new request by its expected cost. Return the change of the debt.
+        """Book the expected cost of a new request, and return the change of the debt.
 
-        `budget` is the mean budget per request. Infinity is no budget, and no debt.
+        The debt is the sum of the costs minus the sum of the budgets. `budget` is the
+        mean budget per request. Infinity is no budget, and no debt.
         """
         self.n_booked += 1
         self.spent += cost
@@ -358,13 +380,16 @@ class Pacer:
         if budget == np.inf:
             self.debt = 0.0
         else:
-            # Savings are a negative debt. What exceeds the largest savings is lost.
+            # Savings, unspent budget, are a negative debt. Savings beyond the largest
+            # ones are lost.
             largest_savings = _MAX_SAVINGS * budget
             self.debt = max(debt_before + cost - budget, -largest_savings)
         return self.debt - debt_before
 
     def set_horizon(self, n_expected):
-        """Change the number of requests of a horizon. None is no horizon.
+        """Change the number of requests that share one total budget, a horizon.
+
+        None is no horizon.
 
         The present horizon continues if it has fewer than `n_expected` requests so far.
         Otherwise a new one begins.
@@ -376,7 +401,7 @@ class Pacer:
         self.n_expected = n_expected
 
     def begin_horizon(self):
-        """Count requests and costs from 0."""
+        """Begin a new horizon: count its requests and their costs from 0."""
         self.n_booked = 0
         self.spent = 0.0
 
@@ -393,7 +418,9 @@ class Pacer:
         return money_left / (self.n_expected - self.n_booked)
 
     def solve(self, budget, beliefs, listed, choices):
-        """Set the smallest price at which the window spends no more than the rate.
+        """Compute the dual price from the latest requests, and store it in `price`.
+
+        It is the smallest price at which these requests cost at most `rate` on average.
 
         Parameters
         ----------
@@ -410,7 +437,7 @@ class Pacer:
         self.price = 0.0
         if rate == np.inf or not len(costs):
             return
-        # Optimistic quality, as in `Serving.decide`: (n_rows, n_choices)
+        # Optimistic quality, with the bonus for exploration: (n_rows, n_choices)
         values = quality + self.bonus[: len(quality)]
         path = assignment_path(values[:, choices], costs[:, choices])
         # The most expensive plan of the path that the rate pays for, -1 if none.
@@ -574,7 +601,8 @@ class Serving:
             return
         beliefs = self.beliefs
         has_new_unit = (listed > 0) != (self.listed > 0)
-        # The first estimate of a cost, as in `Beliefs`.
+        # The first estimate of each cost is again the listed cost: 1 as a relative
+        # cost, or 0 as an absolute one.
         beliefs.mean[has_new_unit, COST] = 0.0
         beliefs.mean[has_new_unit, COST, _LEVEL] = listed[has_new_unit] > 0
         beliefs.cov[has_new_unit, COST] = beliefs.start
@@ -614,7 +642,7 @@ class Serving:
             cost = check_new_choice(name, cost, self.names)
             choice = len(self.names)
             self.beliefs.add(cost)
-            self.pacer.base = for_all(self.pacer.base, choice + 1)
+            self.pacer.base = with_zeros_for_added(self.pacer.base, choice + 1)
             # (_WINDOW, n_choices), with a last column of 0 for the new choice.
             self.pacer.bonus = np.pad(self.pacer.bonus, [(0, 0), (0, 1)])
             self.names = [*self.names, name]
@@ -626,7 +654,7 @@ class Serving:
             self.asked = np.append(self.asked, True)
             self.counts = np.append(self.counts, 0)
             # Estimates of `QUALITY` and `COST` by the prior, which does not have this
-            # choice. They are 0, as in `for_all`.
+            # choice. They are 0, as in `with_zeros_for_added`.
             no_prior = np.zeros(2)
             for x, row_quality in zip(rows, quality):
                 self._learn(
@@ -635,7 +663,7 @@ class Serving:
                     quality=row_quality,
                     ratio=np.nan,  # the cost is not known
                     base=no_prior,
-                    made=self.beliefs.now,
+                    decided_at=self.beliefs.now,
                 )
             self.stale = True
 
@@ -658,7 +686,7 @@ class Serving:
         Decision
         """
         with self.lock:
-            base = for_all(base, len(self.names))
+            base = with_zeros_for_added(base, len(self.names))
             pacer = self.pacer
             self._update_price(budget)
             quality, ratio, variance = self.beliefs.estimate(x)
@@ -672,7 +700,8 @@ class Serving:
                 choice = choose_one(
                     optimistic, costs.tolist(), pacer.price, self.kept.tolist()
                 )
-            # Without the bonus: what exploration gives up is a difference of these.
+            # Values without the bonus for exploration. `explored` is the best of them
+            # minus that of the choice made.
             net_quality = quality - pacer.price * costs
             pacer.note(x, base, bonus)
             decision = Decision(
@@ -696,12 +725,15 @@ class Serving:
             return decision
 
     def _update_price(self, budget):
-        """Compute the price again if it is due.
+        """Compute the dual price if something has changed, or at regular intervals.
+
+        `budget` is the mean cost per request. The interval is `_PRICE_INTERVAL`
+        requests.
 
         If all requests of the present horizon are booked, a new horizon begins.
         """
         pacer = self.pacer
-        # Without a horizon, `n_expected` is None, and this is False.
+        # Without a horizon, `n_expected` is None, and the comparison is False.
         if pacer.n_booked == pacer.n_expected:
             pacer.begin_horizon()
             self.stale = True
@@ -710,7 +742,7 @@ class Serving:
             self.stale = False
 
     def _first_try(self, costs, budget):
-        """Return the position of a choice that is due for a first try, or None.
+        """Return the position of a choice to try without regard to its value, or None.
 
         The user must have asked for the try, or its cost must keep the debt below the
         budget of `_DEBT_REQUESTS` requests. The try is counted.
@@ -786,10 +818,10 @@ class Serving:
                 quality=quality,
                 ratio=cost / unit,  # NaN if the cost is not known
                 base=decision.base,
-                made=decision.id,
+                decided_at=decision.id,
             )
 
-    def learn_table(self, rows, base, quality, costs, *, apart):
+    def learn_table(self, rows, base, quality, costs, *, rows_in_time):
         """Learn from the outcomes in a table.
 
         Parameters
@@ -800,14 +832,14 @@ class Serving:
             Quality and cost of each choice, by the prior.
         quality, costs : ndarray of shape (n_rows, n_choices)
             Outcomes. NaN is unknown.
-        apart : bool
-            True if levels drift from each row to the next. Otherwise all rows are of
-            the same time.
+        rows_in_time : bool
+            True if the rows are in the order of time, and levels drift from each row to
+            the next. Otherwise all rows are of the same time.
         """
         with self.lock:
-            base = for_all(base, len(self.names))
-            # Costs in units of the price list. The table does not have a choice that
-            # another thread has just added.
+            base = with_zeros_for_added(base, len(self.names))
+            # Costs divided by listed costs. The table has no column for a choice that
+            # another thread has just added, so that its unit is left out.
             ratios = costs / self.units[: costs.shape[1]]
             for row, x in enumerate(rows):
                 is_known = ~(np.isnan(quality[row]) & np.isnan(ratios[row]))
@@ -818,18 +850,18 @@ class Serving:
                         quality=quality[row, choice],
                         ratio=ratios[row, choice],
                         base=base[row, choice],
-                        made=self.beliefs.now,
+                        decided_at=self.beliefs.now,
                     )
                     # A choice with outcomes needs no first tries.
                     self.tries[choice] = 0
-                # A row of a table explores nothing.
+                # `decide` did not decide this row: it has no bonus for exploration.
                 self.pacer.note(x, base[row], bonus=0.0)
-                if apart:
+                if rows_in_time:
                     self.beliefs.advance()
             self.stale = True
 
-    def _learn(self, choice, x, *, quality, ratio, base, made):
-        """Condition the beliefs on one outcome of a choice, as far as it is known.
+    def _learn(self, choice, x, *, quality, ratio, base, decided_at):
+        """Update the regressions of a choice by one outcome, as far as it is known.
 
         Parameters
         ----------
@@ -841,18 +873,21 @@ class Serving:
             Quality, and cost in the unit of the choice. NaN is unknown.
         base : ndarray of shape (2,)
             Estimates of both by the prior. The beliefs are about deviations from them.
-        made : int
+        decided_at : int
             Number of past requests when the request was decided.
         """
         if not math.isnan(quality):
-            self.beliefs.learn(choice, QUALITY, x, quality - base[QUALITY], made)
+            self.beliefs.learn(choice, QUALITY, x, quality - base[QUALITY], decided_at)
         if not math.isnan(ratio):
-            self.beliefs.learn(choice, COST, x, ratio - base[COST], made)
+            self.beliefs.learn(choice, COST, x, ratio - base[COST], decided_at)
 
     # Views ----------------------------------------------------------------------------
 
-    def least(self):
-        """Return the mean over the window of the cheapest choice's estimated cost."""
+    def mean_cheapest_cost(self):
+        """Return the mean estimated cost of the cheapest choice of the latest requests.
+
+        It is 0 before the first request.
+        """
         with self.lock:
             _, costs = self.pacer.window(self.beliefs, self.listed)
             costs = costs[:, self.kept]
@@ -885,7 +920,7 @@ class Serving:
             recent_quality, recent_costs = self.pacer.window(self.beliefs, listed)
         path = assignment_path(recent_quality[:, choices], recent_costs[:, choices])
         check_affordable(budget, float(path.budgets[0]))
-        base = for_all(base, len(listed))
+        base = with_zeros_for_added(base, len(listed))
         quality, costs = estimates(rows, base, mean, listed)
         price = path.price(budget)
         # Positions among `choices`, (n_rows,)
@@ -902,7 +937,7 @@ class Serving:
         """Return counts and means at one moment (`OnlineStatus`)."""
         with self.lock:
             n_requests = int(self.counts.sum())
-            # Means over no requests are 0.
+            # Before the first request all means are 0.
             divisor = max(n_requests, 1)
             shares = (self.counts / divisor).tolist()
             return OnlineStatus(
@@ -941,11 +976,12 @@ def estimates(rows, base, mean, listed):
     return quality, in_money(ratio, listed)
 
 
-def for_all(base, n_choices):
-    """Return the prior's quality and cost of all choices, (..., n_choices, 2).
+def with_zeros_for_added(base, n_choices):
+    """Append zeros to the prior's estimates for choices without a prior.
 
-    `base` has them for the first choices, (..., n_with_prior, 2). The choices that were
-    added later have no prior, and get zeros.
+    `base` has quality and cost by the prior of the first choices, of shape (...,
+    n_with_prior, 2). Choices that were added later have no prior. The result has the
+    shape (..., n_choices, 2).
     """
     n_with_prior = base.shape[-2]
     zeros = np.zeros((*base.shape[:-2], n_choices - n_with_prior, 2))
@@ -953,12 +989,12 @@ def for_all(base, n_choices):
 
 
 def unit_of(listed):
-    """Return the units of learned costs: the listed costs, or 1 if a cost is 0."""
+    """Return the units of learned costs: the listed costs, with 1 in place of 0."""
     return np.where(listed > 0, listed, 1.0)
 
 
 def in_money(ratio, listed):
-    """Return absolute costs, each at least `_MIN_COST_SHARE` of the listed cost.
+    """Return costs in money, each at least `_MIN_COST_SHARE` of the listed cost.
 
     Parameters
     ----------

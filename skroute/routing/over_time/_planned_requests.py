@@ -67,8 +67,8 @@ class PlannedRequests:
                 f"max_costs={largest_cost!r} is below the smallest mean cost of a "
                 f"request, {self.floor:.6g}. It must be the largest cost of a request."
             )
-        # The call is not used. It raises an error now, and not at the first request, if
-        # the router does not know a name in `excluded`.
+        # The returned call is not used. `make_call` raises an error now, and not at the
+        # first request, if the router does not know a name in `excluded`.
         self.make_call(mean, exclude=())
 
     def excludable(self):
@@ -77,11 +77,15 @@ class PlannedRequests:
 
     @property
     def asked_first(self):
-        """Names that cannot be excluded: none. `make_call` refuses names, if needed."""
+        """Names that deciding calls for every request: none, an empty tuple.
+
+        The stream refuses to exclude such names. Here the router itself refuses them,
+        in `make_call`.
+        """
         return ()
 
     def make_call(self, budget, exclude):
-        """Return the call of a request (`Call`).
+        """Return the budget and the exclusions of one request as a `Call`.
 
         Parameters
         ----------
@@ -93,12 +97,12 @@ class PlannedRequests:
         budget = max(budget, self.floor)
         names = sorted(self.excluded.union(exclude))
         if not names:
-            # Not all routers take the keyword `exclude`.
+            # Without exclusions, the keyword is left out: not all routers take it.
             return self.router.make_call(budget)
         return self.router.make_call(budget, exclude=names)
 
     def plan(self, x, books, exclude):
-        """Decide on one request, and return its `Plan`.
+        """Decide on one request at the mean budget that is left, and return its `Plan`.
 
         Its cost is the cost of the models that were asked, or of the bought features.
 
@@ -117,12 +121,13 @@ class PlannedRequests:
         return self.router.plan(x, self.make_call(budget, exclude))
 
     def offer_of(self, plan):
-        """Return the decision on one request as an `Offer`, which is paid already.
+        """Return the `Offer` of a decided request, with all its cost as `deciding`.
 
-        `plan` is the `Plan` of this request, with one row.
+        `plan` is the `Plan` of this request, with one row. Models were asked, or
+        features bought, while the request was decided.
         """
         choice = int(plan.route[0])
         cost = float(np.asarray(plan.cost)[0])
         name = self.router.choices_[choice]
-        # Deciding has paid for the whole request, so that the call costs nothing more.
+        # `cost` of an offer is that of a call after deciding, which does not happen.
         return Offer(choice, name, cost=0.0, deciding=cost, reserved=cost)

@@ -45,7 +45,8 @@ from skroute.utils._tolerances import ROUNDING
 from skroute.utils._typing import ArrayLike
 from skroute.utils._validation import check_numbers, warn
 
-# Streams of this process, which get new locks in a forked child.
+# All streams of this process. `_after_fork` gives them new locks in a forked child,
+# where a lock that another thread held at the fork would never be released.
 _STREAMS: "weakref.WeakSet[BudgetStream]" = weakref.WeakSet()
 
 
@@ -60,9 +61,9 @@ if hasattr(os, "register_at_fork"):
 
 
 class Offers:
-    """The choices of a stream with their costs and what decides between them.
+    """Choices that a stream offers to requests, with their costs and their policy.
 
-    Offers do not change. New prices or exclusions make new ones.
+    An object does not change. For new prices or exclusions, the stream makes a new one.
 
     Parameters
     ----------
@@ -158,12 +159,14 @@ class Offers:
             deciding_cost = self.requests.deciding_cost
             self.reserved_amounts = [deciding_cost + cost for cost in bounds]
             self.floor = min(self.reserved_amounts)
-        # The price of requests if their number is not known.
+        # Dual price of all requests if the number of requests is not known.
         self._own_price = self.price_at(mean)
         self.pacer = None  # the budget is the only limit
-        # Bills are the costs that decide, unless the log has shown a difference.
+        # 1: a bill is expected to be the cost by which requests are decided. Below, the
+        # log may show another factor.
         self.bill_factors = [1.0] * len(self.kept)
-        # Only these requests are decided by a `Policy`, which has bills and limits.
+        # `PricedRequests` have a `Policy`, from which factors and limits are read. The
+        # class of `requests` may also be a user's own.
         if isinstance(self.requests, PricedRequests):
             policy = self.requests.policy
             if self.costs is not None and policy.realised is not None:
@@ -196,15 +199,16 @@ class Offers:
         list of float
         """
         if self.reserved_amounts is not None:
-            # They are the same for all requests.
+            # The amounts are the same for all requests.
             return self.reserved_amounts
         return [self.requests.deciding_cost + cost for cost in costs]
 
     def estimate(self, x):
-        """Return the estimates of a request (`RequestEstimates`), one for each offer.
+        """Return the estimates of one request for each offered choice.
 
-        The shape is checked, since the class of `requests` may be a user's own. If a
-        table had columns for choices that are not offered, positions would be wrong.
+        The result is a `RequestEstimates`. Its shape is checked, since the class of
+        `requests` may be a user's own. If a table had columns for choices that are not
+        offered, positions would be wrong.
         """
         estimates = self.requests.estimate(x)
         if not isinstance(estimates, RequestEstimates):
@@ -216,13 +220,16 @@ class Offers:
         return estimates
 
     def estimate_costs(self, x):
-        """Return the estimated cost of each offer for a request, a list of floats."""
+        """Return the estimated cost of each offered choice for a request, as floats."""
         costs = self.requests.estimate_costs(x)
         self._check_one_row(costs, "estimate_costs")
         return costs[0].tolist()
 
     def _check_one_row(self, table, method):
-        """Raise an error unless a table has one row and a column for each offer."""
+        """Raise an error unless a table has one row, with a column per offered choice.
+
+        `method` is the name of the method that returned the table, for the message.
+        """
         expected = (1, len(self.kept))
         if np.shape(table) != expected:
             raise ValueError(
@@ -239,11 +246,14 @@ class Offers:
         return [estimate - amount for estimate, amount in zip(quality, self.penalty)]
 
     def price_at(self, budget):
-        """Return the price of a mean budget, which is raised to the smallest budget."""
+        """Return the dual price of a mean budget, raised to the smallest budget."""
         return self.requests.price_at(max(budget, self.requests.smallest_budget))
 
     def price_of_next(self, books):
-        """Return the price of a request that `books` count already."""
+        """Return the dual price of a request at the mean budget that is left.
+
+        `books` are the amounts and counts of the stream. They count this request.
+        """
         if books.n_expected is None:
             return self._own_price
         # `n_started` counts this request, too.
@@ -262,7 +272,9 @@ class Offers:
         full=frozenset(),
         price=None,
     ):
-        """Choose for one request (Algorithm 1). A ledger calls it in a transaction.
+        """Return the offer for one request by Algorithm 1 of FrugalMCT, or None.
+
+        A ledger calls this method in a transaction.
 
         Parameters
         ----------
@@ -326,7 +338,7 @@ class Offers:
         )
 
     def excludable(self):
-        """Return the names that can be excluded, or are excluded already."""
+        """Return the names of choices that can be excluded, or are excluded already."""
         if self.requests.excludable is None:
             # All choices of the router.
             return self.router.choices_
@@ -624,10 +636,11 @@ class BudgetStream:
                 "ledger must be one of skroute.ledgers, or None for one in memory, got "
                 f"{type(ledger).__name__}."
             )
-        # A copy, which a new fit or new parameters of the original do not change.
+        # A copy, so that a new fit or new parameters of the original have no effect.
         self.router = copy.copy(router)
         self.n_expected = n_expected
-        # Mean budget of a request, and requests that the total must pay for.
+        # `mean` is the mean budget per request. `n_to_pay` is the number of requests
+        # that the total must pay for.
         if n_expected is None:
             # The router's own budget. The total is a cap, which pays for one request.
             mean = router.make_call().budget
@@ -650,8 +663,8 @@ class BudgetStream:
         # `floor` is the smallest amount of one request.
         least_total = self._offers.floor * n_to_pay
         check_affordable(total, least_total, name="budget_total", advice=advice)
-        # Choices whose estimated costs were too large, and "max_costs" if a request
-        # cost more. Each warning comes once.
+        # Warnings that were given, since each comes once: names of choices whose
+        # estimated cost was above its maximum, and "max_costs" if a request cost more.
         self._warned: set[str] = set()
         self.ledger = MemoryLedger() if ledger is None else ledger
         # The first purse is the stream's own, which is opened here. The others must be
@@ -665,11 +678,11 @@ class BudgetStream:
                 self.ledger.open(
                     _window_name(choice, window), window.limit, window=window.seconds
                 )
-        # From here on, a forked child gives the stream a new lock.
+        # `_after_fork` now gives the stream a new lock in a forked child.
         _STREAMS.add(self)
 
     def _make_offers(self, mean, excluded):
-        """Return what decides requests, `Offers` or `PlannedRequests`.
+        """Return the object that decides on requests: `Offers` or `PlannedRequests`.
 
         `mean` is the mean budget per request. Choices in `excluded`, a frozenset of
         names, are left out.
@@ -679,7 +692,7 @@ class BudgetStream:
         return PlannedRequests(self.router, mean, self._max_costs, excluded)
 
     def _check_max_costs(self, max_costs):
-        """Return the maximal costs, which are checked.
+        """Check the parameter `max_costs`, and return the maximal cost of each choice.
 
         Returns
         -------
@@ -761,7 +774,10 @@ class BudgetStream:
             self._exclude(self._offers.excluded | names)
 
     def _check_decides_by_price(self, method):
-        """Raise a TypeError in a method of routers that decide by a price."""
+        """Raise a TypeError unless the router decides by estimates and a price.
+
+        `method` is the name of the called method, for the message.
+        """
         if not self._decides_by_price:
             raise TypeError(
                 f"{method} is for routers that decide by estimates and a price. "
@@ -770,7 +786,7 @@ class BudgetStream:
             )
 
     def _check_exclusions(self, offers, names):
-        """Return names that can be excluded as a set, or raise a ValueError."""
+        """Return names to exclude as a set, or raise a ValueError if one must stay."""
         names = check_names(names, offers.excludable())
         needed = sorted(set(names) & set(offers.asked_first))
         if needed:
@@ -828,7 +844,7 @@ class BudgetStream:
             self._exclude(self._offers.excluded - set(included))
 
     def _exclude(self, names):
-        """Offer all choices except these names. The caller has the lock `_changing`."""
+        """Offer all choices except `names`. The caller holds the lock `_changing`."""
         self._offers = self._make_offers(self._offers.mean, frozenset(names))
 
     def top_up(self, amount: float, *, n_more: int = 0) -> None:
@@ -932,14 +948,15 @@ class BudgetStream:
         row_costs = self._check_request_costs(offers, costs, may_estimate=True)
         positions = self._positions_without(offers, exclude)
         window_uses = self._window_uses(uses)
-        # If the router's estimator gives the costs, the maximal costs are reserved.
+        # Amount to reserve for each offered choice. If the router estimates the costs,
+        # it is the maximal cost.
         amounts = offers.amounts_to_reserve(row_costs)
         least = min([amounts[position] for position in positions])
-        # The ledger's reservation of the smallest amount, before any estimate.
+        # The ledger holds the smallest amount before any estimate is computed.
         held = self.ledger.hold(self._purses, least, _check_key(key))
         if held.state == "open":
-            # A request of this key was decided before, and keeps its ticket. The state
-            # of its plan is lost.
+            # A request of this key was decided before, and keeps its ticket. Answers
+            # that its decision has paid for are lost: `state` is None.
             return RoutedRequest(_ticket(held), x, state=None)
         try:
             estimates = offers.estimate(x)
@@ -962,9 +979,9 @@ class BudgetStream:
         return RoutedRequest(ticket, x, estimates.state)
 
     def _plan_request(self, x, *, key, exclude):
-        """Decide on one request and answer it, which spends money (`RoutedRequest`).
+        """Decide on one request and answer it, by a router that pays while it decides.
 
-        This is `_route` for a router that pays while it decides.
+        It replaces `_route` for such a router, and returns a `RoutedRequest`.
 
         Parameters
         ----------
@@ -976,13 +993,14 @@ class BudgetStream:
             Names that this request must not get.
         """
         _check_one_request(x)
-        # `_make_offers` has made `PlannedRequests` for this router.
+        # Since this router pays while it decides, `_make_offers` has made
+        # `PlannedRequests`.
         planned = self._offers
-        # The ledger's reservation of the largest amount, before any model is asked.
+        # The ledger holds the largest amount before any model is asked.
         held = self.ledger.hold(self._purses, planned.largest_cost, _check_key(key))
         if held.state == "open":
-            # A request of this key was decided before, and keeps its ticket. The state
-            # of its plan is lost.
+            # A request of this key was decided before, and keeps its ticket. Answers
+            # that its decision has paid for are lost: `state` is None.
             return RoutedRequest(_ticket(held), x, state=None)
         try:
             plan = planned.plan(x, self.books(), exclude)
@@ -1010,7 +1028,7 @@ class BudgetStream:
         return RoutedRequest(_ticket(reservation, answer), x, plan.state)
 
     def _estimate_costs(self, offers, x):
-        """Return estimated costs of a request, each at most the maximal cost."""
+        """Return estimated costs of offered choices, each at most its maximal cost."""
         estimated = offers.estimate_costs(x)
         for name, cost, bound in zip(offers.names, estimated, offers.max_costs):
             if cost > bound * (1 + ROUNDING) and name not in self._warned:
@@ -1143,7 +1161,7 @@ class BudgetStream:
         return ranked
 
     def _offered_estimates(self, offers, quality):
-        """Return the quality of each offered choice, a list of floats.
+        """Return the estimated quality of each offered choice, a list of floats.
 
         `quality` is an array-like with an entry for each choice of the router.
         """
@@ -1151,7 +1169,7 @@ class BudgetStream:
         return [estimates[index] for index in offers.kept]
 
     def _window_uses(self, uses):
-        """Return what a call of each choice uses of its windows.
+        """Return what a call of each choice uses of its windows, such as tokens.
 
         Parameters
         ----------
@@ -1192,7 +1210,7 @@ class BudgetStream:
         return uses_by_choice
 
     def _check_request_costs(self, offers, costs, *, may_estimate):
-        """Return the costs of a request, or None if the router's estimator gives them.
+        """Return the costs of one request, or None if the router must estimate them.
 
         Parameters
         ----------
@@ -1309,12 +1327,12 @@ class BudgetStream:
         return _ticket(reservation, answer)
 
     def _charge_limits(self, pacer, values):
-        """Return values less the charges of the limits, and the price of the cost.
+        """Return values minus price times amount of each limit, and the price of cost.
 
         Parameters
         ----------
         pacer : LimitPacer
-            Its prices are looked up again if it is time.
+            Its prices are computed again if `is_update_due` returns True.
         values : list of float
             Estimated quality of each offered choice, minus the penalty.
 
@@ -1323,15 +1341,15 @@ class BudgetStream:
         (values, price) : (list of float, float)
         """
         with self._changing:
-            if pacer.needs_look(self._limit_use):
+            if pacer.is_update_due(self._limit_use):
                 books = self.books()
                 if books.period != self._period_of_use:
                     if self._period_of_use is not None:
-                        # A new period has begun. Amounts, as the money, are counted
-                        # from 0 in each period. (None: this is the first look.)
+                        # A new period has begun. Amounts are counted from 0 in each
+                        # period, as the money is. (None: no period was seen before.)
                         self._limit_use = LimitUse()
                     self._period_of_use = books.period
-                pacer.look(books, self._limit_use)
+                pacer.update_prices(books, self._limit_use)
             charges = pacer.charges
             price = pacer.budget_price
         return [value - charge for value, charge in zip(values, charges)], price
@@ -1420,11 +1438,11 @@ class BudgetStream:
         with self._changing:
             self._limit_use.settle(ticket.id, amounts)
         reserved = ticket.reserved - ticket.deciding
-        # Only a call whose cost was not fully reserved, or no longer, can break a cap.
+        # A call cannot break a cap if its whole cost was reserved until now.
         was_reserved = not is_expired and cost <= reserved
         if excess <= 0 or was_reserved:
             return
-        # An excess by the rounding of sums does not break a cap.
+        # A total that is exceeded by the rounding of sums only is not broken.
         for books in map(self.ledger.books, self._purses):
             if books.spent > books.total * (1 + ROUNDING):
                 raise BudgetExhaustedError(
@@ -1629,7 +1647,7 @@ def _offer_of(ticket):
 
 
 def _window_name(choice, window):
-    """Return the name of a window in the ledger.
+    """Return the name under which the ledger counts a window of a choice.
 
     All streams of the ledger share the windows of the same name.
     """
@@ -1663,7 +1681,7 @@ def _check_windows(windows, choices):
 
 
 def _check_one_request(x):
-    """Raise an error unless there is one row."""
+    """Raise an error unless `x` has one row: a stream decides on single requests."""
     if num_samples(x) != 1:
         raise ValueError(
             f"x must be one row, shape (1, n_features), got {num_samples(x)}."
@@ -1671,16 +1689,18 @@ def _check_one_request(x):
 
 
 def _take_paid(offer, books, room, spare):
-    """Return an offer that is paid already, for each state of the books.
+    """Return `offer`, whose cost is spent already, without regard to the money left.
 
-    A ledger calls it in place of `Offers.choose`. The money is already spent.
-    Therefore `books`, `room` and `spare` do not matter.
+    A ledger calls this function in place of `Offers.choose`, with the same arguments.
     """
     return offer
 
 
 def _check_key(key):
-    """Return the identity of a request, or raise an error if it is not a text."""
+    """Return the identity of a request, or raise an error if it is not allowed.
+
+    It must be a text that is not empty, or None for no identity.
+    """
     if key is not None and (not isinstance(key, str) or not key):
         raise ValueError(
             f"key must be a string that is not empty, or None, got a {type(key)}."
@@ -1689,7 +1709,10 @@ def _check_key(key):
 
 
 def _check_purses(purse, within):
-    """Return the names of all purses of a request, the stream's own first."""
+    """Return the names of the purses that pay a request, the stream's own first.
+
+    Raise a ValueError if a name is not a text, or is there twice.
+    """
     if isinstance(within, str):
         raise ValueError(
             f"within must be a sequence of names of purses, got {within!r}."

@@ -16,29 +16,31 @@ from skroute.quality._logged import as_numbers
 from skroute.utils._compat import _safe_indexing, num_samples
 from skroute.utils._frames import needs_encoding
 
-# Calls with fewer rows are not compared: their standard deviations have errors above
-# 10 %.
+# Fewest rows of a call whose costs are compared with those of `fit`. The standard
+# deviations of fewer rows have errors above 10 %.
 _FEWEST_ROWS = 50
-# Rows of `fit` that are compared. More take time and space, with the same result.
+# Maximal number of rows of `fit` that are compared. It bounds time and memory. Standard
+# deviations of 2 000 rows have errors of 2 %, far below `_MOST_SHARE`.
 _MOST_ROWS = 2_000
 # Noise of costs (standard deviation of log costs) below which real costs are as good as
 # estimates: 10 %.
 _LEAST_NOISE = 0.1
-# Costs of a call are estimates in place of real costs if their noise is less than this
-# share of that in `fit`. The share of real costs is about 1. With `_FEWEST_ROWS` rows
-# it has a standard error of 0.1.
+# Costs of a call are taken for estimates, not real costs, if their noise is less than
+# this share of the noise in `fit`. For real costs the share is about 1, with a standard
+# error of 0.1 in a call of `_FEWEST_ROWS` rows.
 _MOST_SHARE = 0.5
 # Number of trees of the forest that explains costs by X: it is fitted in a tenth of a
 # second, and has a megabyte in a pickle.
 _N_TREES = 30
-# Fewest rows of a leaf of that forest.
+# Fewest rows of a leaf of the forest that explains costs by X: the default of R's
+# randomForest for regression.
 _ROWS_OF_A_LEAF = 5
-# With fewer rows a forest explains nothing.
+# Costs of fewer rows are not explained by X: their trees would have at most 7 leaves.
 _FEWEST_ROWS_OF_A_FOREST = 40
 
 
 class CostSpread(NamedTuple):
-    """Standard deviations of log costs.
+    """Standard deviations of log costs: larger for real costs than for estimates.
 
     Attributes
     ----------
@@ -92,8 +94,8 @@ def summarize_costs(X, costs):
     -------
     CostSummary
     """
-    # Every `step`-th row is compared: the number of rows divided by their largest
-    # number, rounded up.
+    # Every `step`-th row is compared, so that at most `_MOST_ROWS` are. `-(-a // b)` is
+    # a / b, rounded up.
     step = -(-len(costs) // _MOST_ROWS)
     rows = np.arange(0, len(costs), step)
     costs = costs[rows]
@@ -142,7 +144,7 @@ def _spread(costs, estimated_level):
     Returns
     -------
     CostSpread
-        Zeros without columns.
+        Without columns, zeros, and NaN for `beyond`.
     """
     if not costs.shape[1]:
         return CostSpread(level=0.0, between=0.0, beyond=np.nan)
@@ -182,7 +184,7 @@ def check_call_costs(summary, X, costs):
     costs = costs[:, summary.columns]
     if num_samples(X) < _FEWEST_ROWS or not costs.size:
         return
-    # A cost of 0 has no logarithm.
+    # A cost of 0 has no logarithm. Such costs are not compared.
     if not (costs > 0).all():
         return
     estimated_level = None
@@ -203,7 +205,7 @@ def _check_noise(noise_of_fit, noise_of_call):
 
     Both are standard deviations of log costs. If one is NaN, no error is raised.
     """
-    # Also True for NaN.
+    # Also True for a noise of NaN, which is not compared.
     if not noise_of_fit > _LEAST_NOISE:
         return
     if noise_of_call < _MOST_SHARE * noise_of_fit:

@@ -27,25 +27,28 @@ from skroute.utils._frames import needs_encoding
 from skroute.utils._tensors import holds_numbers, on_host
 from skroute.utils._threads import workers_for
 
-# Largest number of parts of the rows. A price is learned without each of them.
+# Maximal number of groups into which rows are divided for validation. The decisions on
+# a group are made at a price that is learned from the other groups.
 MAX_PARTS = 10
-# Rows that show whether the default estimator can read X.
+# Number of rows by which it is checked that the default estimator can read X.
 _N_SAMPLE_ROWS = 100
 # Default number of folds, also within the training rows of a fold.
 _N_FOLDS = 5
 
-# Size of `answers_forest`.
-# Rows that all trees together read, which bounds the time of a fit.
+# Number of rows that all trees of `answers_forest` together read, if each tree reads
+# all rows. It bounds the time of a fit.
 _ROWS_OF_ALL_TREES = 300_000
-# Fewest trees: each row must be out of bag several times.
+# Fewest trees of `answers_forest`. Each row is out of bag in about a third of them, so
+# that 30 trees give about ten estimates of each row.
 _FEWEST_TREES = 30
-# Most trees: more hardly change the estimates.
+# Most trees of `answers_forest`: more hardly change the estimates.
 _MOST_TREES = 100
-# A leaf has one in this many rows of the data, within the limits below.
+# A leaf of `answers_forest` has at least one in this many of the training rows, within
+# the two limits below.
 _LEAVES = 60
-# Fewest rows of a leaf.
+# Lower limit of the fewest rows of a leaf of `answers_forest`.
 _SMALLEST_LEAF = 5
-# Most rows of a leaf.
+# Upper limit of the fewest rows of a leaf of `answers_forest`.
 _LARGEST_LEAF = 150
 
 
@@ -71,7 +74,7 @@ class CrossFitted(NamedTuple):
 
 
 def answers_forest(n_samples, most_rows, n_jobs=None):
-    """Return an unfitted forest that estimates quality from the answers so far.
+    """Return an unfitted forest that estimates quality from members' answers so far.
 
     It estimates its own rows out of bag.
 
@@ -109,7 +112,7 @@ def answers_forest(n_samples, most_rows, n_jobs=None):
 
 
 def read_rows(router, X, advice=None):
-    """Return the checked rows of a fit.
+    """Validate the rows of `fit`, with `advice` also for the default estimator.
 
     Parameters
     ----------
@@ -201,7 +204,7 @@ def fold_of_rows(folds, n_rows):
 
 
 def rows_and_others(part_of_row):
-    """Yield, for each part of the rows, its rows and the rows that decide for them.
+    """Yield, for each part of the rows, the positions of its rows and of all others.
 
     Parameters
     ----------
@@ -224,7 +227,7 @@ def rows_and_others(part_of_row):
 
 
 def with_weights(estimator, sample_weight):
-    """Return an estimator of quality, and the parameters of its `fit` with the weights.
+    """Return the estimator, and the parameters by which its `fit` gets the weights.
 
     Weights reach an estimator whose `fit` takes them. With metadata routing, an
     estimator that neither requests nor refuses them is replaced by a copy that requests
@@ -266,7 +269,7 @@ def with_weights(estimator, sample_weight):
 
 
 def predict_matrix(fitted, X, name):
-    """Return the outputs of a regressor, which must be finite.
+    """Return the outputs of a regressor as a matrix (n_rows, n_outputs), all finite.
 
     Parameters
     ----------
@@ -310,7 +313,7 @@ def cross_fit(
     n_jobs=None,
     fit_params=None,
 ):
-    """Fit an estimator on all rows, and estimate the same rows out of sample.
+    """Fit an estimator on all rows, and estimate the same rows out of fold or of bag.
 
     An estimator with a method `cross_fit`, as `QualityRegressor`, and forests with
     out-of-bag estimates are fitted once. Others are fitted again without each fold.
@@ -376,7 +379,7 @@ def cross_fit(
 
 
 def cached_unless_fitted(function, estimator, memory):
-    """Return a function that fits an estimator, with a cache of its results.
+    """Return `function` with a cache of its results, unless `estimator` comes fitted.
 
     Parameters
     ----------
@@ -419,9 +422,9 @@ def _cross_fit_itself(estimator, X, target, folds, *, costs, n_jobs, fit_params)
         "n_jobs": n_jobs,
         "return_kept": True,  # returns `as_new`
     }
-    # A table for each fold takes memory, which the limit bounds. With more folds, the
-    # estimator of each fold learns from nearly all rows. The estimates of all folds
-    # then have nearly the same distribution, and no table for each fold is needed.
+    # One table for each fold would take much memory for many folds. It is not needed
+    # then: the estimator of each fold learns from nearly all rows, so that the
+    # estimates of all folds have nearly the same distribution.
     if len(folds) > MAX_PARTS:
         estimate, as_new = fitted.cross_fit(X, target, **options, **fit_params)
         return CrossFitted(fitted, estimate, as_new, by_fold=None)
@@ -488,9 +491,10 @@ def estimates_without_folds(
 
 
 def _inner_folds(fold_of_row):
-    """Return folds within some rows: their own folds, if there are two or more.
+    """Return folds for cross-fitting among rows that have the numbers `fold_of_row`.
 
-    Rows that belong together are in one fold, and so they stay together.
+    They are the folds that the rows are in, if there are two or more. Rows that belong
+    together, such as a group, are in one of these folds, and so they stay together.
 
     Parameters
     ----------

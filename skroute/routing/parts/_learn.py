@@ -18,17 +18,19 @@ from skroute.utils._compat import _safe_indexing
 from skroute.utils._row_hash import row_keys
 from skroute.utils._validation import warn
 
-# A row that occurs this often is frequent: see `FrequentRows`.
+# Fewest copies of a frequent row, see `FrequentRows`. Rows with fewer copies hardly
+# change a price.
 _OFTEN = 20
-# A logged mean cost contradicts the listed cost if it differs by more than this share
-# of the listed cost. Smaller differences have no effect.
+# A logged mean cost contradicts the listed cost only if it differs by more than this
+# share of the listed cost. Smaller differences matter little.
 _CONTRADICTS_SHARE = 0.1
-# It must also differ by more than this many standard errors of the logged mean.
+# A logged mean cost contradicts the listed cost only if it also differs by more than
+# this many standard errors of the mean: by chance in 0.3 % of cases.
 _CONTRADICTS_ERRORS = 3
-# Smallest divisor of a relative difference: listed costs may be 0.
+# Smallest divisor of a relative difference of costs, because listed costs may be 0.
 _TINY = 1e-300
-# One-sided 95 % quantile of the normal distribution: standard errors by which a single
-# choice must be better than routing for a warning.
+# A warning needs a single choice that is better than routing by this many standard
+# errors: the one-sided 95 % quantile of the normal distribution.
 _BEHIND_ERRORS = 1.645
 
 
@@ -51,7 +53,7 @@ class FrequentRows(NamedTuple):
     first_rows: np.ndarray
 
     def replace_in(self, table, estimates):
-        """Return a table in which copies of frequent rows have the same estimates.
+        """Return `table` with one estimate for all copies of each frequent row.
 
         Parameters
         ----------
@@ -72,7 +74,7 @@ class FrequentRows(NamedTuple):
 
 
 class NewRowEstimates(NamedTuple):
-    """Estimates for the rows of a log, with the distribution of those of new rows.
+    """Estimates for the rows of a log, distributed as the estimates of new rows are.
 
     Attributes
     ----------
@@ -89,7 +91,7 @@ class NewRowEstimates(NamedTuple):
 
 
 class Outcomes(NamedTuple):
-    """Quality of the choices on the rows of a log, and the errors of its estimates.
+    """Quality of all choices on the rows of a log, and errors of its estimates.
 
     Attributes
     ----------
@@ -216,7 +218,7 @@ def learn_policy(
 
 
 def _outcomes_of_log(log, estimate, weight):
-    """Return the quality in a log, doubly robust if it is not known on all rows.
+    """Return the quality of all cells of a log, doubly robust if some are unknown.
 
     Parameters
     ----------
@@ -340,9 +342,8 @@ def learn_costs(estimator, X, log, folds, *, task, n_jobs, fit_params):
         n_jobs=n_jobs,
         fit_params=fit_params,
     )
-    # Costs are at least 0. Their estimates may be below.
-    # Estimates of all rows without each fold, see `CrossFitted`. None: the out-of-fold
-    # estimates are used for each fold.
+    # One table of estimates for each fold, see `CrossFitted`. None: `fitted.estimate`
+    # is used for every fold. Estimates below 0 become 0, since no cost is negative.
     planned_by_fold = fitted.by_fold
     if planned_by_fold is not None:
         planned_by_fold = np.maximum(planned_by_fold, 0.0)
@@ -361,7 +362,7 @@ def predict_costs(fitted, X):
 
 
 def frequent_rows(X, fold_of_row, weight=None):
-    """Return the rows that occur often, in more than one fold (`FrequentRows`).
+    """Find rows of X with many equal copies, in more than one fold (`FrequentRows`).
 
     Parameters
     ----------
@@ -398,7 +399,7 @@ def frequent_rows(X, fold_of_row, weight=None):
 
 
 def warn_of_fit(policy, names, budget, has_overlap=None):
-    """Warn once if costs contradict each other, or the budget or routing has no use.
+    """Warn once if listed costs are wrong, the budget has no effect, or routing loses.
 
     Parameters
     ----------
@@ -438,7 +439,7 @@ def _budget_without_effect(policy, budget):
     else:
         largest_costs = np.max(costs, axis=-1)  # (n_rows,)
         largest_mean = float(np.average(largest_costs, weights=policy.weight))
-    largest_mean += policy.deciding
+    largest_mean += policy.deciding_cost
     # A budget of at most this mean, up to rounding, has an effect.
     if budget == np.inf or affords(largest_mean, cost=budget):
         return None
@@ -455,7 +456,7 @@ def _contradicted_costs(policy, names, has_overlap):
 
     The parameters are those of `warn_of_fit`.
     """
-    if policy.realised is None or policy.per_row:
+    if policy.realised is None or policy.has_row_costs:
         # Listed costs are the bills, or there is no price list.
         return None
     listed = policy.planned
@@ -478,14 +479,14 @@ def _contradicted_costs(policy, names, has_overlap):
 
 
 def _better_choice(policy, names, budget, has_overlap):
-    """Return a message if a single choice is better than routing, or None.
+    """Return a message if one choice for all rows is better than routing, or None.
 
     The parameters are those of `warn_of_fit`.
     """
     mean_costs = policy.paid
     if policy.paid.ndim == 2:
         mean_costs = np.average(policy.paid, axis=0, weights=policy.weight)
-    is_affordable = affords(budget - policy.deciding, mean_costs)
+    is_affordable = affords(budget - policy.deciding_cost, mean_costs)
     candidates = np.flatnonzero(has_overlap & is_affordable)
     # A single row has no standard error.
     if len(candidates) == 0 or len(policy.quality) < 2:
@@ -497,11 +498,11 @@ def _better_choice(policy, names, budget, has_overlap):
     net = policy.quality - least_price * policy.paid
     mean_net = np.average(net, axis=0, weights=policy.weight)
     best = candidates[np.argmax(mean_net[candidates])]
-    routed = validation.quality - least_price * (validation.cost - policy.deciding)
-    return what_is_behind(net[:, best], routed, names[best], policy.weight)
+    routed = validation.quality - least_price * (validation.cost - policy.deciding_cost)
+    return message_if_behind(net[:, best], routed, names[best], policy.weight)
 
 
-def what_is_behind(single, routed, name, weight=None):
+def message_if_behind(single, routed, name, weight=None):
     """Return a message if one choice for all rows is better than routing, or None.
 
     Parameters
@@ -522,9 +523,11 @@ def what_is_behind(single, routed, name, weight=None):
     """
     loss = single - routed
     if weight is not None:
+        # The plain mean of these numbers is the weighted mean of the losses.
         loss = loss * weight / weight.mean()
     noise = _BEHIND_ERRORS * loss.std(ddof=1) / np.sqrt(len(loss))
-    # The noise of a single row is NaN, and no loss is beyond it.
+    # The noise of a single row is NaN, the comparison is False, and there is no
+    # message.
     if not loss.mean() > max(noise, 0):
         return None
     mean_routed = np.average(routed, weights=weight)

@@ -44,6 +44,7 @@ class AmountTables(NamedTuple):
     Attributes
     ----------
     names : list of str
+        Names of the amounts.
     realised : ndarray of shape (n_amounts, n_rows, n_choices)
         Amounts in the log. An unknown amount is the mean of its choice.
     planned : ndarray of shape (n_amounts, n_choices)
@@ -55,7 +56,7 @@ class AmountTables(NamedTuple):
     planned: np.ndarray
 
     def with_abstaining(self):
-        """Return the tables with one more choice, which takes nothing."""
+        """Return the tables with a last choice, abstaining, whose amounts are 0."""
         # One column of zeros at the end of the last axis, that of the choices.
         return AmountTables(
             self.names,
@@ -71,7 +72,7 @@ class AmountTables(NamedTuple):
 
 
 def read_amounts(amounts, names, *, n_rows, named, weight=None):
-    """Return the amounts of a log, or None if there are none.
+    """Read the amounts of a log, such as seconds. Return None if there are none.
 
     Parameters
     ----------
@@ -154,7 +155,7 @@ def _check_amount_names(names):
 
 
 def _read_table(name, table, names, *, n_rows, named):
-    """Return one amount of all rows and choices.
+    """Read the table of one amount, such as seconds, for all rows and choices.
 
     Parameters
     ----------
@@ -210,7 +211,7 @@ def _read_table(name, table, names, *, n_rows, named):
 
 
 class Limits(NamedTuple):
-    """Limits of a call in addition to the budget.
+    """Limits of a call in addition to the budget: on amounts, and on shares of rows.
 
     Attributes
     ----------
@@ -233,7 +234,7 @@ class Limits(NamedTuple):
 
 
 def check_limits(limits, capacities, *, amounts, choices):
-    """Return the limits of a call, or None if there are none.
+    """Validate the limits of a call (`Limits`). Return None if there are none.
 
     Parameters
     ----------
@@ -304,7 +305,10 @@ def limits_now(router, choices, call=None):
 
 
 def _as_mapping(name, values):
-    """Return a mapping with text keys, empty for None. `name` is the parameter."""
+    """Return `limits` or `capacities` as a dict with text keys, empty for None.
+
+    `name` is the parameter that error messages name.
+    """
     values = by_label(values)
     if values is None:
         return {}
@@ -319,13 +323,16 @@ def _as_mapping(name, values):
 
 
 class LimitOrder(NamedTuple):
-    """The limits of a policy in the order of their prices: budget, means, capacities.
+    """All limits of a policy, in this order: the budget, means of amounts, capacities.
+
+    Dual prices of the limits have this order, too.
 
     Attributes
     ----------
     names : list of str
+        Names of the limits.
     most : ndarray of shape (n_limits,)
-        The limits. That of the budget does not include deciding.
+        Largest mean per row of each limit. The budget's does not include deciding.
     has_budget : bool
         True if the first limit is the budget.
     amount_positions : ndarray of int
@@ -342,7 +349,7 @@ class LimitOrder(NamedTuple):
 
 
 def order_limits(limits, *, budget, amounts, positions):
-    """Return the limits of a policy in the order of their prices (`LimitOrder`).
+    """Return all limits: the budget first, then amounts, then capacities.
 
     Parameters
     ----------
@@ -353,6 +360,10 @@ def order_limits(limits, *, budget, amounts, positions):
     positions : ndarray of int
         Positions of the choices of the policy among those of the log. Capacities of
         other choices have no effect.
+
+    Returns
+    -------
+    LimitOrder
     """
     has_budget = bool(np.isfinite(budget))
     names = [BUDGET_NAME] if has_budget else []
@@ -380,7 +391,7 @@ def order_limits(limits, *, budget, amounts, positions):
 
 
 class LimitState(NamedTuple):
-    """State of the budget or of a further limit of a router.
+    """Use and dual price of the budget, or of one further limit, of a router.
 
     Attributes
     ----------
@@ -433,7 +444,7 @@ class LimitRule(NamedTuple):
         return self.price_floor + float(self.prices.prices[0])
 
     def decide(self, values, costs, planned_amounts, draws):
-        """Return the choice of each row, decided alone.
+        """Choose for each row alone, at the prices of the limits.
 
         Parameters
         ----------
@@ -465,7 +476,7 @@ class LimitRule(NamedTuple):
 
 
 def _limited_amounts(costs, amounts, order):
-    """Return the limited amounts of each row, (n_rows, n_means, n_choices).
+    """Stack the tables of cost and amounts that are limited, in the order of `order`.
 
     The limits on means are the budget, if there is one, and those of the amounts.
 
@@ -476,6 +487,11 @@ def _limited_amounts(costs, amounts, order):
     amounts : ndarray of shape (n_amounts, n_choices) or (n_amounts, n_rows, n_choices)
         All amounts of the log.
     order : LimitOrder
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_means, n_choices)
+        `n_means` is the number of these limits.
     """
     tables = [costs] if order.has_budget else []
     for position in order.amount_positions:
@@ -559,7 +575,7 @@ def learn_limit_rule(dual, order, price_floor, *, must_hold=True):
 
 
 def least_amount(dual, order, *, limit):
-    """Return the least mean of one limit that the other limits leave possible.
+    """Return the smallest mean of one limited amount that the other limits allow.
 
     Parameters
     ----------
@@ -586,7 +602,7 @@ def least_amount(dual, order, *, limit):
 
 
 def plan_within_limits(values, costs, planned_amounts, order):
-    """Return the choices of all rows of a call, decided together within the limits.
+    """Choose for all rows of a call together, so that their means meet the limits.
 
     Parameters
     ----------

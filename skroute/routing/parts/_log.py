@@ -36,14 +36,15 @@ from skroute.utils._validation import check_numbers
 
 # A choice must have a known quality on this many rows, or nothing can be learned of it.
 _FEWEST_ROWS = 2
-# Smallest total weight of a choice that has no known cell. It only prevents 0 / 0.
+# Divisor in place of the total weight of a choice without known cells, which is 0. The
+# dividend is 0, too, so that the result is 0 and not NaN.
 _TINY = 1e-300
 
 # The records --------------------------------------------------------------------------
 
 
 class Overlap(NamedTuple):
-    """Overlap of a log of one answer per request and a policy.
+    """Counts of rows on which a log of one answer per request agrees with a policy.
 
     Attributes
     ----------
@@ -147,7 +148,7 @@ class Overlap(NamedTuple):
 
 
 class KnownCells(NamedTuple):
-    """A table of which only some cells are known.
+    """A table by row and choice of which some cells are known, and their weights.
 
     Attributes
     ----------
@@ -339,7 +340,7 @@ class Log:
         )
 
     def realised_costs(self, X):
-        """Return real costs without NaN, which validation uses.
+        """Return the real costs for validation, with estimates where they are unknown.
 
         If only some are known, they are doubly robust: estimates of all cells, which
         the known cells correct.
@@ -395,7 +396,7 @@ def _cells_with_last(cells, value):
 
 
 class LogCosts(NamedTuple):
-    """Costs of a log.
+    """Costs of a log: those that were paid, and those by which rows are decided.
 
     Attributes
     ----------
@@ -415,7 +416,7 @@ class LogCosts(NamedTuple):
 def read_table(
     y, costs, listed, quoted=None, *, estimates_costs=False, row_weight=None
 ):
-    """Return the log of a table of outcomes.
+    """Read a table of outcomes: quality (and cost) of each choice on each row.
 
     Parameters
     ----------
@@ -499,7 +500,7 @@ def _read_costs(
             f"costs must say what each of {names!r} costs, got None. Give a mapping or "
             "an array to the constructor, or one cost for each row and choice to fit."
         )
-    # The prices or quotes are the bills.
+    # Real costs were not given: list prices or quotes are the bills.
     return LogCosts(paid=planned, planned=None)
 
 
@@ -563,7 +564,7 @@ def _rows_per_known_row(is_known, row_weight):
 
 
 def _mean_weight(weight, row_weight):
-    """Return the mean weight of known cells, which are those with a weight above 0.
+    """Return the mean of `weight` over its known cells, those with a weight above 0.
 
     `weight` has shape (n_rows, n_choices). `row_weight` (n_rows,) are weights of the
     rows, None weights all alike.
@@ -605,7 +606,7 @@ def read_answers(
     quoted=None,
     row_weight=None,
 ):
-    """Return the log of one answer per request.
+    """Read a log of one answer per request: one choice and its quality on each row.
 
     Parameters
     ----------
@@ -636,10 +637,10 @@ def read_answers(
     logged = _read_logged_choices(choice, listed, n_rows)
     names = logged.names
     _check_answers_of_all(logged, quality)
-    # `chance` is the propensity of the choice of each row: (n_rows,)
+    # Propensities of the choices that were made: (n_rows,)
     if propensity is None:
         source = "estimated"
-        chance = estimate_propensities(
+        propensities = estimate_propensities(
             with_text_lengths(as_numbers(X), X),
             logged.positions,
             len(names),
@@ -647,15 +648,15 @@ def read_answers(
         )
     else:
         source = "given"
-        chance = read_propensity(propensity, n_rows)
-    known_quality = _known_cells_of_answers(quality, logged, chance, row_weight)
+        propensities = read_propensity(propensity, n_rows)
+    known_quality = _known_cells_of_answers(quality, logged, propensities, row_weight)
     if costs is not None and np.ndim(costs) == 1:
         # One bill for each row, that of its answer.
         log_costs = _read_costs_of_answers(
             costs,
             listed,
             logged,
-            chance=chance,
+            propensities=propensities,
             estimates_costs=estimates_costs,
             quoted=quoted,
             row_weight=row_weight,
@@ -742,15 +743,15 @@ def _check_answers_of_all(logged, quality):
         )
 
 
-def _known_cells_of_answers(values, logged, chance, row_weight):
-    """Return the table of a log of one answer per request.
+def _known_cells_of_answers(values, logged, propensities, row_weight):
+    """Return a table with one known cell on each row: the value of its answer.
 
     Parameters
     ----------
     values : ndarray of shape (n_rows,)
         Quality or cost of the answers, NaN where it is not known.
     logged : LoggedChoices
-    chance : ndarray of shape (n_rows,)
+    propensities : ndarray of shape (n_rows,)
         Propensity of the choice of each row.
     row_weight : ndarray of shape (n_rows,) or None
         Weights of the rows. None weights all alike.
@@ -769,12 +770,12 @@ def _known_cells_of_answers(values, logged, chance, row_weight):
     # An answer stands for 1 / propensity rows. Among the answers, values are missing at
     # random, so that known values stand for those that are missing, too.
     rows_per_known_row = _rows_per_known_row(is_known, row_weight)
-    weight[rows, choices] = rows_per_known_row / chance[rows]
+    weight[rows, choices] = rows_per_known_row / propensities[rows]
     return KnownCells(table, weight, noise=_mean_weight(weight, row_weight))
 
 
 def _read_costs_of_answers(
-    costs, listed, logged, *, chance, estimates_costs, quoted, row_weight
+    costs, listed, logged, *, propensities, estimates_costs, quoted, row_weight
 ):
     """Return the costs of a log in which only those of the answers are known.
 
@@ -784,7 +785,7 @@ def _read_costs_of_answers(
     listed, estimates_costs, quoted
         As in `read_answers`. One of them must have the costs of the other choices.
     logged : LoggedChoices
-    chance : ndarray of shape (n_rows,)
+    propensities : ndarray of shape (n_rows,)
         Propensity of the choice of each row.
     row_weight : ndarray of shape (n_rows,) or None
         Weights of the rows. None weights all alike.
@@ -796,7 +797,7 @@ def _read_costs_of_answers(
     planned = None if listed is None else check_costs(listed, logged.names)
     if quoted is not None:
         columns = logged.names if logged.named else None
-        shape = (len(chance), len(logged.names))
+        shape = (len(propensities), len(logged.names))
         planned = check_row_costs(quoted, columns, shape, "quoted_costs")
     if planned is None and not estimates_costs:
         raise ValueError(
@@ -805,8 +806,8 @@ def _read_costs_of_answers(
             "(the budget is then met in the logged costs), or a cost_estimator that "
             "learns them, or quoted_costs to fit."
         )
-    costs = read_values(costs, "costs", len(chance), least=0.0)
-    known_costs = _known_cells_of_answers(costs, logged, chance, row_weight)
+    costs = read_values(costs, "costs", len(propensities), least=0.0)
+    known_costs = _known_cells_of_answers(costs, logged, propensities, row_weight)
     return LogCosts(known_costs.table, planned, known=known_costs)
 
 
@@ -856,7 +857,9 @@ def choice_names(y, listed):
 
 
 def costs_now(costs, names, current, n_fitted):
-    """Return the costs of choices by a parameter that may have changed after `fit`.
+    """Return the costs of all choices by the router's present parameter `costs`.
+
+    The parameter may have changed after `fit`.
 
     Parameters
     ----------
@@ -903,7 +906,7 @@ def column_names(frame, name="y"):
 
 
 def check_matrix(matrix, name, columns=None, allow_nan=False):
-    """Return a matrix with one column for each choice.
+    """Validate a matrix of numbers with one column for each choice.
 
     Parameters
     ----------
@@ -963,7 +966,7 @@ def check_row_costs(costs, columns, shape, name="costs", *, allow_nan=False):
 
 
 def check_new_choice(name, cost, names):
-    """Return the cost of a new choice, or raise an error.
+    """Validate name and cost of a new choice, and return the cost.
 
     Parameters
     ----------
@@ -984,7 +987,7 @@ def check_new_choice(name, cost, names):
 
 
 def check_names(names, choices):
-    """Return names as a list. Each must be one of the choices."""
+    """Return names of choices as a list, or raise an error for an unknown name."""
     if isinstance(names, (str, bytes)) or not np.iterable(names):
         raise ValueError(f"names must be a list of names of choices, got {names!r}.")
     for name in names:
@@ -994,7 +997,7 @@ def check_names(names, choices):
 
 
 def kept_choices(names, n_samples, exclude, allowed):
-    """Return the choices that a call may make.
+    """Return the choices that a call may make, without those in `exclude`.
 
     Parameters
     ----------

@@ -68,12 +68,12 @@ from skroute.utils._validation import (
     refuse_missing,
 )
 
-# Constraint of a parameter that is a finite amount, or None.
+# Constraint of a parameter that is a number of at least 0, or None.
 AMOUNT = [Interval(Real, 0, None, closed="left"), None]
 
 
 class RowQuality(NamedTuple):
-    """Quality and cost of the answer to each row.
+    """Quality, choice and cost of the answer to each row.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class RowQuality(NamedTuple):
 
 
 class Splits(NamedTuple):
-    """The folds of `fit`.
+    """The folds of `fit`: those in which members, and in which the router, learn.
 
     Attributes
     ----------
@@ -216,7 +216,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         names = list(members)
         X = read_rows(self, X, advice_on_rows)
         check_member_kinds(members, self, method)
-        # The only text that the parameter may be is "time".
+        # The parameter is a text only if it is "time", for costs that are measured.
         has_measured_costs = isinstance(self.costs, str)
         if not has_measured_costs:
             listed = without_dropped(self.costs, dropped_names(self.estimators))
@@ -262,7 +262,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         if not isinstance(target, Numbers):
             self.classes_ = target.classes
         answers = OutOfFold(
-            names, answers_by_method, target.positions(y), splits.of_router
+            names, answers_by_method, target.encode(y), splits.of_router
         )
         if given_weight is not None:
             X, answers = answers.weighted(X, given_weight)
@@ -340,8 +340,8 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         if models is None:
             models = [member for _, member in self.estimators if member != DROP]
         for model in models:
-            # If a member has no `predict_proba`, the access raises its AttributeError,
-            # which says why.
+            # If a member has no `predict_proba`, the access below raises the member's
+            # own AttributeError, which says why.
             if not will_have(model, "predict_proba") and not callable(
                 model.predict_proba
             ):
@@ -351,12 +351,12 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
     # Quality --------------------------------------------------------------------------
 
     def _encoded(self, y):
-        """Return true answers, encoded as those of members. Refuse new labels."""
+        """Encode true answers as members' answers are. Refuse new labels."""
         refuse_missing(y=y)
         y = _dense(y)
         if isinstance(self._members.target, SingleLabel):
             check_known_labels(y, self.classes_)
-        return self._members.target.positions(y)
+        return self._members.target.encode(y)
 
     def row_quality(self, X, y, sample_weight=None, budget=None, **parameters):
         """Return the quality of the answer to each row, by this router's `quality`.
@@ -393,7 +393,8 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         # New labels are refused before a model is called.
         self._encoded(y)
         worth = worth_of(self, y)
-        # The quality is that of labels or of probabilities.
+        # The router's `quality` measures labels or probabilities. `response` is the
+        # method that returns them.
         response = worth.asks
         routed = self.respond(X, self.make_call(budget, **parameters), response)
         quality = worth.of_routed(rows_of(y, self), routed, self, sample_weight)
@@ -461,10 +462,19 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
 # Checks before any member is fitted ---------------------------------------------------
 
 
-def call_method(method):
-    """Return the method by which new rows are answered, for a method of `fit`.
+def method_for_new_rows(method):
+    """Return the member's method that answers new rows, from that used in `fit`.
 
-    Its time is measured if costs are times.
+    If costs are times, the time of this method is measured.
+
+    Parameters
+    ----------
+    method : {"predict", "predict_proba", "scores"} or None
+        The method by which members answer rows of `fit`. None: they answer none.
+
+    Returns
+    -------
+    {"predict", "predict_proba"}
     """
     if method is None:
         # Members answer no rows of `fit`.
@@ -476,7 +486,7 @@ def call_method(method):
 
 
 def check_member_kinds(members, router, method):
-    """Raise an error if a member is of the wrong kind, or cannot answer.
+    """Raise an error if a member is of the wrong kind, or lacks the method needed.
 
     Parameters
     ----------
@@ -499,7 +509,7 @@ def check_member_kinds(members, router, method):
                 "BudgetRouter routes between models of any kind, from a log of "
                 "their quality."
             )
-        needed = call_method(method)
+        needed = method_for_new_rows(method)
         if not routes_numbers and not will_have(member, needed):
             raise ValueError(
                 f"{type(router).__name__} needs {needed}, which {name!r} "
@@ -538,9 +548,10 @@ def read_target(X, y, kinds, members, router):
 
 
 def check_objective(router, target):
-    """Raise an error if `quality` and `abstain_cost` do not fit each other or labels.
+    """Raise an error if the parameters of quality or abstaining do not fit the target.
 
-    `target` is that of the rows of `fit`.
+    They are `quality`, `abstain_cost` and `abstain_label` of `router`. `target` is that
+    of the rows of `fit`.
     """
     objective = objective_of(router, target)
     abstain_cost = getattr(router, "abstain_cost", None)  # baselines never abstain
@@ -572,7 +583,7 @@ def measure_members(names, models, method, X):
     """
     calls = {}
     for name, model in zip(names, models):
-        calls[name] = getattr(model, call_method(method))
+        calls[name] = getattr(model, method_for_new_rows(method))
     return measure_costs(calls, X)
 
 
@@ -600,7 +611,7 @@ def objective_of(router, target):
 
 
 def least_prices(exchange_rate, quality):
-    """Return the quality that a unit of cost is worth, with a budget and without.
+    """Return the quality that a unit of cost is worth: with a budget, and without one.
 
     Parameters
     ----------
@@ -677,10 +688,9 @@ def label_of_abstaining(label, classes):
 
 
 def labels_that_abstain(n_rows, label, classes):
-    """Return an array of the label of abstaining, (n_rows,).
+    """Return an array (n_rows,) of abstaining's label that can hold `classes`, too.
 
-    Its dtype holds the labels `classes`, too, which other rows may get. `label` is the
-    router's `abstain_label`.
+    Other rows may get these labels. `label` is the router's `abstain_label`.
     """
     label = label_of_abstaining(label, classes)
     labels = np.asarray([label])

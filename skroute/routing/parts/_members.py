@@ -30,7 +30,8 @@ from skroute.utils._validation import (
     relative_weights,
 )
 
-# A member of this value is left out.
+# In the parameter `estimators`, this text in place of an estimator leaves the member
+# out, as in scikit-learn's ensembles.
 DROP = "drop"
 
 
@@ -68,7 +69,7 @@ class Members:
         return isinstance(self.target, MultiLabel)
 
     def ask(self, position, method, X, rows, *, counter, cache):
-        """Return the answers of a member to some rows, encoded as in `target`.
+        """Return encoded answers of a member to some rows, by way of a cache.
 
         Parameters
         ----------
@@ -103,9 +104,9 @@ class Members:
         )
 
     def _call(self, position, method, X, rows):
-        """Call a member on some rows of X, and return its encoded answers.
+        """Call a member on some rows of X, without a cache. Return encoded answers.
 
-        The parameters are those of `ask`. No answer is read from a cache.
+        The parameters are those of `ask`.
         """
         with rows_of_failure(rows):
             rows_of_X = X  # if the member is asked about all rows
@@ -120,7 +121,9 @@ class Members:
             )
 
     def costs_now(self, costs, estimators):
-        """Return the cost of each member by `costs` that may have changed after `fit`.
+        """Return the cost of each member by the router's present parameter `costs`.
+
+        The parameter may have changed after `fit`.
 
         Parameters
         ----------
@@ -285,7 +288,7 @@ def without_dropped(costs, dropped):
 
 
 def weights_for_members(members, given_weight):
-    """Return the metadata of each member's `fit` if metadata routing is off.
+    """Return what each member's `fit` gets without metadata routing: sample weights.
 
     Parameters
     ----------

@@ -1,4 +1,9 @@
-"""Mixtures of rules: the rules that are worth mixing, and the mix of a budget."""
+"""Mixtures of decision rules: the rules worth mixing, and the mixture for a budget.
+
+A rule decides any row, for example "ask the small model, then perhaps the large one".
+It has a mean cost and a mean quality. Some rows follow one rule and the others another
+rule, so that the mean cost is a budget.
+"""
 
 from typing import NamedTuple
 
@@ -7,13 +12,14 @@ import numpy as np
 from skroute.assignment import assignment_path, choose_at_price
 from skroute.base import affords
 from skroute.routing.parts._estimates import rows_and_others
-from skroute.routing.parts._policy import Validated, last_useful
+from skroute.routing.parts._policy import ValidationMeans, last_useful
 from skroute.utils._compat import num_samples
 from skroute.utils._row_hash import row_uniforms
 from skroute.utils._statistics import standard_error
 from skroute.utils._typing import NDArray
 
-# A policy that spends more than this share of what the best one spends is not cheaper.
+# A policy counts as cheaper than the best one if it spends less than this share of what
+# the best one spends. Less than 1 % saved does not pay for a worse policy.
 _CLEARLY_CHEAPER = 0.99
 
 
@@ -21,7 +27,7 @@ _CLEARLY_CHEAPER = 0.99
 
 
 class MixedRules(NamedTuple):
-    """Two rules, and the share of the rows that each decides.
+    """Two decision rules, and the share of the rows that follow the second one.
 
     Attributes
     ----------
@@ -38,7 +44,7 @@ class MixedRules(NamedTuple):
 
 
 class Mixture(NamedTuple):
-    """Rules by rising cost; a budget mixes two neighbours.
+    """Decision rules by rising mean cost. A budget is met by mixing two neighbours.
 
     Attributes
     ----------
@@ -73,9 +79,9 @@ class Mixture(NamedTuple):
         return MixedRules(low, low + 1, float(min(max(share, 0.0), 1.0)))
 
     def mean_at(self, budget, table):
-        """Return the entry of a table (n_rules, ...) for the mixture of a budget.
+        """Return the mean of two rules' entries of `table`, mixed as for a budget.
 
-        It is the mean of the entries of the two rules, weighted by their shares.
+        `table` has shape (n_rules, ...), and the result the shape of one entry.
         """
         mixed = self.share(budget)
         return (1 - mixed.share) * table[mixed.low] + mixed.share * table[mixed.high]
@@ -99,7 +105,7 @@ class Mixture(NamedTuple):
 
 
 def best_mixture(cost, quality):
-    """Return the rules on the upper hull, from the cheapest to the best.
+    """Return the rules on the upper hull of quality over cost, by rising cost.
 
     Parameters
     ----------
@@ -128,7 +134,7 @@ def best_mixture(cost, quality):
 
 
 def mean_of_rows(table, weight=None):
-    """Return means over the rows, the last axis. `weight` None weights all alike."""
+    """Return weighted means over the last axis, the rows. None weights all alike."""
     if weight is None:
         return table.mean(axis=-1)
     return np.average(table, axis=-1, weights=weight)
@@ -142,7 +148,7 @@ def weight_of_rows(weight, rows):
 
 
 def spread_prices(path, n_prices, power=1.0):
-    """Return the prices of budgets that are spread over a path, falling to 0.
+    """Return falling prices: those of budgets spread over the range of `path`.
 
     Parameters
     ----------
@@ -241,7 +247,7 @@ def quality_less_luck(cost, quality, is_simple, n_errors, weight=None):
 
 
 def best_or_cheaper(quality, spent, row_quality, weight=None):
-    """Return the position of the best policy, or of a cheaper one that is as good.
+    """Return the index of the best policy, or of a cheaper one within its error.
 
     A policy is as good as the best one if it is worse by at most one standard error of
     the difference. If some of these policies are clearly cheaper, the one of them with
@@ -357,7 +363,7 @@ class HeldOutRules(NamedTuple):
 
 
 def limit_path(budgets, held_out):
-    """Find the largest budget that held-out rows show to be worth it, and validate.
+    """Find the largest budget that pays on held-out rows, and validate it by fold.
 
     Parameters
     ----------
@@ -387,7 +393,7 @@ def limit_path(budgets, held_out):
             quality[position, rules.rows] = rules.mixture.mean_at(budget, rules.quality)
 
     validated_parts = []
-    # Both have the folds in the same order.
+    # `held_out` and `rows_and_others` have the folds in the same order.
     for rules, (_, others) in zip(held_out, rows_and_others(fold_of_row)):
         position = last_useful(quality[:, others], fold_of_row[others], weight[others])
         validated_parts.append(rules.validated_up_to(budgets[position]))
@@ -409,7 +415,7 @@ def validated_mixture(validated_parts, budget):
 
     Returns
     -------
-    Validated
+    ValidationMeans
         Two standard errors are computed, and the larger one is returned: that of
         independent rows, and that of the means of folds.
     """
@@ -435,7 +441,7 @@ def validated_mixture(validated_parts, budget):
         error = np.maximum(error, error_of_folds)
     mean_cost, mean_quality = mean
     cost_error, quality_error = error
-    return Validated(
+    return ValidationMeans(
         quality=float(mean_quality),
         quality_se=float(quality_error),
         cost=float(mean_cost),

@@ -1,4 +1,4 @@
-"""A choice that is added after fit: its quality is estimated from the choices of `fit`.
+"""A new choice after fit: its quality is estimated from estimates of the other choices.
 
 The quality of the new choice is known on a few rows only. A linear regression on the
 estimates of the choices of `fit` extends it to all rows, with a prior that counts the
@@ -13,8 +13,8 @@ from sklearn.base import BaseEstimator
 
 from skroute.routing.parts._log import with_last
 
-# The variance of the noise of the choices of `fit` weighs as much as this many rows of
-# the new choice.
+# The noise variance of a new choice is shrunk towards that of the choices of `fit`, as
+# if this many further rows with their noise had been seen.
 _NOISE_ROWS = 10
 # Prior standard deviation of the intercept, as a share of the standard deviation of the
 # mean qualities of the choices of `fit`.
@@ -57,25 +57,28 @@ class ShrunkRegression(NamedTuple):
     high: float
 
     def expected(self, outputs):
-        """Return the estimates for outputs (n_rows, n_outputs) of the estimator."""
+        """Estimate the new choice's quality from the estimates `outputs` of the others.
+
+        `outputs` has shape (n_rows, n_outputs), and the result (n_rows,).
+        """
         estimates = outputs @ self.coef + self.intercept
         return np.clip(estimates, self.low, self.high)
 
     def std(self, outputs):
-        """Return the standard errors of the estimates, ndarray of shape (n_rows,)."""
+        """Return the standard errors of `expected` for these outputs, (n_rows,)."""
         _, deviations = _deviations(outputs)
         # The variance of an estimate is d.T @ covariance @ d, with d the deviations of
         # the row and covariance = root @ root.T.
         return np.sqrt(((deviations @ self.root) ** 2).sum(axis=1))
 
     def predict(self, outputs):
-        """Return the estimates less `CAUTION` standard errors. Decisions use these."""
+        """Return `expected` less `CAUTION` standard errors, for decisions."""
         cautious = self.expected(outputs) - CAUTION * self.std(outputs)
         return np.clip(cautious, self.low, self.high)
 
 
 def _deviations(outputs):
-    """Return the mean of each row, and the regressors of `shrunk_regression`.
+    """Return the mean of each row, and the deviations that `shrunk_regression` reads.
 
     Parameters
     ----------
@@ -209,7 +212,9 @@ def as_table(outputs):
 
 
 def with_newcomer(policy, n_fitted, X, q, cost):
-    """Return a policy with one more choice. Only the prices are computed again.
+    """Return a policy with one more choice, estimated from the others by regression.
+
+    No model is fitted again. Only the prices are.
 
     Parameters
     ----------
@@ -243,7 +248,7 @@ def with_newcomer(policy, n_fitted, X, q, cost):
     as_new_of_fit = policy.as_new[:, :n_fitted]
     by_fold = None
     if policy.by_fold is not None:
-        # (n_folds, n_rows)
+        # For each fold, estimates of the new choice: (n_folds, n_rows)
         new_by_fold = [model.predict(table[:, :n_fitted]) for table in policy.by_fold]
         by_fold = with_last(policy.by_fold, new_by_fold)
     sigma = np.sqrt(noise + np.mean(model.std(estimate_of_fit) ** 2))
@@ -262,9 +267,7 @@ def with_newcomer(policy, n_fitted, X, q, cost):
 
 
 def _realised_with_newcomer(policy, cost):
-    """Return the realised costs with a column of a new choice.
-
-    None is returned if the policy has no realised costs.
+    """Return the realised costs with a column of a new choice, or None without any.
 
     A row on which the other choices cost more than their listed costs is expensive for
     the new choice, too: its column is `cost` times the mean ratio of the row.
@@ -272,7 +275,7 @@ def _realised_with_newcomer(policy, cost):
     realised = policy.realised  # (n_rows, n_choices)
     if realised is None:
         return None
-    # 1 for a choice that is listed with a cost of 0.
+    # Logged cost by listed cost, (n_rows, n_choices). 1 if the listed cost is 0.
     ratio = np.divide(
         realised,
         policy.planned,

@@ -34,22 +34,24 @@ from skroute.utils._row_hash import even_draws
 from skroute.utils._statistics import standard_error
 from skroute.utils._tolerances import ROUNDING, TIE
 
-# Budgets at which a policy is compared with others on validation rows.
+# Number of evenly spaced budgets at which held-out decisions are compared: 32 steps of
+# 3 % from the cheapest plan to the best one.
 _N_CURVE = 33
-# Standard errors by which held-out rows must be better at a larger budget for it to be
-# spent. On tables where nothing is gained, half an error lets noise be bought. On the
-# logs of MMLU and TriviaQA, a whole error leaves gains of half a point.
+# A larger budget is spent only if quality on held-out rows rises by more than this many
+# standard errors. With 0.5, routers buy noise on tables where nothing can be gained.
+# With 1, they miss half a point of quality on the logs of MMLU and TriviaQA.
 _BEYOND_NOISE = 0.75
-# Standard errors by which gains must be smaller than estimated for the estimates to be
-# wrong. Two errors are the usual 95 % of a normal distribution.
+# Estimated gains are wrong if held-out gains are smaller by more than this many
+# standard errors. Two errors are the usual 95 % of a normal distribution.
 _CONTRADICTED = 2.0
-# Maximal number of rows on which prices are compared. It bounds the time of a fit. A
-# mean over this many rows has a standard error of at most .35 points for a quality of 0
-# or 1.
+# Maximal number of rows on which prices are compared. It bounds the time of a fit. The
+# mean of a quality of 0 or 1 over this many rows has a standard error of at most
+# 0.0035, which is 0.5 / sqrt(20 000).
 _MAX_JUDGED = 20_000
-# A price that exceeds the price of the first purchase by this share buys nothing.
+# The price at which nothing is bought exceeds the price of the first purchase by this
+# share, which is far above the relative tolerance of ties, `TIE`.
 _ABOVE = 1e-6
-# Fields of `Policy` whose last axis is the choices. Some may be None.
+# Names of the fields of `Policy` whose last axis is the choices. Some may be None.
 _FIELDS_BY_CHOICE = (
     "estimate",
     "as_new",
@@ -61,17 +63,18 @@ _FIELDS_BY_CHOICE = (
     "realised",
     "sigma",
 )
-# The corrections of a choice are shrunk towards those of all choices, as if the means
-# of all choices had been seen on this many rows of the choice.
+# Strength of shrinkage in a `Correction`: each choice gets this many added rows with
+# the means of all choices. A choice that fewer rows make has mostly these means.
 _PRIOR_ROWS = 20.0
-# The error of an estimate is computed at this many levels of the estimate, or fewer.
+# Maximal number of levels of an `ErrorCurve`: the deciles of the estimates.
 _N_ERROR_LEVELS = 10
-# Fewest rows of such a level: a standard deviation of 30 rows has an error of 13 %.
+# Fewest rows of a level of an `ErrorCurve`. The standard deviation of 30 normal numbers
+# has a standard error of 13 %, which is 1 / sqrt(2 * 30).
 _MIN_ROWS_OF_LEVEL = 30
 
 
 class Choices(NamedTuple):
-    """The choices of rows at a price, with ties.
+    """Choice of each row at a price, or two tied choices and a probability.
 
     Attributes
     ----------
@@ -88,14 +91,18 @@ class Choices(NamedTuple):
     share: np.ndarray
 
     def mean(self, table):
-        """Return the expected entry of each row in a table (n_rows, n_choices)."""
+        """Return each row's entry of `table` (n_rows, n_choices), its mean if tied."""
         rows = np.arange(len(self.low))
         low_entries = table[rows, self.low]
         high_entries = table[rows, self.high]
         return low_entries + self.share * (high_entries - low_entries)
 
     def totals(self, table):
-        """Return, for each choice, the sum of entries over the rows that make it."""
+        """Sum the entries of `table` (n_rows, n_choices) over the rows of each choice.
+
+        A tied row counts for both its choices, with their probabilities. The result has
+        shape (n_choices,).
+        """
         rows = np.arange(len(self.low))
         n_choices = table.shape[1]
         low_entries = (1 - self.share) * table[rows, self.low]
@@ -124,7 +131,7 @@ class Validation(NamedTuple):
 
 
 class PricedDecisions(NamedTuple):
-    """Held-out decisions at several prices.
+    """Decisions on held-out rows at several prices, with their quality and cost.
 
     Attributes
     ----------
@@ -146,7 +153,7 @@ class PricedDecisions(NamedTuple):
 
 
 class GroupPath(NamedTuple):
-    """The prices for one group of rows, learned from the other groups.
+    """The price of each budget for one group of rows, learned from all other rows.
 
     Attributes
     ----------
@@ -167,7 +174,7 @@ class GroupPath(NamedTuple):
 
 
 class Correction(NamedTuple):
-    """Differences between the outcomes of decisions and their estimates, by choice.
+    """Mean differences between outcomes and estimates, for each choice.
 
     Attributes
     ----------
@@ -181,8 +188,11 @@ class Correction(NamedTuple):
     cost_factor: np.ndarray
 
 
-class Validated(NamedTuple):
-    """Means over validation rows, and their standard errors for new rows."""
+class ValidationMeans(NamedTuple):
+    """Mean quality and mean cost on validation rows, with standard errors for new rows.
+
+    The errors are those of the means as estimates for new rows.
+    """
 
     quality: float
     quality_se: float
@@ -191,7 +201,7 @@ class Validated(NamedTuple):
 
 
 def choose_by_rule(values, costs, rule):
-    """Return the choices of rows that are decided alone at a price, ties left open.
+    """Choose for each row alone, at the price of `rule`. Tied rows keep two choices.
 
     Parameters
     ----------
@@ -216,7 +226,7 @@ def choose_by_rule(values, costs, rule):
 
 
 def last_useful(gains, fold=None, weight=None, *, priced=False, expected=None):
-    """Return the position of the first policy that no later one beats beyond noise.
+    """Return the index of the cheapest policy that the best does not beat beyond noise.
 
     Parameters
     ----------
@@ -245,9 +255,13 @@ def last_useful(gains, fold=None, weight=None, *, priced=False, expected=None):
     best = int(np.argmax(means >= means.max() - ROUNDING * np.abs(means).max()))
     if priced:
         return best
+    # Find the cheapest policy that the best one does not beat beyond noise. With
+    # `expected`, it counts only if the last policy gains clearly less over it than is
+    # estimated.
     for position in range(best):
         noise = standard_error(gains[best] - gains[position], weight, fold)
-        # With a single row the noise is NaN, and nothing is beyond it.
+        # With a single row the noise is NaN, the comparison is False, and the lead of
+        # the best policy does not count.
         if means[best] - means[position] > _BEYOND_NOISE * noise:
             continue
         if expected is None or _falls_short(gains, expected, position, fold, weight):
@@ -258,16 +272,17 @@ def last_useful(gains, fold=None, weight=None, *, priced=False, expected=None):
 
 
 def _falls_short(gains, expected, position, fold, weight):
-    """Return True if the last policy leads by less than estimated, beyond noise.
+    """Return True if the last policy's lead over `position` is clearly below estimates.
 
-    The lead of the last policy is its gain less the gain of the policy at `position`.
+    The lead is the gain of the last policy less the gain of the policy at `position`.
     The other parameters are those of `last_useful`.
     """
     expected_lead = expected[-1] - expected[position]
     lead = gains[-1] - gains[position]
     shortfall = expected_lead - lead
     noise = standard_error(shortfall, weight, fold)
-    # With a single row the noise is NaN, and the estimates are not trusted.
+    # With a single row the noise is NaN. The comparison is False, the result is True,
+    # and the estimates are not trusted.
     return not np.average(shortfall, weights=weight) <= _CONTRADICTED * noise
 
 
@@ -297,7 +312,7 @@ class Policy:
         Standard deviation of the estimation error.
     reg_lambda : float, default=0.0
         Number of standard deviations that are subtracted from the estimates.
-    deciding : float, default=0.0
+    deciding_cost : float, default=0.0
         Cost of a row before it is decided.
     margin : float, default=0.0
         Share of a budget that is left unspent (FrugalMCT's delta).
@@ -349,7 +364,7 @@ class Policy:
     fold: np.ndarray
     sigma: np.ndarray
     reg_lambda: float = 0.0
-    deciding: float = 0.0
+    deciding_cost: float = 0.0
     margin: float = 0.0
     least_prices: tuple = (0.0, 0.0)
     realised: np.ndarray | None = None
@@ -377,8 +392,8 @@ class Policy:
 
     # Other policies -------------------------------------------------------------------
 
-    def at(self, *, costs=None, **changes):
-        """Return the policy at other fixed costs or other values of scalar fields.
+    def with_changes(self, *, costs=None, **changes):
+        """Return the policy with new list prices `costs`, or new values of fields.
 
         Parameters
         ----------
@@ -412,7 +427,7 @@ class Policy:
         return replace(self, **changes, _cache={})
 
     def _realised_at(self, costs):
-        """Return the logged costs, scaled from `planned` to new prices.
+        """Return the logged costs, scaled from the prices `planned` to the new `costs`.
 
         `costs` are the new prices (n_choices,). None is returned if rows are decided by
         the logged costs.
@@ -425,7 +440,7 @@ class Policy:
         return self.realised * factor
 
     def restricted(self, positions):
-        """Return the policy of some of its choices.
+        """Return the policy that has only the choices at `positions`.
 
         Parameters
         ----------
@@ -447,12 +462,12 @@ class Policy:
                     tables[name] = np.ascontiguousarray(table[..., positions])
             if self.amounts is not None:
                 tables["amounts"] = self.amounts.restricted(positions)
-            columns = self.kept[positions]
+            columns = self.choice_positions[positions]
             self._cache[key] = replace(self, **tables, columns=columns, _cache={})
         return self._cache[key]
 
     def limited(self, limits):
-        """Return the policy with other limits in addition to the budget.
+        """Return the policy with these `limits` in place of its own. The budget stays.
 
         Parameters
         ----------
@@ -483,8 +498,8 @@ class Policy:
         return self.planned if self.realised is None else self.realised
 
     @property
-    def kept(self):
-        """Positions of the policy's choices among all choices, (n_choices,)."""
+    def choice_positions(self):
+        """Positions of the choices among those of the whole log, (n_choices,)."""
         if self.columns is None:
             return np.arange(self.quality.shape[1])
         return self.columns
@@ -497,13 +512,13 @@ class Policy:
         return self.reg_lambda * self.sigma
 
     @property
-    def per_row(self):
-        """True if each row has costs of its own, known or estimated."""
+    def has_row_costs(self):
+        """True if rows differ in costs: `planned` has the shape (n_rows, n_choices)."""
         return self.planned.ndim == 2
 
     @property
     def _decided_as_new(self):
-        """Values and costs of logged rows, with the distribution of new rows.
+        """Pair (values, costs) of the logged rows, distributed as those of new rows.
 
         Values are estimates less the penalty, (n_rows, n_choices). Costs are those by
         which rows are decided, (n_choices,) or (n_rows, n_choices).
@@ -513,23 +528,23 @@ class Policy:
 
     @cached_property
     def path(self):
-        """Price of each budget (`AssignmentPath`), without the cost of deciding."""
+        """Price of each mean budget (`AssignmentPath`). Budgets exclude deciding."""
         values, planned = self._decided_as_new
         return assignment_path(values, planned, self.realised, self.weight)
 
     @property
     def least(self):
         """Mean cost of the cheapest plan within the limits, deciding included."""
-        return self._least_choices + self.deciding
+        return self._least_without_deciding + self.deciding_cost
 
     @cached_property
-    def _least_choices(self):
-        """Mean cost of the choices of the cheapest plan within the limits."""
+    def _least_without_deciding(self):
+        """Mean cost of the cheapest plan within the limits, deciding left out."""
         least = float(self.path.budgets[0])
         if self.limits is None:
             return least
-        # No plan exceeds a budget above the largest cost, so that only the other limits
-        # count. The 1 is for costs that are all 0.
+        # A budget of twice the largest cost, which no plan exceeds: only the other
+        # limits have an effect. The 1 keeps it above 0 if all costs are 0.
         budget_without_effect = 2.0 * float(np.max(self.paid)) + 1.0
         order = self._limit_order(budget_without_effect)
         floor_with_budget, _ = self.price_floors
@@ -547,7 +562,7 @@ class Policy:
             self.limit_rule(budget)
 
     def _limit_order(self, budget):
-        """Return the limits in the order of their prices (`LimitOrder`).
+        """Return names and sizes of the limits, the budget first (`LimitOrder`).
 
         `budget` does not include deciding.
         """
@@ -555,12 +570,12 @@ class Policy:
             self.limits,
             budget=budget,
             amounts=self.amount_tables,
-            positions=self.kept,
+            positions=self.choice_positions,
         )
 
     @property
     def amount_tables(self):
-        """The amounts of the log. Empty tables if the log has none."""
+        """Amounts of the log, such as seconds (`AmountTables`), or empty tables."""
         if self.amounts is not None:
             return self.amounts
         # No amounts: the first axis, that of the amounts, has length 0.
@@ -570,7 +585,7 @@ class Policy:
         )
 
     def _dual_function(self, order, price_floor, group):
-        """Return a new dual function of the limits on the log (`DualFunction`).
+        """Build the `DualFunction` of the log, from which prices of limits are learned.
 
         It is not cached, because it stores the plans that it computes. With the plans
         of earlier calls, decisions would depend on these calls.
@@ -601,7 +616,7 @@ class Policy:
         return dual_of_log(log, order, price_floor)
 
     def limit_rule(self, budget, group=None):
-        """Return the prices of a mean budget and of the limits (`LimitRule`).
+        """Return the dual prices of a mean budget and of the limits (`LimitRule`).
 
         Parameters
         ----------
@@ -620,7 +635,7 @@ class Policy:
         spendable = budget
         price_floor = floor_without_budget
         if budget != np.inf:
-            spendable = (1 - self.margin) * (budget - self.deciding)
+            spendable = (1 - self.margin) * (budget - self.deciding_cost)
             price_floor = floor_with_budget
         order = self._limit_order(spendable)
         dual = self._dual_function(order, price_floor, group)
@@ -634,7 +649,7 @@ class Policy:
         )
 
     def _choices_at(self, budget, values, costs, *, group=None, draw=None):
-        """Return the choices of rows that are decided alone at a budget (`Choices`).
+        """Choose for each row alone, at the prices of budget and limits (`Choices`).
 
         Parameters
         ----------
@@ -668,8 +683,9 @@ class Policy:
         return Choices(route, route, np.zeros(n_rows))
 
     def _cached_limit_rule(self, budget, group):
-        """Return `limit_rule`. The rule of the last budget of each group is cached."""
-        # Groups share no rows: the first row identifies a group. None is no group.
+        """Return ``limit_rule(budget, group)``, cached for each group's last budget."""
+        # Groups share no rows, so that the first row identifies a group. None is the
+        # key of the rule that is learned from all rows.
         first_row = None if group is None else int(group.rows[0])
         key = ("limit rule", first_row)
         cached = self._cache.get(key)  # (budget, rule), or None
@@ -680,7 +696,7 @@ class Policy:
 
     @cached_property
     def _priced_decisions(self):
-        """Held-out decisions at prices between the cheapest and the best plan."""
+        """Held-out decisions at prices from buying nothing to 0 (`PricedDecisions`)."""
         budgets = self.path.budgets
         prices = self.path.prices
         even_budgets = np.linspace(budgets[0], budgets[-1], _N_CURVE)
@@ -711,7 +727,7 @@ class Policy:
         return PricedDecisions(falling_prices, rows, quality, cost, expected)
 
     def _floors_without(self, group=None):
-        """Return the price floors that held-out rows show, without a group of rows.
+        """Compute `price_floors` from the held-out rows that are not in `group`.
 
         Parameters
         ----------
@@ -753,7 +769,7 @@ class Policy:
 
     @cached_property
     def price_floors(self):
-        """Smallest price with a budget and without one, tuple of two floats.
+        """Smallest price of cost with a budget, and without one. A tuple of two floats.
 
         Smaller prices spend more, and held-out rows show no gain beyond noise from
         them. The floor is at least what a unit of cost is worth as money
@@ -762,7 +778,7 @@ class Policy:
         return self._floors_without()
 
     def rule(self, budget, path=None, floors=None):
-        """Return the price of a mean budget, and how ties at this price are mixed.
+        """Return the price of a mean budget, and how ties at it are mixed (`Rule`).
 
         Parameters
         ----------
@@ -784,17 +800,17 @@ class Policy:
         if budget == np.inf:
             # At a floor there is no budget to spend exactly: tied rows are not mixed.
             return Rule(floor_without_budget, share=0.0)
-        # The cheapest plan of all rows, and that of the rows of `path`, are allowed at
-        # every budget.
+        # A smaller budget is raised to the cost of the cheapest plan: that of all rows
+        # or that of the rows of `path`, the larger one.
         least = max(float(self.path.budgets[0]), float(path.budgets[0]))
-        spendable = (1 - self.margin) * (budget - self.deciding)
+        spendable = (1 - self.margin) * (budget - self.deciding_cost)
         rule = path.rule(max(spendable, least))
         if rule.price < floor_with_budget:
             return Rule(floor_with_budget, share=0.0)
         return rule
 
-    def room(self, budget):
-        """Return what a hard cap leaves for choices, in planned costs.
+    def planned_cap(self, budget):
+        """Return the cap on mean planned cost that keeps the mean bill at `budget`.
 
         Parameters
         ----------
@@ -806,7 +822,7 @@ class Policy:
         float
             Mean per row, without the cost of deciding.
         """
-        mean_bill = budget - self.deciding
+        mean_bill = budget - self.deciding_cost
         if self.realised is None:
             # The planned costs are the bills.
             return mean_bill
@@ -820,7 +836,7 @@ class Policy:
         return self._by_choice(outputs, self.abstain_quality)
 
     def estimates_and_std(self, X):
-        """Return the estimated quality of each choice, and the error of the estimate.
+        """Return estimated qualities and standard deviations of their errors.
 
         An estimator whose `predict` takes ``return_std`` gives both. For any other
         estimator the deviation is that of the out-of-fold error at the level of the
@@ -842,7 +858,7 @@ class Policy:
         return estimates, std
 
     def _by_choice(self, outputs, abstaining):
-        """Return outputs of the estimator for the choices of this policy.
+        """Return estimator outputs as one column for each choice of this policy.
 
         Parameters
         ----------
@@ -870,7 +886,7 @@ class Policy:
         costs_given=False,
         allowed=None,
     ):
-        """Choose for each row of a call.
+        """Choose for each row of a call, within a mean budget (`Plan`).
 
         Parameters
         ----------
@@ -897,60 +913,66 @@ class Policy:
         """
         penalised = estimates - self.penalty  # (n_rows, n_choices)
         values = penalised
-        stand_in = None  # no choice of a row is replaced
+        stand_in = None  # every row may make every choice: none is replaced
         if allowed is not None and self.limits is None:
             # A choice that is not allowed has the value and the cost of `stand_in`, the
             # row's cheapest allowed choice, and is replaced by it below.
             values, costs, stand_in = stand_ins(values, costs, allowed)
         elif allowed is not None:
-            # A choice without a value is not made.
+            # With limits, a choice whose value is NaN is not made.
             values = np.where(allowed, values, np.nan)
-        # True if `costs` are estimates, quotes or list prices. The bills come later.
+        # The budget must pay for the cheapest plan: that of these rows, or else that of
+        # the log.
+        least_of_log = self.least
+        # Mean of `costs` if each row gets its cheapest choice, deciding included.
+        least_of_rows = float(np.min(costs, axis=-1).mean()) + self.deciding_cost
+        # True if `costs` are estimates, quotes or list prices, and bills come later.
         # Without `realised`, the costs of the log are the bills.
         costs_differ_from_bills = self.realised is not None and not costs_given
-        # Mean of `costs` per row of the cheapest choices of these rows, with deciding.
-        least_of_rows = float(np.min(costs, axis=-1).mean()) + self.deciding
-        # The mean bill of the cheapest plan of the log.
-        smallest_budget = self.least
-        # The budget limits the mean cost of these rows if they are decided together, or
-        # if several rows came with their costs. A single row may cost more than that.
-        is_mean_of_rows = policy == "batch" or (costs_given and len(values) > 1)
+        # True if the budget is the mean over the rows of this call: they are decided
+        # together, or several came with their costs. Otherwise it is the mean over many
+        # calls, and the rows of this call may cost more.
+        budget_is_of_rows = policy == "batch" or (costs_given and len(values) > 1)
+        smallest_budget = least_of_log
         # The mean bill of these rows is known only if `costs` are the bills.
-        if is_mean_of_rows and not costs_differ_from_bills:
+        if budget_is_of_rows and not costs_differ_from_bills:
             smallest_budget = least_of_rows
         check_affordable(budget, smallest_budget, advice=self._advice_on_limits())
 
         if policy == "online":
             route = self._route_online(values, costs, budget, draw)
         else:
-            # What the cap leaves for choices, in the unit of `costs`.
-            room = budget - self.deciding
+            # Cap on the mean of `costs` over the choices. The budget is in bills, and
+            # includes deciding.
+            cap = budget - self.deciding_cost
             if costs_differ_from_bills:
-                room = self.room(budget)
-                # The cheapest allowed choices may cost much more than those of the log,
-                # to which the budget was compared above.
+                cap = self.planned_cap(budget)
+                # The budget was compared with the cheapest plan of the log only. The
+                # cheapest allowed choices of these rows may cost much more.
                 if allowed is not None:
-                    self._check_room(room, budget, least_of_rows)
-            # The cheapest plan of these rows is always allowed.
-            room = max(room, least_of_rows - self.deciding)
-            route = self._route_batch(values, costs, budget, room=room)
+                    self._check_cap(cap, budget, least_of_rows)
+            # The cheapest plan of these rows is within every cap.
+            cap = max(cap, least_of_rows - self.deciding_cost)
+            route = self._route_batch(values, costs, budget, cap=cap)
         rows = np.arange(len(values))
         if stand_in is not None:
             route = np.where(allowed[rows, route], route, stand_in)
 
         quoted_cost = np.broadcast_to(costs, values.shape)[rows, route]
         correction = self.correction(budget)
-        # The penalty is for deciding only. It is no part of the expected quality.
+        # The expected quality is the estimate without the penalty, which only serves to
+        # decide, plus the mean error of such estimates in the log.
         added_quality = (self.penalty + correction.quality)[route]
         quality = penalised[rows, route] + added_quality
         cost = quoted_cost
         if costs_differ_from_bills:
+            # The expected bill.
             cost = quoted_cost * correction.cost_factor[route]
         return Plan(
-            self.kept[route],
-            cost=cost + self.deciding,
+            self.choice_positions[route],
+            cost=cost + self.deciding_cost,
             quality=quality,
-            quoted_cost=quoted_cost + self.deciding,
+            quoted_cost=quoted_cost + self.deciding_cost,
             amounts=self._amounts_of(route),
         )
 
@@ -970,7 +992,7 @@ class Policy:
         return f"It is that within {', '.join(limits)}. Raise the budget or a limit."
 
     def _amounts_of(self, route):
-        """Return the amounts that the choices of rows are expected to take.
+        """Return mean amounts, such as seconds, of each row's choice, by their names.
 
         Parameters
         ----------
@@ -1002,8 +1024,8 @@ class Policy:
             route[takes_high] = high[takes_high]
         return route
 
-    def _route_batch(self, values, costs, budget, *, room):
-        """Return the choices of all rows, decided together under a cap.
+    def _route_batch(self, values, costs, budget, *, cap):
+        """Choose for all rows together, so that the mean of `costs` is at most `cap`.
 
         Parameters
         ----------
@@ -1012,8 +1034,8 @@ class Policy:
         budget : float
             Mean cost per row, deciding included. It is read only to select the price
             floor: there is one with a budget, and one without.
-        room : float
-            Mean of `costs` per row that the choices may have. Infinity is no cap.
+        cap : float
+            Largest mean of `costs` over the choices. Infinity is no cap.
 
         Returns
         -------
@@ -1024,38 +1046,39 @@ class Policy:
         # A unit of cost has at least the price `floor`, also within the cap.
         net_values = values - floor * costs
         if self.limits is None:
-            return solve_assignment(net_values, costs, room).choices
-        order = self._limit_order(room)
+            return solve_assignment(net_values, costs, cap).choices
+        order = self._limit_order(cap)
         return plan_within_limits(net_values, costs, self.amount_tables.planned, order)
 
-    def _check_room(self, room, budget, least_of_rows):
+    def _check_cap(self, cap, budget, least_of_rows):
         """Raise an error if a cap does not pay for the cheapest allowed choices.
 
         Parameters
         ----------
-        room : float
-            Mean planned cost per row that the cap leaves, without that of deciding.
+        cap : float
+            Largest mean planned cost per row, without the cost of deciding.
         budget : float
-            The cap as the user gave it, in bills, for the message.
+            The budget as the user gave it, in bills, for the message.
         least_of_rows : float
             Mean planned cost per row of the cheapest allowed choices, with deciding.
         """
-        if affords(room, least_of_rows - self.deciding):
+        if affords(cap, least_of_rows - self.deciding_cost):
             return
         raise ValueError(
             f"budget={budget!r} does not pay for the cheapest choices that allowed "
             f"leaves: by the costs that rows are decided by they cost "
             f"{least_of_rows:.6g} per sample, and the budget pays for "
-            f"{room + self.deciding:.6g}."
+            f"{cap + self.deciding_cost:.6g}."
         )
 
     # Validation -----------------------------------------------------------------------
 
     @cached_property
     def _group_of_row(self):
-        """Number of the group of each row, (n_rows,).
+        """Validation group of each row: its fold, or one of at most `MAX_PARTS` unions.
 
-        A group is one fold. If there are many folds, it is several of them.
+        A group is one fold. If there are more than `MAX_PARTS` folds, it is several of
+        them. The result is an int array (n_rows,).
         """
         if len(np.unique(self.fold)) > MAX_PARTS:
             return self.fold % MAX_PARTS
@@ -1063,10 +1086,7 @@ class Policy:
 
     @cached_property
     def _group_paths(self):
-        """Prices for each group of rows, a list of `GroupPath`.
-
-        They are learned from the rows of the other groups.
-        """
+        """Prices of each group, learned from other groups (list of `GroupPath`)."""
         group_paths = []
         for rows, others in rows_and_others(self._group_of_row):
             # Values and costs of all rows, by the estimators that were not fitted on
@@ -1094,7 +1114,7 @@ class Policy:
         return group_paths
 
     def _as_group(self, table, by_fold, rows):
-        """Return a table of all rows, with the distribution of one group's rows.
+        """Return `table`, distributed as the estimates for the group `rows` are.
 
         Parameters
         ----------
@@ -1119,7 +1139,7 @@ class Policy:
         return self._with_copies_alike(table, rows)
 
     def _with_copies_alike(self, table, rows):
-        """Return a table in which copies of a frequent row have the values of a group.
+        """Return `table` with the entries of `rows` in all copies of these rows, too.
 
         An estimator decides all copies of a row alike. The price for the copies in
         `rows` is therefore learned from copies that are decided as they are.
@@ -1141,7 +1161,7 @@ class Policy:
         values_of_kind = np.full((n_kinds + 1, table.shape[1]), np.nan)
         # If there are several copies among `rows`, the last one counts.
         values_of_kind[self.kind[frequent]] = table[frequent]
-        # NaN also for frequent rows of which the group has no copy.
+        # Entries of each row's copy in the group. NaN if the group has no copy of it.
         values_of_copies = values_of_kind[self.kind]  # (n_rows, n_choices)
         return np.where(np.isnan(values_of_copies), table, values_of_copies)
 
@@ -1164,11 +1184,11 @@ class Policy:
             choices.high[rows] = decided.high
             choices.share[rows] = decided.share
         paid = np.broadcast_to(self.paid, self.quality.shape)
-        cost = choices.mean(paid) + self.deciding
+        cost = choices.mean(paid) + self.deciding_cost
         return Validation(choices, choices.mean(self.quality), cost)
 
     def validated(self, budget):
-        """Return mean quality and cost of the cross-fitted decisions, with errors.
+        """Return mean quality and cost of cross-fitted decisions (`ValidationMeans`).
 
         New rows are decided by the estimator of all rows. If the rows of the log are
         decided in this way ("as new"), quality and cost have other means than with
@@ -1180,10 +1200,10 @@ class Policy:
         choices_as_new = self._choices_at(budget, values_as_new, planned_as_new)
         paid = np.broadcast_to(self.paid, self.quality.shape)
         quality_as_new = choices_as_new.mean(self.quality)
-        cost_as_new = choices_as_new.mean(paid) + self.deciding
+        cost_as_new = choices_as_new.mean(paid) + self.deciding_cost
         quality_se = self._error_of_mean(validation.quality, quality_as_new)
         cost_se = self._error_of_mean(validation.cost, cost_as_new)
-        return Validated(
+        return ValidationMeans(
             quality=float(np.average(validation.quality, weights=self.weight)),
             quality_se=quality_se,
             cost=float(np.average(validation.cost, weights=self.weight)),
@@ -1191,7 +1211,7 @@ class Policy:
         )
 
     def limit_states(self, budget):
-        """Return the state of the budget and of each limit (list of `LimitState`).
+        """Return use and price of the budget and each limit (list of `LimitState`).
 
         The rows of the log are decided twice. For `LimitState.spent`, they are decided
         as new rows are, by the estimator of all rows. For `LimitState.validation`, each
@@ -1225,7 +1245,7 @@ class Policy:
             deciding = 0.0
             price = float(rule.prices.prices[position])
             if is_budget:
-                deciding = self.deciding
+                deciding = self.deciding_cost
                 price = rule.budget_price
             # What each row takes of the limit under the two decisions: (n_rows,)
             spent_cross_fitted = validation.choices.mean(table) + deciding
@@ -1245,7 +1265,7 @@ class Policy:
         return states
 
     def _error_of_mean(self, cross_fitted, as_new):
-        """Return the standard error of a mean of cross-fitted decisions.
+        """Return the error of the mean of `cross_fitted` as an estimate for new rows.
 
         Parameters
         ----------
@@ -1269,12 +1289,12 @@ class Policy:
         A tuple of an ndarray of shape (n_budgets,) and a list of `Validation`.
         """
         low = self.least
-        high = self.path.budgets[-1] + self.deciding
+        high = self.path.budgets[-1] + self.deciding_cost
         budgets = np.unique(np.linspace(low, high, _N_CURVE))
         return budgets, [self.validate(float(budget)) for budget in budgets]
 
     def correction(self, budget):
-        """Return what the decisions at a budget bring and cost beyond their estimates.
+        """Return how outcomes of decisions at a budget differ from estimates.
 
         A choice is made partly because its estimate is too high (the winner's curse).
 
@@ -1285,8 +1305,8 @@ class Policy:
         cached = self._cache.get("correction")  # (budget, correction), or None
         if cached is None or cached[0] != budget:
             values, planned = self._decided_as_new
-            # A call with costs of its own may have a budget below the smallest budget
-            # of the log.
+            # A call with costs of its own may have a budget below that of the cheapest
+            # plan of the log. It is then raised to this plan.
             choices = self._choices_at(max(budget, self.least), values, planned)
             cached = (budget, self._correction_of(choices))
             self._cache["correction"] = cached
@@ -1308,11 +1328,12 @@ class Policy:
         planned_table = np.broadcast_to(self.planned, shape)
         planned = np.average(planned_table, axis=0, weights=self.weight)
         np.divide(paid, planned, out=factor, where=planned > 0)
-        # Doubly robust means of unknown bills may be below 0 by noise.
+        # Means of costs that are partly unknown are estimates (doubly robust), and may
+        # be below 0 by noise. A factor of costs is at least 0.
         return np.maximum(factor, 0.0)
 
     def _correction_of(self, choices):
-        """Return the `Correction` of each choice, shrunk towards that of all choices.
+        """Compute the `Correction` of each choice, shrunk towards that of all choices.
 
         `choices` are the `Choices` of the rows of the log: what the policy decides for
         each of them.
@@ -1348,12 +1369,13 @@ class Policy:
             out=cost_factor,
             where=planned > 0,
         )
-        # Doubly robust means of unknown bills may be below 0 by noise.
+        # Means of costs that are partly unknown are estimates (doubly robust), and may
+        # be below 0 by noise. A factor of costs is at least 0.
         return Correction(quality, np.maximum(cost_factor, 0.0))
 
 
 def check_lambda(reg_lambda):
-    """Return `reg_lambda` as a float, or raise a ValueError if it is not valid.
+    """Return `reg_lambda` as a float. Raise an error if it is negative or not finite.
 
     It may have been set after `fit`, which checks parameters.
     """
@@ -1365,18 +1387,17 @@ def check_lambda(reg_lambda):
 
 
 def of_rows(table, rows):
-    """Return some rows of a table.
+    """Return ``table[rows]``, or `table` itself if it has no rows.
 
-    Costs by choice, of shape (n_choices,), have no rows. They are returned unchanged,
-    and so is None.
+    Costs by choice, of shape (n_choices,), and None have no rows.
     """
     if table is None or table.ndim == 1:
         return table
     return table[rows]
 
 
-def choose_one(values, costs, price, fitting):
-    """Return the choice of one row at a price, as `choose_at_price` with plain numbers.
+def choose_one(values, costs, price, affordable):
+    """Return the choice in `affordable` with the largest value less price times cost.
 
     Parameters
     ----------
@@ -1384,7 +1405,7 @@ def choose_one(values, costs, price, fitting):
         Value and cost of each choice.
     price : float
         Value of one unit of cost.
-    fitting : iterable of int
+    affordable : iterable of int
         Positions of the choices that the caller can pay.
 
     Returns
@@ -1393,12 +1414,12 @@ def choose_one(values, costs, price, fitting):
         Position of the choice. Among ties it is the cheapest, then the best, then the
         first.
     """
-    # The largest tuple is that of the choice. Tuples are compared entry by entry, and
-    # the last entry is the position with a minus sign: of equal choices, the first.
+    # Each choice has a tuple, compared entry by entry. The largest tuple wins. Its last
+    # entry is minus the position, so that the first of equal choices wins.
     if price == inf:
-        # The cheapest choice. Infinity times a cost of 0 would be NaN.
+        # The cheapest choice wins. (Infinity times a cost of 0 would be NaN.)
         _, _, minus_position = max(
-            (-costs[choice], values[choice], -choice) for choice in fitting
+            (-costs[choice], values[choice], -choice) for choice in affordable
         )
         return -minus_position
     # At a slightly higher price, the cheaper of two tied choices has the larger value.
@@ -1410,13 +1431,13 @@ def choose_one(values, costs, price, fitting):
             values[choice],
             -choice,
         )
-        for choice in fitting
+        for choice in affordable
     )
     return -minus_position
 
 
 def stand_ins(values, costs, allowed):
-    """Return values and costs with stand-ins for the choices that are not allowed.
+    """Give choices that are not allowed the entries of the row's cheapest allowed one.
 
     Parameters
     ----------
@@ -1457,7 +1478,8 @@ def offers_std(estimator):
         parameters = inspect.signature(last.predict).parameters
     except (TypeError, ValueError):
         return False
-    # `QualityRegressor` computes them in `fit`, unless `standard_errors` is False.
+    # `QualityRegressor` computes standard errors in `fit`, unless its parameter
+    # `standard_errors` is False.
     return "return_std" in parameters and getattr(last, "standard_errors", True)
 
 
@@ -1477,7 +1499,7 @@ class ErrorCurve(NamedTuple):
 
 
 def error_by_level(estimate, quality):
-    """Return an `ErrorCurve` for each choice.
+    """Return the error of estimates by their size, an `ErrorCurve` for each choice.
 
     Parameters
     ----------

@@ -15,13 +15,13 @@ from skroute.utils._tables import Column, RecordList, Table, share_column
 from skroute.utils._tolerances import ROUNDING
 from skroute.utils._validation import warn
 
-# Bootstrap samples of the validation rows. They give the standard error of a budget to
-# 5 %.
+# Number of bootstrap samples of the validation rows. A standard deviation over 200
+# samples has an error of 5 %, which is 1 / sqrt(2 * 200).
 _N_RESAMPLES = 200
 
 
-class Look(NamedTuple):
-    """Inputs of a decision about the rows of a call.
+class DecisionInputs(NamedTuple):
+    """Features that deciding on the rows of a call reads, and answers paid for already.
 
     Attributes
     ----------
@@ -100,37 +100,42 @@ class SmallestBudget(NamedTuple):
         )
 
 
-def look_at_rows(X):
-    """Return the rows as what deciding reads (`Look`). No member is called for it."""
-    return Look(X, state=None, answers={})
+def inputs_of_rows(X):
+    """Return X itself as the features that deciding reads, without a call of a member.
+
+    Returns
+    -------
+    DecisionInputs
+    """
+    return DecisionInputs(X, state=None, answers={})
 
 
-def estimate_once(router, policy, look):
-    """Return estimates and the state of a plan. A sweep computes them once.
+def estimate_once(router, policy, compute_inputs):
+    """Return quality estimates and paid answers, computed once for a sweep of budgets.
 
     Parameters
     ----------
     router : Router
-        It has the cache of the sweep.
+        Its calls at several budgets, a sweep, share a cache.
     policy : Policy
-    look : callable
-        ``look()`` returns what deciding needs (`Look`).
+    compute_inputs : callable
+        ``compute_inputs()`` returns what deciding reads (`DecisionInputs`).
 
     Returns
     -------
     estimates : ndarray of shape (n_rows, n_choices)
     state : dict, MemberAnswers or None
-        As in `Look`.
+        As in `DecisionInputs`.
     """
 
     def estimate():
-        """Return estimates and state for the rows of `look`."""
-        features, state, _ = look()
+        """Return estimates and state for the rows of the call."""
+        features, state, _ = compute_inputs()
         return policy.estimates(features), state
 
-    # The cache keeps a reference to the estimator: while it exists, no other object
-    # gets its id.
-    key = ("estimates", id(policy.estimator), tuple(policy.kept))
+    # The key has the id of the estimator. The cache keeps the estimator alive, so that
+    # no other object gets this id.
+    key = ("estimates", id(policy.estimator), tuple(policy.choice_positions))
     return cache_of(router).get_or_compute(key, estimate, keep_alive=policy.estimator)
 
 
@@ -162,10 +167,10 @@ class PricedRouter(Router):
 
     It may replace four methods:
 
-    ``_look(X, positions) -> Look``
+    ``_decision_inputs(X, positions) -> DecisionInputs``
         Compute what the quality estimator reads. The default is X itself.
 
-    ``_validated(budget) -> Validated``, ``_validation_curve()``
+    ``_validated(budget) -> ValidationMeans``, ``_validation_curve()``
         Return validation figures at a budget, and budgets with their `Validation`. A
         router whose log has no outcomes at some budgets replaces both.
 
@@ -184,16 +189,19 @@ class PricedRouter(Router):
     # Validation -----------------------------------------------------------------------
 
     def _validated(self, budget):
-        """Return quality and cost of cross-fitted decisions (`Validated`)."""
+        """Return means of cross-fitted decisions at a budget (`ValidationMeans`)."""
         return self._policy().validated(budget)
 
     def _validation_curve(self):
-        """Return budgets, and the `Validation` of the decisions at each of them."""
+        """Return an array of budgets, and the list of their `Validation`."""
         return self._policy().curve
 
     @property
     def quality_std_(self):
-        """Standard deviation of each choice's out-of-fold estimation error."""
+        """Standard deviation of the error of each choice's quality estimates.
+
+        The errors are out of fold, shape (n_choices,).
+        """
         return self._policy().sigma
 
     @property
@@ -204,12 +212,15 @@ class PricedRouter(Router):
 
     @property
     def price_path_(self):
-        """Price of each budget, without the cost of deciding (AssignmentPath)."""
+        """Dual price of each mean budget, deciding left out (`AssignmentPath`)."""
         return self._policy().path
 
     @property
     def price_(self):
-        """Price at `budget`. It is infinite at the smallest feasible budget."""
+        """Dual price of the parameter `budget`: quality that a unit of cost must bring.
+
+        It is infinite at the smallest feasible budget.
+        """
         policy = self._policy()
         return float(policy.rule(self._effective_budget(None)).price)
 
@@ -253,21 +264,21 @@ class PricedRouter(Router):
         -------
         PricedRequests
         """
-        # One row, which no table of allowed choices restricts.
+        # A request is one row, and has no table of allowed choices.
         positions, _ = kept_choices(self.choices_, 1, exclude, None)
         return PricedRequests(
             self._policy().restricted(positions),
             positions,
-            look=self._look,
+            compute_inputs=self._decision_inputs,
             excludable=self.choices_,
             asked_first=asked_first,
             cost_estimator=cost_estimator,
             quotes_costs=quotes_costs,
         )
 
-    def _look(self, X, positions):
-        """Return what the quality estimator reads: X itself (`Look`)."""
-        return look_at_rows(X)
+    def _decision_inputs(self, X, positions):
+        """Return X itself, which the quality estimator reads (`DecisionInputs`)."""
+        return inputs_of_rows(X)
 
     def predict_quality(self, X, return_std=False):
         """Estimate the quality of each choice for each row.
@@ -294,7 +305,7 @@ class PricedRouter(Router):
         """
         policy = self._policy()
         X = self._check_rows(X)
-        features, _, _ = self._look(X, policy.kept)
+        features, _, _ = self._decision_inputs(X, policy.choice_positions)
         if return_std:
             return policy.estimates_and_std(features)
         return policy.estimates(features)
@@ -311,7 +322,7 @@ class PricedRouter(Router):
         period: str | float | None = None,
         windows: Mapping[str, Sequence[Window]] | None = None,
     ) -> Any:
-        """Return a budget for requests that come one by one.
+        """Return a stream: a total budget for requests that come one by one.
 
         The stream can be used by several threads and, with a shared ledger, by several
         processes.
@@ -336,12 +347,12 @@ default=None
             process.
 
         purse : str, default="stream"
-            Name of the purse in the ledger. Streams of the same name and ledger share
-            it.
+            Name of the purse, the total budget's account in the ledger. Streams of the
+            same name and ledger share it.
 
         within : sequence of str, default=()
-            Further open purses of the ledger. Every request is also paid from these
-            purses.
+            Names of further open purses of the ledger. Every request is also paid from
+            these purses.
 
         period : {"day", "month"} or float, default=None
             Time after which the total is available again: a UTC day, a UTC month, or a
@@ -531,7 +542,8 @@ def _first_reaching(budgets, means, quality):
     if not len(reaching):
         return np.nan
     first = reaching[0]
-    # There is no smaller budget, or the division below would be by 0.
+    # The first budget has none before it to interpolate from. Equal means would be a
+    # division by 0 below.
     if first == 0 or means[first] == means[first - 1]:
         return float(budgets[first])
     share = (quality - means[first - 1]) / (means[first] - means[first - 1])

@@ -1,22 +1,22 @@
-"""The policy of a router, for the requests of a stream."""
+"""Decisions on the requests of a stream by the `Policy` of a router."""
 
 from skroute.base import RequestEstimates, RequestPolicy
 
 
 class PricedRequests(RequestPolicy):
-    """Requests that are decided by the estimates and the dual price of a policy.
+    """Decisions on requests by the estimates of quality and the dual price of a policy.
 
     Parameters
     ----------
     policy : Policy
-        The policy of the choices that are offered.
+        It has the choices that are offered, and no others.
 
     positions : ndarray of int of shape (n_offered,)
-        These choices, as indices into ``choices_``.
+        The choices that are offered, as indices into ``choices_``.
 
-    look : callable
-        ``look(X, positions)`` returns what the quality estimator reads, and what
-        deciding has paid for (`Look`).
+    compute_inputs : callable
+        ``compute_inputs(X, positions)`` returns what the quality estimator reads, and
+        the answers that deciding has paid for (`DecisionInputs`).
 
     excludable, asked_first : sequence of str
         As in :class:`~skroute.base.RequestPolicy`.
@@ -34,19 +34,19 @@ class PricedRequests(RequestPolicy):
         policy,
         positions,
         *,
-        look,
+        compute_inputs,
         excludable,
         asked_first,
         cost_estimator=None,
         quotes_costs=False,
     ):
-        # None: each request has costs of its own. The costs of a policy per row belong
-        # to the rows of `fit`.
-        costs = None if policy.per_row else policy.planned
+        # If costs differ by row, those of the policy belong to the rows of `fit`. None
+        # says that each request comes with its own costs, or that they are estimated.
+        costs = None if policy.has_row_costs else policy.planned
         super().__init__(
             positions,
             costs,
-            deciding_cost=policy.deciding,
+            deciding_cost=policy.deciding_cost,
             smallest_budget=policy.least,
             penalty=policy.penalty,
             excludable=excludable,
@@ -55,7 +55,7 @@ class PricedRequests(RequestPolicy):
             quotes_costs=quotes_costs,
         )
         self.policy = policy
-        self._look = look
+        self._compute_inputs = compute_inputs
         self._cost_estimator = cost_estimator
 
     def price_at(self, budget):
@@ -63,10 +63,10 @@ class PricedRequests(RequestPolicy):
         return self.policy.rule(budget).price
 
     def estimate(self, X):
-        """Estimate the quality of the choices that are offered."""
-        look = self._look(X, self.positions)
-        quality = self.policy.estimates(look.features)
-        return RequestEstimates(quality, look.state, look.answers)
+        """Estimate the quality of the choices that are offered (`RequestEstimates`)."""
+        inputs = self._compute_inputs(X, self.positions)
+        quality = self.policy.estimates(inputs.features)
+        return RequestEstimates(quality, inputs.state, inputs.answers)
 
     def estimate_costs(self, X):
         """Estimate the costs of the choices that are offered, (n_rows, n_offered)."""

@@ -45,7 +45,7 @@ class Router(CostAwareMixin):
 
     A subclass writes the methods of :class:`~skroute.base.CostAwareMixin`, and
 
-    ``_validated(budget) -> Validated``
+    ``_validated(budget) -> ValidationMeans``
         Return mean quality and cost on validation rows, with their standard errors. A
         router without this method has no validation figures.
 
@@ -68,7 +68,7 @@ class Router(CostAwareMixin):
     # Validation -----------------------------------------------------------------------
 
     def _validated_now(self):
-        """Return quality and cost of cross-fitted decisions at `budget`."""
+        """Return means of cross-fitted decisions at `budget` (`ValidationMeans`)."""
         check_is_fitted(self)
         budget = self._effective_budget(None)
         check_affordable(budget, self._smallest_budget())

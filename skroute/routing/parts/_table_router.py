@@ -82,7 +82,10 @@ class TableRouter(MetaEstimatorMixin, Router, BaseEstimator):
 
 
 def readers_of(router):
-    """Return the unfitted estimators of a `TableRouter` that read X, by parameter."""
+    """Return a router's unfitted estimators of quality and cost, by parameter.
+
+    `router` is a `TableRouter`. These are its estimators that read X.
+    """
     reader = router.quality_estimator
     if reader is None:
         reader = QualityRegressor()
@@ -93,7 +96,7 @@ def readers_of(router):
 
 
 def weights_for_readers(readers, given_weight):
-    """Return the metadata of each estimator's `fit` if metadata routing is off.
+    """Return what each estimator's `fit` gets without metadata routing: weights.
 
     Parameters
     ----------
@@ -115,7 +118,7 @@ def weights_for_readers(readers, given_weight):
 
 
 def rows_of_fit(router, X, y, *, optional=False):
-    """Return the validated rows of `fit`, or None without rows.
+    """Validate X and y of `fit`, and return the rows. None without rows.
 
     Parameters
     ----------
@@ -141,7 +144,7 @@ def rows_of_fit(router, X, y, *, optional=False):
 
 
 def realised_quality(router, X, y, sample_weight, call, allow_nan=False):
-    """Return the mean logged quality of the choices of a call.
+    """Return the mean of the logged quality `y` over the choices made in a call.
 
     Parameters
     ----------

@@ -20,9 +20,10 @@ from skroute.utils._named import align_by_class
 from skroute.utils._tensors import on_host
 from skroute.utils._validation import check_probabilities, holds_texts, with_sum_one
 
-# Largest absolute target. The square of a difference of larger ones is infinite.
+# Largest absolute target of a regressor. The squared difference of two targets is then
+# at most 4e300, which is finite in double precision.
 _LARGEST = 1e150
-# Labels that an error message shows.
+# Maximal number of labels that an error message shows.
 _N_SHOWN = 5
 
 
@@ -44,7 +45,7 @@ def rows_of_failure(rows):
 
 
 def all_classes(classes, members):
-    """Return the sorted labels of y and of members that come fitted.
+    """Return the sorted union of the labels of y and of members that come fitted.
 
     Parameters
     ----------
@@ -74,7 +75,7 @@ def all_classes(classes, members):
 
 
 class Target(ABC):
-    """Base of the kinds of target.
+    """Base of the kinds of target: how true answers and members' answers are encoded.
 
     Parameters
     ----------
@@ -87,8 +88,8 @@ class Target(ABC):
 
     @classmethod
     @abstractmethod
-    def encode(cls, X, y, name):
-        """Return the validated y, and its labels (None for a target of numbers).
+    def check(cls, X, y, name):
+        """Return validated true answers, not encoded, and their labels (or None).
 
         Parameters
         ----------
@@ -96,23 +97,29 @@ class Target(ABC):
         y : array-like of n_rows true answers
         name : str
             The class of the router, for error messages.
+
+        Returns
+        -------
+        y : ndarray of shape (n_rows,) or (n_rows, n_labels)
+        classes : ndarray or None
+            The labels in it. None for a target of numbers.
         """
 
     @abstractmethod
-    def positions(self, y):
-        """Return true answers encoded as the members' answers are."""
+    def encode(self, y):
+        """Encode validated true answers as the members' answers are encoded."""
 
     @abstractmethod
     def labels(self, answers):
-        """Decode answers, so that they are as the user gets them."""
+        """Decode encoded answers to what the user gets, such as labels."""
 
     def probabilities(self, answers):
-        """Decode probabilities, so that they are as the user gets them."""
+        """Decode probabilities or scores to the probabilities that the user gets."""
         return answers
 
     @abstractmethod
     def call(self, method, name, member, X, *, proven=False):
-        """Return the encoded answers of a fitted member.
+        """Call a method of a fitted member on X, and return its encoded answers.
 
         Parameters
         ----------
@@ -132,9 +139,10 @@ class Target(ABC):
 
     @abstractmethod
     def score(self, y, answers, weight):
-        """Return the score of answers, as the user gets them (float).
+        """Return the score of decoded answers (float).
 
-        `y` are the true answers, `weight` the weights of the rows (n_rows,) or None.
+        `y` are the true answers. `weight` (n_rows,) are weights of the rows. None
+        weights all alike.
         """
 
 
@@ -146,7 +154,7 @@ class SingleLabel(Target):
     """
 
     @classmethod
-    def encode(cls, X, y, name):
+    def check(cls, X, y, name):
         """Return the validated y, and the sorted labels in it."""
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
@@ -159,12 +167,12 @@ class SingleLabel(Target):
             )
         return y, classes
 
-    def positions(self, y):
-        """Return the positions of labels, all of which must be in `classes`."""
+    def encode(self, y):
+        """Return the position of each label of `y` in `classes`, which has them all."""
         return np.searchsorted(self.classes, y)
 
     def labels(self, answers):
-        """Return the labels at some positions."""
+        """Return the labels of `answers`, which are positions in `classes`."""
         return self.classes[answers]
 
     def probabilities(self, answers):
@@ -172,7 +180,7 @@ class SingleLabel(Target):
         return with_sum_one(answers)
 
     def call(self, method, name, member, X, *, proven=False):
-        """Return positions, or probabilities and scores in the order of `classes`.
+        """Return positions of labels, or one column of scores for each of `classes`.
 
         The parameters are those of `Target.call`.
         """
@@ -211,8 +219,8 @@ class SingleLabel(Target):
             if answers.shape == (num_samples(X), 1):
                 # CatBoost predicts several classes as a column.
                 answers = answers[:, 0]
-            # An answer above all labels has the position after the last. The minimum
-            # makes it a position, and the comparison below shows that it is unknown.
+            # `searchsorted` returns len(classes) for an answer above all labels. The
+            # minimum makes it a valid position. The comparison below refuses it.
             positions = np.minimum(np.searchsorted(classes, answers), len(classes) - 1)
             is_unknown = classes[positions] != answers
             if is_unknown.any():
@@ -237,20 +245,20 @@ class MultiLabel(Target):
     """
 
     @classmethod
-    def encode(cls, X, y, name):
-        """Return the validated y, and the positions of its labels."""
+    def check(cls, X, y, name):
+        """Return the validated indicator matrix `y`, and the numbers of its columns."""
         if hasattr(y, "todense"):
             y = y.todense()
         y = np.asarray(y).astype(np.int64)
         check_consistent_length(X, y)
         return y, np.arange(y.shape[1])
 
-    def positions(self, y):
-        """Return indicators as booleans."""
+    def encode(self, y):
+        """Return an indicator matrix of 0 and 1 as booleans."""
         return y.astype(bool)
 
     def labels(self, answers):
-        """Return indicators as 0 and 1."""
+        """Return an indicator matrix of booleans as 0 and 1."""
         return answers.astype(np.int64)
 
     def call(self, method, name, member, X, *, proven=False):
@@ -283,7 +291,7 @@ class MultiLabel(Target):
         return scores
 
     def score(self, y, answers, weight):
-        """Return the mean quality of the label sets, as `sample_quality`."""
+        """Return the mean of `sample_quality` over the rows, each a set of labels."""
         return float(np.average(sample_quality(y, answers), weights=weight))
 
 
@@ -307,7 +315,7 @@ class Numbers(Target):
     """A target with one number per row, which is not encoded."""
 
     @classmethod
-    def encode(cls, X, y, name):
+    def check(cls, X, y, name):
         """Return the validated y, and None for the labels."""
         y = np.asarray(y)
         if y.ndim == 2 and y.shape[1] > 1:
@@ -328,7 +336,7 @@ class Numbers(Target):
         # Members get the numbers as they were given.
         return y, None
 
-    def positions(self, y):
+    def encode(self, y):
         """Return the numbers in double precision."""
         return np.asarray(y, dtype=np.float64)
 
@@ -362,7 +370,7 @@ class Numbers(Target):
 
 
 def make_target(X, y, kinds, name):
-    """Return the checked true answers of a fit, and their kind.
+    """Return the checked true answers of a fit, their labels, and their kind.
 
     Parameters
     ----------
@@ -393,12 +401,12 @@ def make_target(X, y, kinds, name):
             f"{name} is for one label per row, but y is an indicator matrix. "
             "FrugalMCTClassifier and SequentialRouterClassifier take several labels."
         )
-    y, classes = kind.encode(X, y, name)
+    y, classes = kind.check(X, y, name)
     return y, classes, kind
 
 
 def _is_indicator_matrix(y):
-    """Return True if y has several labels per row."""
-    # Anything that numpy cannot make an array of is refused later, by `encode`.
+    """Return True if y is an indicator matrix: one column of 0 and 1 for each label."""
+    # Anything that numpy cannot make an array of is refused later, by `Target.check`.
     may_be_matrix = getattr(y, "ndim", None) == 2 or isinstance(y, list)
     return may_be_matrix and type_of_target(y) == "multilabel-indicator"

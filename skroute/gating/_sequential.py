@@ -598,7 +598,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
     def _set_quality(self, encoded, weight):
         """Set how answers are judged, and return the objective of single rows.
 
-        Sets ``_scorer``, ``_row_quality`` and ``_class_shares``.
+        Sets ``_scorer``, ``_row_quality`` and ``_class_weights``.
 
         Parameters
         ----------
@@ -617,7 +617,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         self._row_quality = self.quality if self._scorer is None else "log_loss"
         objective = objective_of_labels(self._row_quality, self.classes_)
         objective = objective.bound(encoded, weight)
-        self._class_shares = objective.share
+        self._class_weights = objective.class_weights
         return objective
 
     def _check_scorer(self, held_out, shares):
@@ -894,9 +894,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
 
     @property
     def _objective(self):
-        """The quality of single rows, with the class shares of the training rows."""
+        """The quality of single rows, with the class weights of the training rows."""
         objective = objective_of_labels(self._row_quality, self.classes_)
-        return replace(objective, share=self._class_shares)
+        return replace(objective, class_weights=self._class_weights)
 
     def _value(self, proba, beliefs=None):
         """Return the expected quality of answering rows by probabilities, (n_rows,).

@@ -113,7 +113,7 @@ class Objective:
     by_class : bool
         True if all classes of true answers weigh the same, with few rows or many.
 
-    share : ndarray of shape (n_classes,) or None
+    class_weights : ndarray of shape (n_classes,) or None
         Weight of a row of each true class. None if `by_class` is False, or the weights
         have yet to be computed from all rows: see `bound`.
 
@@ -129,7 +129,7 @@ class Objective:
     function: Callable
     asks: str = "predict"
     by_class: bool = False
-    share: Any = None
+    class_weights: Any = None
     classes: Any = None
     abstained_quality: float | None = None
 
@@ -143,7 +143,8 @@ class Objective:
         answers : ndarray of shape (n_rows, ...)
             Answers, or probabilities.
         weight : ndarray of shape (n_rows,), default=None
-            Weights of the rows. They matter if `by_class` is True and `share` is None.
+            Weights of the rows. They matter if `by_class` is True and `class_weights` is
+            None.
 
         Returns
         -------
@@ -158,7 +159,7 @@ class Objective:
         if not self.by_class:
             return quality
         # Here `true` has positions of classes.
-        class_weights = self.bound(true, weight).share
+        class_weights = self.bound(true, weight).class_weights
         return quality * class_weights[true]
 
     def _positions_of(self, labels, name):
@@ -186,7 +187,7 @@ class Objective:
         Objective
         """
         # Nothing is to be computed if classes have no weights, or have them already.
-        if not self.by_class or self.share is not None:
+        if not self.by_class or self.class_weights is not None:
             return self
         # Number, or total weight, of the rows of each class.
         counts = np.bincount(target, weights=weight)
@@ -197,7 +198,7 @@ class Objective:
         # With these weights the mean over rows is the mean over the present classes.
         class_weight = counts.sum() / (n_present * divisors)
         # A class without rows gets the weight 0, which is not used.
-        return replace(self, share=np.where(is_present, class_weight, 0.0))
+        return replace(self, class_weights=np.where(is_present, class_weight, 0.0))
 
     def table(self, target, responses):
         """Return the quality of each member on each row.

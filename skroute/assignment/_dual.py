@@ -26,70 +26,73 @@ import numpy as np
 
 from skroute.utils._tolerances import ROUNDING, TIE
 
-# In this file, "inside" means: in the units of a `DualFunction`. A value inside is
-# divided by the mean spread of a row's values. An amount inside is divided by the mean
-# spread of a row's amounts. So usual prices inside are about 1.
+# In this file, a spread is the largest less the smallest number of a row. *Scaled*
+# values are divided by the mean spread of the rows' values, and scaled amounts by the
+# mean spread of the rows' amounts. So usual scaled prices are about 1.
 
-# Cap of the prices inside in the first search.
+# Upper bound of all scaled prices in the first search. Usual scaled prices are about 1.
 _FIRST_CAP = 10.0
 
-# Factor by which the cap grows if the minimum is at the cap.
+# Factor by which the upper bound of the prices grows if a price reaches this bound.
 _CAP_GROWTH = 10.0
 
-# Number of times that the cap grows, up to 1e7. Higher prices would only change the
-# choices of rows whose amounts have a spread below 1e-7 of the mean spread.
+# The upper bound of the scaled prices grows at most this many times, from 10 to 1e7.
+# Higher prices would only change the choices of rows whose amounts have a spread below
+# 1e-7 of the mean spread.
 _MAX_GROWTHS = 6
 
-# A minimum within this share of its cap is at the cap.
+# A price above this share of its upper bound counts as being at the bound.
 _NEAR_CAP = 0.99
 
-# The next prices are this share of the way from the minimum of the cuts to the best
-# prices so far ("in-out"). Without the best prices, the search would jump far. With the
-# best prices alone, it would move slowly.
+# The search for the prices evaluates points between the minimum of its cuts (share 0)
+# and the best prices so far (share 1). At 0, the search would jump far. At 1, it would
+# not move. A share in between is called the "in-out" method.
 _TOWARDS_BEST = 0.5
 
-# The search ends if the dual function at the best prices is this near to the minimum of
-# its cuts, in units of the mean spread of a row's values. This is a hundredth of the
-# gap that plans of 10,000 rows should have.
+# The search ends if the dual function at the best prices is this near to its lower
+# bound, the minimum of the cuts. The unit is the mean spread of a row's values. It is a
+# hundredth of 1e-5, the gap that plans of 10,000 rows should have.
 _TOLERANCE = 1e-7
 
-# Largest distance, inside, of the best prices from the prices at the minimum of the
-# cuts. Prices that are farther apart may be at two different minima.
+# Largest distance of the best prices from the prices at the minimum of the cuts, both
+# scaled. Prices that are farther apart may be at two different minima.
 _FAR = 1e-3
 
-# Distance at which the search for a conflict ends, in the unit of `_TOLERANCE`. Without
-# a conflict, the minimum is exactly 0. The search may miss it by this distance, which
-# must not look like a conflict.
+# As `_TOLERANCE`, for the search for limits that exclude each other. If they do not,
+# the minimum is exactly 0. An error of this size must not look like a conflict.
 _CONFLICT_TOLERANCE = 1e-10
 
-# A minimum below this is a proof of a conflict, in mean spreads of the amounts of a
-# row. Ten times `_CONFLICT_TOLERANCE`, with a negative sign.
+# A minimum below this proves that limits exclude each other. The unit is the mean
+# spread of a row's amounts. Ten times `_CONFLICT_TOLERANCE`, with a negative sign.
 _CONFLICT = -1e-9
 
-# Largest number of plans of a search. Most searches end after 10 to 90 plans.
+# Largest number of plans that a search evaluates. Most searches end after 10 to 90.
 _MAX_PLANS = 2000
 
-# Plans with a smaller share in the minimum do not count: the tolerance of HiGHS.
+# Plans with a smaller share in the mixture of plans are left out. Ten times
+# `_FEASIBILITY`, the tolerance of HiGHS.
 _LEAST_SHARE = 1e-9
 
 # The prices of each mixed plan are moved by this share of the way from the minimum to
 # the prices at which the plan was best. The move breaks ties, and changes nothing else.
 _APART = 1e-6
 
-# Number of corrections of the limits on the deciding amounts, so that the limits on the
-# realised amounts hold. Three or four are usual.
+# Largest number of corrections of limits on estimated amounts, by which the realised
+# amounts come to meet the limits of the user. Three or four are usual.
 _MAX_CORRECTIONS = 12
 
-# Distance of a realised mean from its limit at which the corrections end, relative to
-# the limit. A tenth of the sampling noise of some 100,000 rows.
+# The corrections end if each realised mean is this near to its limit, relative to the
+# limit. A closer fit would be to noise: the mean of 100,000 amounts with a standard
+# deviation as large as their mean has a relative standard error of 3e-3.
 _CORRECTED = 2e-3
 
-# Tolerances of HiGHS for the model of cuts. Its numbers are about 1.
+# Feasibility tolerances of HiGHS in `CutModel`, the smallest that HiGHS accepts. The
+# numbers of the model are about 1.
 _FEASIBILITY = 1e-10
 
 
 class LimitPrices(NamedTuple):
-    """Prices of several limits, and the plans that are mixed at them.
+    """Dual prices of several limits, and the mixture of plans at these prices.
 
     Attributes
     ----------
@@ -114,32 +117,34 @@ class LimitPrices(NamedTuple):
 
 
 class Search(NamedTuple):
-    """The limits and the range of prices of one search, in the units inside.
+    """The limits and the range of prices of one search, in scaled units.
 
     Attributes
     ----------
-    value : float
-        The value price, which is fixed.
+    value_price : float
+        The factor of the values, which is fixed.
     most : ndarray of shape (n_limits,)
-        The limits, on gains in place of values.
+        The limits, on gains in place of values. A gain is a value less the best value
+        of its row.
     lower, upper : ndarray of shape (n_limits,)
         Bounds of the prices. A price is fixed if its bounds are equal.
     """
 
-    value: float
+    value_price: float
     most: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
 
 
 class Minimum(NamedTuple):
-    """The minimum of the dual function, or of its cuts, in the units inside.
+    """The minimum of the dual function, or of its highest cut, in scaled units.
 
     Attributes
     ----------
     prices : ndarray of shape (n_limits,)
+        The prices at the minimum.
     height : float
-        The dual function at these prices.
+        The dual function, or its highest cut, at these prices.
     cuts : ndarray of shape (n_mixed,), dtype=int64
         Positions of the cuts that are mixed at the minimum.
     shares : ndarray of shape (n_mixed,)
@@ -156,7 +161,7 @@ class Minimum(NamedTuple):
 
 
 class CutModel:
-    """The cuts of a dual function, and the linear program of their minimum.
+    """Lower bounds (cuts) of a dual function, and the linear program of their minimum.
 
     A cut is a plan of all rows, reduced to its means. So the model has no data of rows,
     and a stream can keep it. The stream uses it to compute prices of the limits that
@@ -183,7 +188,7 @@ class CutModel:
         self.used = []
         self.points = []
         # The program as an object of HiGHS, made at the first use. None before the
-        # first use, and in a copy.
+        # first use, and in an object that was unpickled.
         self._program = None
 
     def __getstate__(self):
@@ -194,8 +199,10 @@ class CutModel:
         """Return the number of cuts."""
         return len(self.gains)
 
-    def add(self, gain, used, value, prices):
-        """Add the cut of a plan that is best at a value price and prices.
+    def add(self, gain, used, value_price, prices):
+        """Add the cut of a plan: its mean gain and amounts, and its best prices.
+
+        The cut is at most the dual function, and equal to it at these prices.
 
         Parameters
         ----------
@@ -203,13 +210,14 @@ class CutModel:
             Mean gain of the plan.
         used : ndarray of shape (n_limits,)
             Mean amounts of the plan.
-        value : float
-            The value price.
+        value_price : float
+            The factor of the values at which the plan is best.
         prices : ndarray of shape (n_limits,)
+            The prices at which the plan is best.
         """
         self.gains.append(gain)
         self.used.append(used)
-        self.points.append(np.append(value, prices))
+        self.points.append(np.append(value_price, prices))
         if self._program is not None:
             self._add_row(gain, used)
 
@@ -242,8 +250,8 @@ class CutModel:
         # bounds and its cost of 1.
         columns = np.arange(self.n_limits + 1, dtype=np.int32)
         # Equal bounds fix the value price.
-        lower = np.append(search.value, search.lower)
-        upper = np.append(search.value, search.upper)
+        lower = np.append(search.value_price, search.lower)
+        upper = np.append(search.value_price, search.upper)
         program.changeColsBounds(len(columns), columns, lower, upper)
         # The cost of the value price is 0. The cost of each price is its limit.
         objective = np.append(0.0, search.most)
@@ -254,7 +262,8 @@ class CutModel:
         # to 1, because the height has the cost 1, and the coefficient 1 in each cut.
         shares = np.array(solution.row_dual)
         cuts = np.flatnonzero(shares > _LEAST_SHARE)
-        # Without the first variable, the value price, and the last one, the height.
+        # The first variable is the value price, and the last one is the height. The
+        # prices of the limits are between them.
         prices = np.array(solution.col_value)[1:-1]
         return Minimum(
             prices=prices,
@@ -265,10 +274,10 @@ class CutModel:
         )
 
     def _start_program(self):
-        """Make the linear program of `lowest`, with all cuts.
+        """Make the linear program that `lowest` solves, with all cuts so far.
 
-        It minimises the height over the prices. The height is the largest cut at these
-        prices.
+        Its objective is the height, which is the largest cut at the prices. `lowest`
+        adds the prices times the limits to the objective, and sets the bounds.
         """
         import highspy
 
@@ -294,19 +303,20 @@ class CutModel:
             self._add_row(gain, used)
 
     def _add_row(self, gain, used):
-        """Add the cut ``height >= value * gain - prices @ used`` to the program.
+        """Add ``height >= value_price * gain - prices @ used`` to the linear program.
 
-        `gain` and `used` are as in `add`.
+        `gain` and `used` (n_limits,) are the mean gain and amounts of a plan, as in
+        `add`. The other names are variables of the program.
         """
         n_columns = self.n_limits + 2
         columns = np.arange(n_columns, dtype=np.int32)
-        # ``-gain * value + used @ prices + height`` has the lower bound 0, and no upper
-        # bound.
+        # ``-gain * value_price + used @ prices + height`` has the lower bound 0, and no
+        # upper bound.
         coefficients = np.concatenate(([-gain], used, [1.0]))
         self._program.addRow(0.0, np.inf, n_columns, columns, coefficients)
 
     def _run(self):
-        """Solve the program from the last basis. If that fails, solve it without one.
+        """Solve the linear program from its last basis, or from none if this fails.
 
         A RuntimeError is raised if both fail.
         """
@@ -359,12 +369,12 @@ class DualFunction:
     ----------
     tables : PricedTables
     cuts : CutModel
-        The plans so far, in the units inside.
+        The plans so far, in scaled units.
     units : ndarray of shape (n_limits,)
-        Divisors of the limits, which give limits inside: the mean spread of each amount
+        Divisors of the limits, which give scaled limits: the mean spread of each amount
         within a row, 1 for a capacity, and `value_unit` for a floor.
     value_unit : float
-        Divisor of values, which gives values inside: their mean spread within a row.
+        Divisor of values, which gives scaled values: their mean spread within a row.
     offsets : ndarray of shape (n_limits,)
         A limit on gains is a limit on values plus its offset. 0 except for floors.
     """
@@ -428,69 +438,74 @@ class DualFunction:
     # Plans ----------------------------------------------------------------------------
 
     def plan_at(self, prices):
-        """Return the choice of each row that is best at some prices, (n_rows,).
+        """Return the choice of each row that is best at some prices, shape (n_rows,).
 
         `prices` (n_limits,) are in the units of values and amounts.
         """
-        # The value price is 1.
+        # Values count with the factor 1, the value price.
         choices, _ = self._decide(1.0, np.asarray(prices, dtype=np.float64))
         return choices
 
     def means_of(self, choices):
-        """Return the mean value of a plan, and its mean use of all limits (n_limits,).
+        """Return the mean value of the plan `choices`, and its mean use of each limit.
 
-        `choices` (n_rows,) is the plan. The use of a floor is minus the mean value of
-        its segment.
+        `choices` (n_rows,) has the choice of each row. The uses (n_limits,) are means
+        of amounts, shares of rows, and minus the mean values of segments with a floor.
         """
         gain, used = self._use(choices)
         return self._mean_top + gain, used - self.offsets
 
     def value_of(self, choices):
-        """Return the mean value of a plan."""
+        """Return the mean value of the plan `choices`, an array of shape (n_rows,)."""
         value, _ = self.means_of(choices)
         return value
 
     def losses_at(self, prices):
-        """Return what each choice loses at the prices, shape (n_rows, n_choices).
+        """Return how far each choice is below its row's best choice at the prices.
 
         `prices` are as in `plan_at`. A net value is a value less the sum of price times
         amount. A loss is the difference from the best net value of the row, times the
-        weight of the row. It is infinite if a choice is not allowed.
+        weight of the row. The losses have the shape (n_rows, n_choices). The loss of a
+        choice that is not allowed is infinite.
         """
         from skroute.assignment import _limit_kernels
 
         losses = np.empty(self.tables.gains.T.shape)
-        # The value price is 1.
-        priced = self._prices(1.0, np.asarray(prices, np.float64))
+        # Values count with the factor 1, the value price.
+        all_prices = self._prices(1.0, np.asarray(prices, np.float64))
         # The kernel writes into `losses`.
-        _limit_kernels.losses_at_prices(self.tables, priced, losses)
+        _limit_kernels.losses_at_prices(self.tables, all_prices, losses)
         return losses
 
-    def _prices(self, value, prices):
-        """Return a value price and prices (n_limits,) in the layout of the kernels."""
+    def _prices(self, value_price, prices):
+        """Return `Prices` of the kernels from the prices of the limits, (n_limits,).
+
+        `value_price` is the factor of the values.
+        """
         return kernel_prices(
-            value,
+            value_price,
             prices,
             n_means=self.n_means,
             capacity_choice=self.tables.capacity_choice,
             n_choices=len(self.tables.gains),
         )
 
-    def _decide(self, value, prices):
-        """Return the plan at prices, and the mean of the largest net values.
+    def _decide(self, value_price, prices):
+        """Return the plan that is best at the prices, and the mean of its net values.
 
         Parameters
         ----------
-        value : float
-            The value price.
+        value_price : float
+            The factor of the values.
         prices : ndarray of shape (n_limits,)
-            In the units of values and amounts.
+            In the units of values and amounts, not scaled.
 
         Returns
         -------
         choices : ndarray of shape (n_rows,), dtype=int64
         mean_net_value : float
-            Mean gain of the plan times `value`, less its mean amounts times `prices`.
+            Mean gain of the plan times `value_price`, less its mean amounts times
+            `prices`.
         """
         from skroute.assignment import _limit_kernels
 
@@ -498,14 +513,15 @@ class DualFunction:
         choices = np.empty(n_rows, np.int64)
         # The kernel writes into `choices`.
         total = _limit_kernels.plan_at_prices(
-            self.tables, self._prices(value, prices), TIE, choices
+            self.tables, self._prices(value_price, prices), TIE, choices
         )
         return choices, total / n_rows
 
     def _use(self, choices):
-        """Return the mean gain of a plan, and its mean use of all limits (n_limits,).
+        """Return the mean gain of the plan `choices`, and its mean use of each limit.
 
-        The use of a floor is minus the mean gain of its segment.
+        The uses have the shape (n_limits,). A gain is a value less the best value of
+        its row. The use of a floor is minus the mean gain of its segment.
         """
         from skroute.assignment import _limit_kernels
 
@@ -515,7 +531,7 @@ class DualFunction:
         return gain / len(choices), used / len(choices)
 
     def whole_limits(self, most):
-        """Return the limits, rounded down to what plans of whole rows can use.
+        """Return the limits `most`, rounded down to what plans of whole rows can use.
 
         The sum of whole numbers is a whole number. If 5 % of 30 rows may be slow, a
         plan of whole rows has at most one slow row, and the limit is 1 / 30. Limits on
@@ -538,8 +554,8 @@ class DualFunction:
         # A capacity counts rows.
         is_whole[self.n_means : self.n_means + self.n_capacities] = True
         n_rows = len(self.tables.weight)
-        whole = np.floor((most + self.slack(most)) * n_rows) / n_rows
-        return np.where(is_whole, whole, most)
+        rounded = np.floor((most + self.slack(most)) * n_rows) / n_rows
+        return np.where(is_whole, rounded, most)
 
     def slack(self, most):
         """Return how far a mean may be above its limit by rounding, shape (n_limits,).
@@ -551,7 +567,7 @@ class DualFunction:
     # Prices ---------------------------------------------------------------------------
 
     def prices_for(self, most):
-        """Return the prices of limits, with the mixture of plans that meets them.
+        """Return the prices of the limits `most`, and the mixture of plans they give.
 
         Parameters
         ----------
@@ -577,7 +593,7 @@ class DualFunction:
         return self._corrected_prices(most, limit_prices)
 
     def prices_by_cuts(self, most):
-        """Return the prices at the minimum of the cuts so far, without new plans.
+        """Return the prices of the limits `most` from earlier plans alone, the cuts.
 
         This takes some tens of microseconds. It is for a stream. The limits of a stream
         are what is left for the rows to come, and change with each request.
@@ -592,15 +608,18 @@ class DualFunction:
         -------
         LimitPrices
         """
-        inside = self._inside(np.asarray(most, dtype=np.float64))
-        minimum = self.cuts.lowest(self._search(inside, cap=_FIRST_CAP))
-        return self._outside(minimum, minimum.prices)
+        scaled_limits = self._scaled(np.asarray(most, dtype=np.float64))
+        minimum = self.cuts.lowest(self._search(scaled_limits, cap=_FIRST_CAP))
+        return self._unscaled(minimum, minimum.prices)
 
     def _prices_of_planned(self, most):
-        """Return the `LimitPrices` of limits `most` on the deciding amounts."""
-        inside = self._inside(most)
+        """Return the `LimitPrices` of limits `most` on planned, not realised, amounts.
+
+        Planned amounts are those that the rows are decided by.
+        """
+        scaled_limits = self._scaled(most)
         cap = _FIRST_CAP
-        minimum, tied_prices = self._minimise(self._search(inside, cap))
+        minimum, tied_prices = self._minimise(self._search(scaled_limits, cap))
         n_plans = minimum.n_plans
         for growth in range(_MAX_GROWTHS):
             if (minimum.prices <= _NEAR_CAP * cap).all():
@@ -609,16 +628,17 @@ class DualFunction:
             if growth == 0 and self.are_in_conflict(most):
                 raise ConflictError(self, most)
             cap *= _CAP_GROWTH
-            minimum, tied_prices = self._minimise(self._search(inside, cap))
+            minimum, tied_prices = self._minimise(self._search(scaled_limits, cap))
             n_plans += minimum.n_plans
-        return self._outside(minimum._replace(n_plans=n_plans), tied_prices)
+        return self._unscaled(minimum._replace(n_plans=n_plans), tied_prices)
 
     def _corrected_prices(self, most, limit_prices):
-        """Return the prices at which the realised means meet the limits.
+        """Return prices at which the means of the realised amounts meet the limits.
 
         A choice is made partly because its amount was underestimated. So realised means
-        are above deciding means. The limits on the deciding means are moved by the
-        distances of the realised means from the limits `most`.
+        are above the means of the amounts that the rows are decided by (deciding
+        means). The limits on the deciding means are moved by the distances of the
+        realised means from the limits `most`.
 
         Parameters
         ----------
@@ -632,7 +652,8 @@ class DualFunction:
         """
         planned = most.copy()  # limits on the deciding means
         n_plans = limit_prices.n_plans
-        # If the corrections do not end, the prices that exceed the limits least stay.
+        # If the corrections do not converge, the prices with the least excess over a
+        # limit are returned.
         best = limit_prices
         least_excess = np.inf
         step = 1.0
@@ -654,7 +675,7 @@ class DualFunction:
             try:
                 moved_prices = self._prices_of_planned(planned + step * correction)
             except ConflictError:
-                # No plan has such deciding means. A shorter step may be possible.
+                # No plan meets the moved limits. A shorter move may be possible.
                 step /= 2
                 continue
             planned = planned + step * correction
@@ -663,7 +684,7 @@ class DualFunction:
         return best._replace(n_plans=n_plans)
 
     def realised_means(self, limit_prices):
-        """Return the means of all limits under the mixture of plans of `limit_prices`.
+        """Return the mean use of each limit by the mixture of plans of `limit_prices`.
 
         The shape is (n_limits,). If there are realised amounts, their means are in the
         place of the means of the deciding amounts.
@@ -682,17 +703,17 @@ class DualFunction:
 
     # Conflicts ------------------------------------------------------------------------
 
-    def are_in_conflict(self, most, limits=None):
-        """Return True if no mixture of plans meets the limits.
+    def are_in_conflict(self, most, positions=None):
+        """Return True if no mixture of plans meets the limits `most` at `positions`.
 
         Parameters
         ----------
         most : array-like of shape (n_limits,)
             The limits on the deciding amounts.
-        limits : sequence of int, default=None
+        positions : sequence of int, default=None
             Positions of the limits that count. None takes all.
         """
-        return len(self._conflict_prices(most, limits)) > 0
+        return len(self._conflict_prices(most, positions)) > 0
 
     def conflict(self, most):
         """Return the positions of limits that exclude each other, or an empty list.
@@ -700,9 +721,9 @@ class DualFunction:
         `most` (n_limits,) are the limits. The list is minimal: if one limit is left
         out, a mixture of plans meets the rest.
         """
-        proof = self._conflict_prices(most, None)
-        # Limits without a price are not needed for the proof.
-        needed = [int(limit) for limit in np.flatnonzero(proof > 0)]
+        prices = self._conflict_prices(most, None)
+        # Limits without a price are not needed for the proof of the conflict.
+        needed = [int(limit) for limit in np.flatnonzero(prices > 0)]
         for limit in list(needed):
             others = [other for other in needed if other != limit]
             if others and self.are_in_conflict(most, others):
@@ -711,7 +732,7 @@ class DualFunction:
         return needed
 
     def least(self, limit, most):
-        """Return the least mean of one limit that the other limits leave possible.
+        """Return the least mean use of one limit that the other limits leave possible.
 
         Parameters
         ----------
@@ -730,43 +751,45 @@ class DualFunction:
         others = [other for other in range(self.n_limits) if other != limit]
         if others and self.are_in_conflict(most, others):
             return np.inf
-        inside = self._inside(most)
+        scaled_limits = self._scaled(most)
         # The amount itself is the objective, at the fixed price of 1.
-        inside[limit] = 0.0
+        scaled_limits[limit] = 0.0
         cap = _FIRST_CAP
         for _ in range(_MAX_GROWTHS):
             lower = np.zeros(self.n_limits)
             upper = np.full(self.n_limits, cap)
             lower[limit] = 1.0
             upper[limit] = 1.0
-            # The value price is 0: values do not matter.
-            search = Search(value=0.0, most=inside, lower=lower, upper=upper)
+            # The factor of the values is 0: they do not matter.
+            search = Search(
+                value_price=0.0, most=scaled_limits, lower=lower, upper=upper
+            )
             minimum, _ = self._minimise(search)
             if (minimum.prices[others] <= _NEAR_CAP * cap).all():
                 break
             cap *= _CAP_GROWTH
-        # The height is minus the least amount inside. For a floor, it is about gains:
-        # the offset leads back to values.
+        # The height is minus the least amount, scaled. For a floor, the amount is minus
+        # a mean gain. The offset turns it into minus a mean value.
         return float(-minimum.height * self.units[limit] - self.offsets[limit])
 
-    def _conflict_prices(self, most, limits):
-        """Return prices that prove a conflict of some limits, shape (n_limits,).
+    def _conflict_prices(self, most, positions):
+        """Return prices that prove a conflict of limits, or an empty array.
 
-        The result is empty if the limits can be met. `limits` is as in
-        `are_in_conflict`.
+        The result is empty if the limits can be met. Otherwise it has the shape
+        (n_limits,). The parameters are as in `are_in_conflict`.
         """
         # Prices up to 1 are enough: larger prices only scale the minimum.
         upper = np.ones(self.n_limits)
-        if limits is not None:
+        if positions is not None:
             # A price of 0 leaves a limit out.
             upper[:] = 0.0
-            upper[limits] = 1.0
-        inside = self._inside(np.asarray(most, dtype=np.float64))
-        # The value price is 0: only the limits matter.
+            upper[positions] = 1.0
+        scaled_limits = self._scaled(np.asarray(most, dtype=np.float64))
+        # The factor of the values is 0: only the limits matter.
         lower = np.zeros(self.n_limits)
-        search = Search(value=0.0, most=inside, lower=lower, upper=upper)
+        search = Search(value_price=0.0, most=scaled_limits, lower=lower, upper=upper)
         minimum, _ = self._minimise(
-            search, tolerance=_CONFLICT_TOLERANCE, enough=_CONFLICT
+            search, tolerance=_CONFLICT_TOLERANCE, stop_below=_CONFLICT
         )
         if minimum.height < _CONFLICT:
             return minimum.prices
@@ -774,29 +797,33 @@ class DualFunction:
 
     # The search -----------------------------------------------------------------------
 
-    def _inside(self, most):
-        """Return limits in the units inside, on gains in place of values."""
+    def _scaled(self, most):
+        """Return the limits `most` (n_limits,) in scaled units, as limits on gains.
+
+        A floor is a limit on values. Its offset makes it a limit on gains, which are
+        values less the best value of their row.
+        """
         return (most + self.offsets) / self.units
 
-    def _search(self, inside, cap):
-        """Return the search for the prices of limits below a cap (`Search`).
+    def _search(self, scaled_limits, cap):
+        """Return a `Search` for the prices of limits, each from 0 to `cap`.
 
-        `inside` (n_limits,) are the limits, from `_inside`. The cap is the same for all
-        prices. The value price is 1.
+        `scaled_limits` (n_limits,) are the limits, from `_scaled`. The factor of the
+        values is 1.
         """
         lower = np.zeros(self.n_limits)
         upper = np.full(self.n_limits, cap)
-        return Search(value=1.0, most=inside, lower=lower, upper=upper)
+        return Search(value_price=1.0, most=scaled_limits, lower=lower, upper=upper)
 
-    def _add_cut_at(self, value, prices):
-        """Add the plan that is best at some prices to the cuts.
+    def _add_cut_at(self, value_price, prices):
+        """Evaluate the dual function at prices, and add the best plan to the cuts.
 
         Parameters
         ----------
-        value : float
-            The value price.
+        value_price : float
+            The factor of the values.
         prices : ndarray of shape (n_limits,)
-            In the units inside.
+            In scaled units.
 
         Returns
         -------
@@ -804,20 +831,20 @@ class DualFunction:
             The dual function at these prices, without its summand ``prices @ limits``.
         """
         price_unit = self.value_unit / self.units
-        choices, height = self._decide(value, prices * price_unit)
+        choices, height = self._decide(value_price, prices * price_unit)
         gain, used = self._use(choices)
-        self.cuts.add(gain / self.value_unit, used / self.units, value, prices)
+        self.cuts.add(gain / self.value_unit, used / self.units, value_price, prices)
         return height / self.value_unit
 
-    def _minimise(self, search, *, tolerance=_TOLERANCE, enough=-np.inf):
-        """Minimise the dual function by cutting planes.
+    def _minimise(self, search, *, tolerance=_TOLERANCE, stop_below=-np.inf):
+        """Minimise the dual function by cutting planes, within the bounds of `search`.
 
         Parameters
         ----------
         search : Search
         tolerance : float
             Distance from the minimum at which the search ends.
-        enough : float, default=-inf
+        stop_below : float, default=-inf
             The search also ends if the dual function is below this number. With -inf,
             only `tolerance` ends it.
 
@@ -837,7 +864,8 @@ class DualFunction:
         n_plans = 0
         while True:
             # The dual function at these prices.
-            height = self._add_cut_at(search.value, prices) + prices @ search.most
+            height = self._add_cut_at(search.value_price, prices)
+            height += prices @ search.most
             n_plans += 1
             if height < best_height:
                 best_height = height
@@ -845,8 +873,8 @@ class DualFunction:
             # The minimum of the cuts is a lower bound of the minimum.
             lowest = self.cuts.lowest(search)
             is_close = best_height - lowest.height <= tolerance
-            is_enough = best_height < enough
-            if is_close or is_enough or n_plans == _MAX_PLANS:
+            is_below = best_height < stop_below
+            if is_close or is_below or n_plans == _MAX_PLANS:
                 break
             prices = lowest.prices + _TOWARDS_BEST * (best_prices - lowest.prices)
         minimum = lowest._replace(
@@ -856,14 +884,14 @@ class DualFunction:
         if np.abs(tied_prices - best_prices).max() > _FAR:
             # The minimum of the cuts may be at many prices, for example with a limit of
             # 0. At some of them, plans that have no cut yet are better.
-            height = self._add_cut_at(search.value, tied_prices)
+            height = self._add_cut_at(search.value_price, tied_prices)
             height += tied_prices @ search.most
             if height - best_height > tolerance:
                 tied_prices = best_prices
         return minimum, tied_prices
 
-    def _outside(self, minimum, tied_prices):
-        """Return a minimum in the units of values and amounts (`LimitPrices`).
+    def _unscaled(self, minimum, tied_prices):
+        """Return a scaled `Minimum` as `LimitPrices`, in units of values and amounts.
 
         The parameters are as `_minimise` returns them.
         """
@@ -907,7 +935,7 @@ class ConflictError(ValueError):
 def priced_tables(
     values, amounts, *, costs, capacity_choice, segment, n_floors, weight
 ):
-    """Return a problem in the layout of the kernels.
+    """Return the arrays of a problem for the kernels, and each row's best value.
 
     The parameters are as in `DualFunction`.
 
@@ -967,13 +995,13 @@ def priced_tables(
     return tables, tops
 
 
-def kernel_prices(value, prices, *, n_means, capacity_choice, n_choices):
-    """Return prices of all limits in the layout of the kernels.
+def kernel_prices(value_price, prices, *, n_means, capacity_choice, n_choices):
+    """Return the prices of all limits as `Prices`, the record that the kernels take.
 
     Parameters
     ----------
-    value : float
-        The value price.
+    value_price : float
+        The factor of the values.
     prices : ndarray of shape (n_limits,)
         Prices of means, capacities and floors, in this order.
     n_means : int
@@ -990,14 +1018,14 @@ def kernel_prices(value, prices, *, n_means, capacity_choice, n_choices):
     choice_prices = np.zeros(n_choices)
     choice_prices[capacity_choice] = prices[n_means:first_floor]
     return _limit_kernels.Prices(
-        value=float(value),
+        value=float(value_price),
         means=prices[:n_means].copy(),
         choices=choice_prices,
         floors=prices[first_floor:].copy(),
     )
 
 
-def _mean_spread(table, tables):
+def _mean_spread(numbers, tables):
     """Return the mean difference of the largest and smallest number of a row.
 
     If all numbers of each row are equal, the mean absolute number is returned, or 1 if
@@ -1005,7 +1033,7 @@ def _mean_spread(table, tables):
 
     Parameters
     ----------
-    table : ndarray of shape (n_choices, n_rows)
+    numbers : ndarray of shape (n_choices, n_rows)
     tables : PricedTables
         Has the allowed choices, which alone count, and the weights of the rows.
 
@@ -1013,8 +1041,10 @@ def _mean_spread(table, tables):
     -------
     float
     """
-    highest = np.where(tables.allowed, table, -np.inf).max(axis=0)
-    lowest = np.where(tables.allowed, table, np.inf).min(axis=0)
+    # Infinities: a choice that is not allowed has neither the largest number nor the
+    # smallest one.
+    highest = np.where(tables.allowed, numbers, -np.inf).max(axis=0)
+    lowest = np.where(tables.allowed, numbers, np.inf).min(axis=0)
     n_rows = len(highest)
     spread = float(tables.weight @ (highest - lowest)) / n_rows
     if spread > 0:
@@ -1026,7 +1056,7 @@ def _mean_spread(table, tables):
 def choose_by_mixture(
     limit_prices, values, amounts, draws, *, costs, capacity_choice=()
 ):
-    """Decide rows one by one, by prices of limits that other rows determined.
+    """Return the choices of new rows by the prices and mixed plans of other rows.
 
     Parameters
     ----------

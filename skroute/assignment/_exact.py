@@ -1,4 +1,4 @@
-"""Proven plans: a search of the core, HiGHS, or any solver through cvxpy."""
+"""Plans with a proven bound: a search of the core, HiGHS, or a solver of cvxpy."""
 
 import math
 from fractions import Fraction
@@ -14,30 +14,35 @@ from skroute.assignment._problem import (
 )
 from skroute.utils._optional import import_optional
 
-# Number of states of the search at which it gives up. Bounds its time and memory.
+# The search gives up if it makes more states (combinations of changed rows) than this.
+# A state has four numbers of 8 bytes, so that all states have at most 128 MB.
 _MAX_STATES = 4_000_000
 
-# Largest number of steps between the smallest and the largest value of a grid.
+# Largest number of steps between the smallest and the largest value of a grid. Averages
+# of up to 10,000 outcomes have such a grid.
 _MAX_STEPS = 10_000
 
-# Number of values that the number of steps of a grid is computed from.
+# Number of values from which `value_grid` computes the number of steps of a grid. It
+# then checks all other values.
 _N_GRID_POSITIONS = 64
 
-# Share of a step by which the difference of two sums may miss a step, by rounding.
+# Largest rounding error of a difference of two sums of values on a grid, as a share of
+# the step of the grid.
 _STEP_ROUNDING = 1e-6
 
-# A state that costs more than another must be worth more, by this share of the present
-# gap plus the other state's worth. Smaller differences are the rounding of sums.
+# A state of the search is worth more than another one if the difference is above this
+# share of the present gap plus the other state's worth. Smaller differences are the
+# rounding of sums.
 _SAME_WORTH = 1e-14
 
 # Absolute tolerance of constraints of HiGHS. The numbers of its programs are at most 1.
 _FEASIBILITY = 1e-9
 
-# Number of calls of a solver for one problem. Each has a smaller budget than the one
-# before.
+# Largest number of calls of a solver for one problem. Each call has a smaller budget
+# than the one before, because plans of a solver may exceed the budget by its tolerance.
 _MAX_CALLS = 20
 
-# Options of HiGHS.
+# Options of HiGHS: an absolute tolerance, and no relative gap.
 _HIGHS = {
     "mip_rel_gap": 0.0,
     "mip_feasibility_tolerance": _FEASIBILITY,
@@ -77,7 +82,7 @@ class ProvenPlan(NamedTuple):
 
 
 def value_grid(values):
-    """Return the coarsest grid that contains all values, or None.
+    """Return the coarsest grid of equal steps that contains all values, or None.
 
     Averages of K outcomes are multiples of 1/K. Two plans of different value then
     differ by at least 1/K, which closes a gap that the relaxation leaves open. The grid
@@ -121,7 +126,7 @@ def value_grid(values):
 
 
 def solve_exact(problem, greedy, tolerance, *, finish):
-    """Search the core for a better plan, and return the best plan with a bound.
+    """Improve the greedy plan by a search, and return the best plan with a bound.
 
     An alternative is a choice that the break plan does not make. A plan with an
     alternative whose loss at the dual price exceeds the gap is not better. The other
@@ -197,7 +202,7 @@ def solve_exact(problem, greedy, tolerance, *, finish):
 
 
 class Core(NamedTuple):
-    """Alternatives to the choices of the break plan that a better plan may have.
+    """Choices that a better plan may have in place of choices of the break plan.
 
     All arrays have one entry for each alternative. Alternatives of a row follow each
     other, by rising loss. Rows are in the order of the search.
@@ -222,7 +227,9 @@ class Core(NamedTuple):
 
 
 def _core(problem, greedy, gap):
-    """Return the alternatives that lose less than `gap` at the dual price.
+    """Return the choices that lose less than `gap` against the break plan (`Core`).
+
+    The break plan is the best one at the dual price. Its choices are not in the core.
 
     Parameters
     ----------
@@ -244,14 +251,14 @@ def _core(problem, greedy, gap):
     # (n_rows, n_choices)
     loss = values[all_rows, break_choices][:, np.newaxis] - values
     loss -= greedy.price * (break_costs[:, np.newaxis] - problem.costs)
-    # The choice of the break plan is no alternative to itself.
+    # Infinity: the choice of the break plan is no alternative to itself.
     loss[all_rows, break_choices] = np.inf
     row, choice = np.nonzero(loss < gap)
     # Losses below 0 are rounding.
     core_loss = np.maximum(loss[row, choice], 0.0)
     extra_cost = costs[row, choice] - break_costs[row]
     turn_of_row = _turn_of_rows(row, core_loss, extra_cost, n_rows=len(values))
-    # By turn of the row, then by loss.
+    # By turn of the row, then by row and loss. `lexsort` sorts by its last key first.
     search_order = np.lexsort((core_loss, row, turn_of_row[row]))
     return Core(
         row=row[search_order],
@@ -262,7 +269,7 @@ def _core(problem, greedy, gap):
 
 
 def _turn_of_rows(row, loss, extra_cost, *, n_rows):
-    """Return a number for each row. The search takes the rows by these numbers.
+    """Return a sort key for each row. The search takes the rows by rising key.
 
     There are two groups: rows that have a more expensive alternative, and rows that
     have none. Each group is sorted by the smallest loss of the row. A row of one group
@@ -295,12 +302,12 @@ def _turn_of_rows(row, loss, extra_cost, *, n_rows):
     return turn_of_row
 
 
-# Position of the alternative of a state that keeps the choice of the break plan.
+# Entry of `_States.alternative` for a row that keeps the choice of the break plan.
 _NO_ALTERNATIVE = -1
 
 
 class _States(NamedTuple):
-    """States of the search after a row.
+    """Combinations of changed rows (states) that the search has after a row.
 
     A state is a set of alternatives, with at most one for each row so far.
 
@@ -321,7 +328,7 @@ class _States(NamedTuple):
 
 
 class _Extension(NamedTuple):
-    """All states that a row makes of the states before it.
+    """All combinations (states) of the states before a row with a choice of the row.
 
     The states come in groups. Group 0 has no alternative in this row. Group 1 has the
     first alternative of the row, group 2 the second one, and so on.
@@ -342,7 +349,7 @@ class _Extension(NamedTuple):
     start: int
 
     def select(self, index):
-        """Return the states at some positions (`_States`).
+        """Return the states at the positions `index` as `_States`.
 
         `index` (n_selected,) has positions in `extra_cost` and `loss`.
         """
@@ -400,7 +407,7 @@ class _CoreSearch:
         self._levels = []
 
     def run(self):
-        """Search the core. Return False if the search gave up, else True."""
+        """Search the core. Return False if there are more than `_MAX_STATES` states."""
         core = self.core
         if not len(core.row):
             return True
@@ -452,7 +459,7 @@ class _CoreSearch:
         return True
 
     def _extend(self, states, start, end):
-        """Return all states that a row makes of the states before it.
+        """Combine each state with each alternative of a row, and with none.
 
         Parameters
         ----------
@@ -494,14 +501,14 @@ class _CoreSearch:
         index = int(gaps.argmin())
         self.gap = float(gaps[index])
         self.best = []
-        # Back through the rows to the first one. The last level has one state, the best
-        # one, at index 0.
+        # The loop goes back through the rows to the first one. At the last row, the
+        # best state is the only one, at position 0.
         last_level = extension.select(np.array([index]))
-        state = 0
+        position = 0
         for level in [last_level, *reversed(self._levels)]:
-            if level.alternative[state] != _NO_ALTERNATIVE:
-                self.best.append(level.alternative[state])
-            state = level.previous[state]
+            if level.alternative[position] != _NO_ALTERNATIVE:
+                self.best.append(level.alternative[position])
+            position = level.previous[position]
 
     def _promising_states(self, extension, spendable, freeable):
         """Return the states that may lead to a better plan, by rising cost.
@@ -559,7 +566,7 @@ def _sum_over_later_rows(amount, starts):
 
 
 def _finish_core(problem, greedy, choices, *, gap, tolerance):
-    """Solve the core that is left at the improved gap as an integer program in HiGHS.
+    """Improve the plan `choices` by HiGHS, on the rows that may still change.
 
     Parameters
     ----------
@@ -588,7 +595,7 @@ def _finish_core(problem, greedy, choices, *, gap, tolerance):
     allowed[position_of_row, core.choice] = True
     allowed[core_rows, break_choices[rows]] = True
     costs = np.ascontiguousarray(np.broadcast_to(problem.costs, values.shape)[rows])
-    # The part of the total that the rows outside of the core leave to the core.
+    # `room` is the budget of the core: what the rows outside of it leave of the total.
     break_cost_inside = costs[core_rows, break_choices[rows]].sum()
     room = problem.total - total_cost(problem, break_choices) + break_cost_inside
     core_problem = Problem(values[rows], costs, total=float(room), order=problem.order)
@@ -640,7 +647,7 @@ class ScaledProgram(NamedTuple):
 
 
 def scaled_program(problem, allowed=None):
-    """Return a problem scaled for a solver, without choices that no best plan has.
+    """Return a problem scaled for a solver, without choices that no best plan needs.
 
     Parameters
     ----------
@@ -691,7 +698,7 @@ def _power_of_two_near(number):
 
 
 def within_cap(problem, program, solve):
-    """Return a plan of a solver that is within the budget, and its first bound.
+    """Call a solver until its plan is within the budget. Return the plan and a bound.
 
     The budget is a hard cap. If a plan exceeds it, the solver is called again with less
     room. The room shrinks by more than the excess, and by more each time.
@@ -710,7 +717,7 @@ def within_cap(problem, program, solve):
     """
     cap = problem.total + problem.slack_for_rounding
     room = program.room
-    # Least amount by which the room shrinks.
+    # Least amount by which the room shrinks from one call to the next.
     reduction = _FEASIBILITY
     # This bound is for the whole budget. Bounds for less room prove nothing about the
     # whole budget, and are not used.
@@ -721,8 +728,8 @@ def within_cap(problem, program, solve):
             return ProvenPlan(choices, bound)
         # Twice the excess, because the next plan may exceed its room by as much.
         room = max(room - max(2 * excess, reduction), 0.0)
-        # The factor 4 lets it grow from 1e-9 to 1 in 16 calls. The largest extra cost
-        # is about 1.
+        # The factor 4 lets the reduction grow from 1e-9 to 4 in 16 calls. The largest
+        # extra cost is about 1.
         reduction *= 4
         choices, _ = solve(room)
     raise RuntimeError(
@@ -771,7 +778,7 @@ def solve_highs(problem, tolerance, *, allowed=None, options=None):
     model.passModel(_highs_program(program))
 
     def solve(room):
-        """Return the choices of HiGHS within a room, and its bound on the gain."""
+        """Return the choices of HiGHS that cost at most `room`, and its bound."""
         # The last constraint is the budget.
         model.changeRowBounds(n_rows, -np.inf, room)
         model.run()
@@ -826,7 +833,7 @@ def _highs_program(program):
 
 
 def solve_cvxpy(problem, tolerance, options):
-    """Return the choices of a solver of cvxpy. There is no dual bound.
+    """Return the plan of a solver of cvxpy. These solvers return no bound.
 
     Parameters
     ----------
@@ -847,7 +854,7 @@ def solve_cvxpy(problem, tolerance, options):
         options = {"solver": "HIGHS", **_HIGHS, "mip_abs_gap": mip_abs_gap}
 
     def solve(room):
-        """Return the choices of the solver within a room, and None as the bound."""
+        """Return the choices of the solver that cost at most `room`, and no bound."""
         is_taken = cp.Variable(program.gains.shape, boolean=True)
         constraints = [
             cp.sum(is_taken, axis=1) == 1,

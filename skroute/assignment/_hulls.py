@@ -76,7 +76,9 @@ class GreedyPlan(NamedTuple):
 
 
 def build_hulls(problem):
-    """Return the increments that the linear relaxation chooses from.
+    """Return the steps between choices on the concave hull of each row (`Hulls`).
+
+    The linear relaxation chooses from these increments.
 
     Parameters
     ----------
@@ -171,7 +173,7 @@ def solve_greedy(problem, tolerance):
 
 
 def _buy(hulls, room):
-    """Take increments by falling value per cost, as long as they fit into `room`.
+    """Take steps to more expensive choices by falling value per cost, within `room`.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ import numpy as np
 
 from skroute.utils._typing import NDArray
 
-# The move of a row that stops.
+# Position of the move of a row that stops, in place of a position.
 STOP = -1
 # Difference in value, in units of quality, up to which moving on and stopping are tied.
 # It absorbs rounding. A tied row stops.
@@ -55,7 +55,7 @@ def best_move(values, value_of_stopping):
     BestMove
     """
     best = values.argmax(axis=1)  # (n_rows, n_prices)
-    # This is faster than ``values.max(axis=1)``.
+    # The entries at `best` are the largest values. ``values.max(axis=1)`` is slower.
     value_of_moving = take_moves(values, best)
     moves_on = value_of_moving > value_of_stopping + _TIED
     return BestMove(
@@ -65,7 +65,7 @@ def best_move(values, value_of_stopping):
 
 
 def take_moves(tables, position):
-    """Return the entries of tables that belong to the moves of rows.
+    """Return the entry of each row's move at each price, from a table for each move.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def take_moves(tables, position):
 
 
 def induce_backward(following, decide, *, outcomes_after=None):
-    """Return the outcomes of all states, the last state first.
+    """Decide in all states, the last one first. Return the outcomes of each state.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def induce_backward(following, decide, *, outcomes_after=None):
     """
     outcomes = {}
     if outcomes_after is None:
-        # The same dict: the loop fills it, the last state first.
+        # The same dict as `outcomes`: the loop below fills it, the last state first.
         outcomes_after = outcomes
     for state in sorted(following, reverse=True):
         next_states = following[state].tolist()

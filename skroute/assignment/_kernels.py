@@ -17,7 +17,7 @@ expensive one. Its efficiency is the additional value per additional cost. Only
 import numpy as np
 from numba import njit
 
-# Row that `best_upgrade` returns if no change adds value.
+# What `best_upgrade` returns in place of a row if no change adds value.
 NO_ROW = -1
 
 
@@ -121,7 +121,7 @@ def row_hull(values, costs, row, cost_row, order, hull, efficiency):
 
 @njit(cache=True, nogil=True)
 def build_hulls(values, costs, order, starts, choice, efficiency, extra_cost, cheapest):
-    """Write the increments of the concave hulls of all rows.
+    """Write the steps between choices (increments) on the concave hulls of all rows.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def choose_at_price(values, costs, order, price, tolerance, choices):
 
 @njit(cache=True, nogil=True)
 def best_upgrade(values, costs, choices, room):
-    """Find the change of one row's choice that adds most value within a room.
+    """Find the change of one row's choice that adds most value for at most `room`.
 
     Ties go to the cheaper change.
 

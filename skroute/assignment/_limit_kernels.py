@@ -9,23 +9,24 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-# Segment of a row that no floor is about.
+# Entry of `PricedTables.segment` for a row whose value counts for no floor.
 NO_SEGMENT = -1
 
-# Rows that are priced together. Their numbers fit in the cache of a core.
+# Number of rows that are priced together. Their values and amounts fit in the cache of
+# a processor core.
 _BLOCK = 256
 
-# Gains of the local search are in units of the mean spread of a row. A change that
-# gains less is the rounding of sums.
+# Least gain of a change in the local search, in units of the mean spread of a row's
+# values. Smaller gains are the rounding of sums.
 _LEAST_GAIN = 1e-12
 
 # The local search ends after this number of changes. It usually needs fewer than 30.
 _MAX_CHANGES = 300
 
-# Position of an option that does not exist: the second one of a single change.
+# Position of the second option of a change of only one row, which has no second option.
 _NO_OPTION = -1
 
-# Row that does not exist: no row is locked.
+# Value of the parameter `locked` if all rows may change.
 _NO_ROW = -1
 
 
@@ -95,9 +96,9 @@ class Prices(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def floor_factor(tables, prices, row):
-    """Return the price of a row's gain by the floor of its segment.
+    """Return what the floor of a row's segment adds to the price of the row's gain.
 
-    It is added to the value price. It is 0 for a row without a floor.
+    It is 0 for a row without a floor.
 
     Parameters
     ----------
@@ -117,7 +118,7 @@ def floor_factor(tables, prices, row):
 
 @njit(cache=True, nogil=True)
 def price_block(tables, prices, start, end, net):
-    """Write what each choice is worth at the prices, for the rows ``start:end``.
+    """Write the net values of all choices at the prices, for the rows ``start:end``.
 
     Parameters
     ----------
@@ -141,7 +142,7 @@ def price_block(tables, prices, start, end, net):
                 choice_net[row] += factor * gains[row]
         for mean in range(tables.amounts.shape[0]):
             price = prices.means[mean]
-            # Most limits do not bind.
+            # The price is 0 if the limit does not bind. Most limits do not.
             if price == 0.0:
                 continue
             amounts = tables.amounts[mean, choice, start:end]
@@ -269,8 +270,8 @@ def plan_at_prices(tables, prices, tolerance, choices):
                 n_near[row] += choice_net[row] >= top_net[row] - widest_tie
         for row in range(end - start):
             total += tables.weight[start + row] * top_net[row]
-            # The best choice is near itself. With no other near choice, there is no
-            # tie.
+            # `n_near` counts the best choice itself. If it is 1, no other choice may be
+            # tied with the best one.
             if n_near[row] > 1:
                 block_choices[row] = cheapest_tied(
                     tables,
@@ -328,7 +329,7 @@ def use_of_plan(tables, choices, used):
 
 @njit(cache=True, nogil=True)
 def losses_at_prices(tables, prices, losses):
-    """Write what each choice loses against the best one of its row at the prices.
+    """Write how far each choice is below the best one of its row at the prices.
 
     Parameters
     ----------
@@ -493,7 +494,7 @@ def find_improvement(row_of_option, gain, extra, room, locked):
 
 @njit(cache=True, nogil=True)
 def take_option(option, starts, row_of_option, gain, extra, room, current):
-    """Make an option the choice of its row.
+    """Make an option the choice of its row, and update the arrays of the search.
 
     Writes into `room` and `current`, and into `gain` and `extra` for the options of the
     row.
@@ -519,7 +520,7 @@ def take_option(option, starts, row_of_option, gain, extra, room, current):
 
 @njit(cache=True, nogil=True)
 def improve_plan(starts, row_of_option, gain, extra, room, current, locked):
-    """Change one or two rows at a time: until the plan fits, then while it gains.
+    """Change one or two rows at a time until the plan fits, then until no change gains.
 
     Writes into `gain`, `extra`, `room` and `current`.
 
@@ -565,7 +566,7 @@ def improve_plan(starts, row_of_option, gain, extra, room, current, locked):
 def search_around(
     starts, row_of_option, value, gain, extra, room, current, order, enough
 ):
-    """Improve a plan. Then force one option after the other, and improve again.
+    """Improve a plan, then improve it again from starts with one other choice each.
 
     No change of one or two rows improves the first result. To force an option is to
     make it the choice of its row, and to change other rows first. The new plan replaces
@@ -609,7 +610,7 @@ def search_around(
         take_option(
             option, starts, row_of_option, trial_gain, trial_extra, trial_room, trial
         )
-        # The other rows are changed first, so that they fit the forced option.
+        # The forced option stays at first: only other rows change, to fit this option.
         improve_plan(
             starts, row_of_option, trial_gain, trial_extra, trial_room, trial, row
         )

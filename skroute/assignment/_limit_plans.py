@@ -11,25 +11,28 @@ from skroute.utils._tolerances import TINY
 # 1e-4 are left at 1,000 rows. Twice as many take four times as long.
 _CORE_SIZE = 200
 
-# Number of options that the search forces, one after the other. At 1,000 rows, 60
-# options halve the gaps, and take as long as the search for the prices.
+# Number of options (a row with another choice) that the local search makes the start of
+# a further search, one after the other. At 1,000 rows, 60 options halve the gaps, and
+# take as long as the search for the prices.
 _MAX_FORCED = 60
 
-# The search forces no options if the plan is as near as this to the bound, in units of
-# the mean spread of a row's values.
+# The local search makes no further searches if its plan is within this distance of the
+# bound. The unit is the mean spread (largest less smallest number) of a row's values.
 _SMALL_GAP = 1e-5
 
-# Number of alternatives of a second search, if the first one finds no plan.
+# As `_CORE_SIZE`, for a second local search if the first one finds no plan that fits.
+# Four times as many.
 _LARGE_CORE_SIZE = 800
 
-# Largest number of alternatives for which solver="auto" calls HiGHS. It proves the
-# optimum of such a core in some milliseconds.
+# Largest number of alternatives for which solver="auto" calls HiGHS. HiGHS proves the
+# optimum of a program of this size in some milliseconds.
 _SMALL_CORE = 30
 
 # Absolute tolerance of constraints of HiGHS. Its numbers are about 1.
 _FEASIBILITY = 1e-9
 
-# Number of calls of HiGHS for one problem. Each has less room than the one before.
+# Largest number of calls of HiGHS for one problem. Each call has smaller limits than
+# the one before, because plans of HiGHS may exceed limits by its tolerance.
 _MAX_CALLS = 10
 
 
@@ -60,8 +63,8 @@ class LimitedPlan(NamedTuple):
 class Core(NamedTuple):
     """The rows that a search may change, and their options.
 
-    An option is a row with one of its choices. *Inside* units are those of
-    `DualFunction`.
+    An option is a row with one of its choices. Scaled units are those of
+    `DualFunction`: values and amounts are divided by the mean spread of a row.
 
     Attributes
     ----------
@@ -74,9 +77,9 @@ class Core(NamedTuple):
     choice : ndarray of shape (n_options,), dtype=int64
         Position of the choice of each option.
     gain : ndarray of shape (n_options,)
-        Weighted gain, in units of values inside.
+        Weighted gain, in scaled units.
     use : ndarray of shape (n_options, n_limits)
-        Weighted amounts, in units of amounts inside.
+        Weighted amounts, in scaled units.
     """
 
     rows: np.ndarray
@@ -133,7 +136,7 @@ def plan_within(dual, most, *, solver="auto", tol=0.0, options=None):
 
 
 def _prices_of_whole_rows(dual, most):
-    """Return the prices of limits on plans of whole rows (`LimitPrices`).
+    """Return the prices of the limits `most`, rounded down for plans of whole rows.
 
     Parameters
     ----------
@@ -180,7 +183,7 @@ def _find_plan(dual, most, limit_prices, *, solver, tol, options):
     # Each row has its best choice at the prices: the losses of this plan are 0.
     plan_at_prices = bases[0]
     bound = limit_prices.bound
-    # None until a plan within the limits is found.
+    # The best plan so far. None until a plan within the limits is found.
     best = None
     if solver != "highs":
         best = _search_near(
@@ -232,7 +235,7 @@ def _room(dual, most, choices):
     """Return what a plan leaves of the limits, as sums over the rows.
 
     `most` (n_limits,) are the limits, and `choices` (n_rows,) is the plan. The result
-    (n_limits,) is in the units inside, and includes the slack for rounding. A negative
+    (n_limits,) is in scaled units, and includes the slack for rounding. A negative
     number means that the plan is above the limit.
     """
     _, means = dual.means_of(choices)
@@ -295,7 +298,7 @@ def _base_plans(dual, limit_prices):
 
 
 def _search_near(dual, most, bases, losses, *, bound, n_alternatives):
-    """Return the best plan of the local searches from all bases, or None.
+    """Return the best plan that local searches from the plans `bases` find, or None.
 
     Parameters
     ----------
@@ -337,22 +340,26 @@ def _search_near(dual, most, bases, losses, *, bound, n_alternatives):
     # To force an option is to start a search with the option as the choice of its row.
     # In the first search, no option is forced.
     no_options = by_loss[:0]
-    best = _best_search(dual, most, bases, core, order=no_options, enough=bound)
+    best = _best_search(dual, most, bases, core, forced=no_options, target=bound)
     if best is None:
-        # No plan fits: options are forced, one after the other, until a plan fits.
-        best = _best_search(dual, most, bases, core, order=by_loss, enough=-np.inf)
+        # No plan fits: options are forced, one after the other, until a plan fits. The
+        # target -inf is reached by any plan that fits.
+        best = _best_search(dual, most, bases, core, forced=by_loss, target=-np.inf)
     if best is None:
         return None
-    enough = bound - _SMALL_GAP * dual.value_unit
-    if dual.value_of(best) >= enough:
+    target = bound - _SMALL_GAP * dual.value_unit
+    if dual.value_of(best) >= target:
         return best
     # The gap is large: the options of the smallest losses are forced.
-    order = by_loss[:_MAX_FORCED]
-    return _best_search(dual, most, best[np.newaxis], core, order=order, enough=enough)
+    forced = by_loss[:_MAX_FORCED]
+    bases = best[np.newaxis]
+    return _best_search(dual, most, bases, core, forced=forced, target=target)
 
 
-def _best_search(dual, most, bases, core, *, order, enough):
-    """Return the best plan of the searches from all bases, or None if none fits.
+def _best_search(dual, most, bases, core, *, forced, target):
+    """Return the best plan of local searches from the plans `bases`, or None.
+
+    None means that no search found a plan within the limits.
 
     Parameters
     ----------
@@ -360,16 +367,17 @@ def _best_search(dual, most, bases, core, *, order, enough):
         As in `_search_near`.
     core : Core
         The options that the searches may change rows to.
-    order : ndarray of shape (n_forced,), dtype=int64
-        The options of the core that are forced, one after the other.
-    enough : float
+    forced : ndarray of shape (n_forced,), dtype=int64
+        Options of the core. Each in turn becomes the choice of its row, and the search
+        is repeated.
+    target : float
         A search ends at a plan of this mean value. With -inf, it ends at any plan that
         fits.
     """
     best = None
     best_value = -np.inf
     for base in bases:
-        choices = _improve(dual, most, base, core, order=order, enough=enough)
+        choices = _improve(dual, most, base, core, forced=forced, target=target)
         # None if the search ended above a limit.
         if choices is None:
             continue
@@ -425,17 +433,17 @@ def _core(dual, is_option, rows):
 
 
 def _options_of(core, choices):
-    """Return the option of each core row that a plan takes, shape (n_core_rows,).
+    """Return the position of the option that a plan takes in each core row.
 
-    The result has positions of options. `choices` (n_rows,) is the plan. Its choices of
-    the core rows must be options.
+    The result has the shape (n_core_rows,). `choices` (n_rows,) is the plan. Its
+    choices of the core rows must be options.
     """
     choice_in_plan = choices[core.rows][core.core_row]  # (n_options,)
     return np.flatnonzero(core.choice == choice_in_plan)
 
 
-def _improve(dual, most, base, core, *, order, enough):
-    """Return a base plan after the local search, or None if it is above a limit.
+def _improve(dual, most, base, core, *, forced, target):
+    """Return the plan `base` after a local search, or None if it exceeds a limit.
 
     Parameters
     ----------
@@ -446,10 +454,10 @@ def _improve(dual, most, base, core, *, order, enough):
         The choice of each row before the search.
     core : Core
         The options that the search may change rows to.
-    order : ndarray of shape (n_forced,), dtype=int64
+    forced : ndarray of shape (n_forced,), dtype=int64
         Positions of the options to force, the most promising first. Each in turn
         becomes the choice of its row, and the search is repeated.
-    enough : float
+    target : float
         The search ends at a plan of this mean value. With -inf, it ends at any plan
         that fits.
 
@@ -466,11 +474,11 @@ def _improve(dual, most, base, core, *, order, enough):
     # Gains and uses of the options, less the gains and uses of these base options.
     gain = core.gain - core.gain[base_option]
     extra = core.use - core.use[base_option]
-    # `enough` is a mean value of all rows. The kernel compares summed gains of the core
-    # rows, in units inside. All other rows keep their gains. So the core rows must gain
+    # `target` is a mean value of all rows. The kernel compares summed gains of the core
+    # rows, in scaled units. All other rows keep their gains. So the core rows must gain
     # all of what the base plan misses.
-    missing_gain = (enough - dual.value_of(base)) * len(base) / dual.value_unit
-    enough_inside = core.gain[current].sum() + missing_gain
+    missing_gain = (target - dual.value_of(base)) * len(base) / dual.value_unit
+    target_gain = core.gain[current].sum() + missing_gain
     # The kernel writes into `gain`, `extra`, `room` and `current`.
     fits = _limit_kernels.search_around(
         core.starts,
@@ -480,8 +488,8 @@ def _improve(dual, most, base, core, *, order, enough):
         extra,
         room,
         current,
-        order,
-        enough_inside,
+        forced,
+        target_gain,
     )
     if not fits:
         return None
@@ -498,7 +506,7 @@ def _improve(dual, most, base, core, *, order, enough):
 
 
 def _solve_core(dual, most, base, is_option, *, bound, closed_gap, options):
-    """Solve the problem on some alternatives as an integer program in HiGHS.
+    """Solve the problem as an integer program in HiGHS, on a few alternatives.
 
     Parameters
     ----------
@@ -546,7 +554,7 @@ def _solve_core(dual, most, base, is_option, *, bound, closed_gap, options):
     settings = {
         "output_flag": False,
         "mip_rel_gap": 0.0,
-        # HiGHS maximises the sum over the rows, in units of values inside.
+        # HiGHS maximises the sum over the rows, in scaled units.
         "mip_abs_gap": closed_gap * n_rows / dual.value_unit,
         "mip_feasibility_tolerance": _FEASIBILITY,
         "primal_feasibility_tolerance": _FEASIBILITY,
@@ -575,7 +583,7 @@ def _solve_core(dual, most, base, is_option, *, bound, closed_gap, options):
             _check_infeasible(model)
             return None
         if first_bound is None:
-            # HiGHS has a bound on the summed gains over the base plan, in units inside.
+            # HiGHS bounds the summed gains over the base plan, in scaled units.
             dual_bound = value_of_base + info.mip_dual_bound * dual.value_unit / n_rows
             first_bound = min(bound, dual_bound)
         # About 1 for the option that a row has, and about 0 for its other options.
@@ -589,12 +597,12 @@ def _solve_core(dual, most, base, is_option, *, bound, closed_gap, options):
         excess = -_room(dual, most, choices)
         if (excess <= 0).all():
             return choices, first_bound
-        # The plan is above a limit, by the tolerance of HiGHS. The room shrinks by
-        # twice the excess, because the next plan may exceed its room by as much.
+        # The plan is above a limit, by the tolerance of HiGHS. The limit of the next
+        # call shrinks by twice the excess, because its plan may exceed it by as much.
         is_above = excess > 0
         smaller_room = room - np.maximum(2 * excess, reduction)
         room = np.where(is_above, smaller_room, room)
-        # The factor 4 lets it grow from 1e-9 to 3e-4 in 10 calls.
+        # The factor 4 lets the reduction grow from 1e-9 to 3e-4 in 10 calls.
         reduction *= 4
     raise RuntimeError(
         f"The plans of HiGHS exceed the limits after {_MAX_CALLS} calls: its tolerance "

@@ -100,7 +100,8 @@ class AssignmentPath(NamedTuple):
         """
         budget = self._check(budget)
         if affords(self.budgets[0], budget):
-            # The smallest feasible budget is not exceeded.
+            # The budget buys the cheapest plan only. At an infinite price, no row gets
+            # a more expensive choice.
             return np.inf
         return float(self.prices[self._segment(budget)])
 
@@ -123,7 +124,8 @@ class AssignmentPath(NamedTuple):
         """
         budget = check_budget(budget)
         if affords(self.budgets[0], budget):
-            # The smallest feasible budget is not exceeded: the cheapest choices.
+            # The budget buys the cheapest plan only. At an infinite price, no row gets
+            # a more expensive choice.
             return Rule(np.inf, 0.0)
         segment = self._segment(budget)
         if segment == len(self.prices) - 1:
@@ -134,7 +136,8 @@ class AssignmentPath(NamedTuple):
         width = self.budgets[segment + 1] - self.budgets[segment]
         share = (budget - self.budgets[segment]) / width
         if self.counts[segment] == 1:
-            # With a share of 1, rows choose as at the next lower price.
+            # A share of 1 means that the row takes the more expensive choice. All rows
+            # then choose as at the next lower price.
             if round(share) == 1:
                 segment += 1
             return Rule(float(self.prices[segment]), 0.0)
@@ -292,12 +295,13 @@ def assignment_path(
     last_of_group = _last_of_ties(prices)
     cheapest_cost = total_cost(problem, hulls.cheapest)
     cheapest_value = total_value(problem, hulls.cheapest)
-    # The first break is before any increment: its sums are 0.
+    # The first break is before any increment. The sums of increments up to it are 0.
     planned = (cheapest_cost + np.r_[0.0, spent[last_of_group]]) / n_rows
     budgets = planned
     if realised is not None:
         budgets = _realised_budgets(hulls, realised, by_efficiency, last_of_group)
-    # -1 is the position before the first increment.
+    # A group starts behind the last increment of the group before. -1 is the position
+    # before the first increment.
     sizes_of_groups = np.diff(np.r_[-1, last_of_group])
     # The last price is 0. No increment has this price.
     return AssignmentPath(
@@ -310,7 +314,7 @@ def assignment_path(
 
 
 def _last_of_ties(prices):
-    """Return the position of the last price of each group of tied prices.
+    """Return the position of the last price in each group of neighbours that are tied.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ class Problem(NamedTuple):
 
 
 def by_names(costs, values, name="costs"):
-    """Return costs in the order of the columns of a frame of values.
+    """Return costs, by name if they have names, in the column order of `values`.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def by_names(costs, values, name="costs"):
         The argument itself if `costs` or `values` has no names.
     """
     columns = column_keys(values)
-    # None: `values` has no names. Nor has an array of costs.
+    # `columns` is None if `values` has no names. An array of costs has no names either.
     if columns is None or type(costs) is np.ndarray:
         return costs
     choice_names = [str(column) for column in columns]

@@ -60,7 +60,7 @@ class PlanLimit(NamedTuple):
 
     @property
     def binds(self) -> bool:
-        """True if the limit has a price."""
+        """True if the dual price is above 0: more of the limit would add value."""
         return self.price > 0
 
 
@@ -206,19 +206,19 @@ def read_limits(
     )
 
 
-def _as_mapping(name, values):
+def _as_mapping(name, mapping):
     """Return a mapping as a dict with text keys, empty for None.
 
     `name` is the name of the parameter that has the mapping, for messages.
     """
-    values = by_label(values)
-    if values is None:
+    mapping = by_label(mapping)
+    if mapping is None:
         return {}
-    if not isinstance(values, Mapping):
+    if not isinstance(mapping, Mapping):
         raise ValueError(
-            f"{name} must be a mapping from name to value, got {values!r}."
+            f"{name} must be a mapping from name to value, got {mapping!r}."
         )
-    return {str(key): value for key, value in values.items()}
+    return {str(key): value for key, value in mapping.items()}
 
 
 def _position_of(name, names, n_choices):
@@ -391,7 +391,8 @@ def conflict_message(error, names, *, first_floor=None):
     possible_texts = []
     for limit in conflicting:
         least = error.dual.least(limit, error.most)
-        # If `least` is infinite, no value of this limit is enough.
+        # `least` is infinite if the other limits exclude each other. No value of this
+        # limit is then enough.
         if np.isfinite(least):
             possible_texts.append(text(limit, least, ">="))
     if len(conflicting) == 1:
@@ -436,7 +437,7 @@ def amounts_by_names(amounts, values):
 
 
 def gap_to_bound(value, bound):
-    """Return the bound less the value, or 0 if this difference is rounding."""
+    """Return `bound` less `value`, or 0 if this difference is only rounding."""
     difference = bound - value
     if difference <= ROUNDING * max(abs(bound), abs(value)):
         return 0.0

@@ -406,7 +406,7 @@ def _solve_max_min(problem):
         return np.where(values >= threshold, problem.costs, np.inf).argmin(axis=1)
 
     def is_too_expensive(threshold):
-        """Return True if the cheapest plan with these values exceeds the budget."""
+        """Return True if the cheapest plan at a threshold exceeds the budget."""
         cost = total_cost(problem, cheapest_above(threshold))
         return cost > problem.total + problem.slack_for_rounding
 
@@ -414,9 +414,9 @@ def _solve_max_min(problem):
     # cheapest plan, which is within the budget.
     largest_threshold = values.max(axis=1).min()
     thresholds = np.unique(values[values <= largest_threshold])
-    # The thresholds rise, and a higher one costs at least as much. The first one is
-    # possible. So the number of further thresholds that are possible is the position of
-    # the last possible one.
+    # The thresholds rise, and a higher one costs at least as much. The first threshold
+    # is possible. `n_further` is the number of possible thresholds after it, which is
+    # the position of the last possible one.
     n_further = bisect_left(thresholds[1:], True, key=is_too_expensive)
     choices = cheapest_above(thresholds[n_further])
     smallest_value = float(values[np.arange(len(values)), choices].min())

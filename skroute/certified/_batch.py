@@ -41,8 +41,9 @@ from skroute.utils._tables import Column, Table
 from skroute.utils._tolerances import COUNT_ROUNDING, LIMIT_ROOM
 from skroute.utils._typing import NDArray
 
-# Number of rows whose costs set the scale of the budgets of the path. There are few of
-# them, because models may be called about them.
+# Number of rows that set the scale of the tested budgets: the largest finite budget is
+# the mean cost of these rows without a budget. It is small, because models may be
+# called on these rows in addition.
 _N_SCALE_ROWS = 10
 
 # Route of a row whose answer is that of a reference which is not a choice of the
@@ -177,15 +178,15 @@ class BatchTest:
 
     @cached_property
     def n_allowed(self):
-        """Number of rows of the finished batch that may disagree."""
+        """Largest number of rows that may differ from the reference, as promised."""
         n_allowed = int(np.floor(self.max_loss * self.n_rows + COUNT_ROUNDING))
         return min(n_allowed, self.n_rows)
 
     @cached_property
     def n_tolerated(self):
-        """Largest number of labelled rows that may disagree at a certified point.
+        """Largest number of labelled rows with another answer if the test passes.
 
-        It is -1 if no point can be certified.
+        It is -1 if the test cannot pass, even if all answers agree with the labels.
         """
         return tolerated_disagreements(
             self.n_rows, self.n_labels, self.n_allowed, self.level
@@ -259,7 +260,11 @@ class BatchTest:
         )
 
     def smallest_max_loss(self, n_disagreements):
-        """Return the smallest `max_loss` that is certified with these disagreements."""
+        """Return the smallest `max_loss` that can be promised after `n_disagreements`.
+
+        It is a share of the rows of the batch. `n_disagreements` is the number of
+        labelled rows whose answers differ from the label.
+        """
         n_allowed = smallest_allowed(
             self.n_rows, self.n_labels, n_disagreements, self.level
         )
@@ -732,9 +737,10 @@ def _check_costs_known(scale_set, budget_limit):
     """
     router = scale_set.router
     unlimited = router.make_call(np.inf, **scale_set.call)
-    # None asks for no answers, only for choices and costs.
+    # The last argument, None, asks for no answers, only for choices and costs.
     routed = router.respond(scale_set.X, unlimited, None)
-    # Rows are then decided by the costs that they are billed.
+    # The costs are known before a call if the rows are decided by the costs that they
+    # are billed.
     costs_are_known = np.array_equal(routed.cost, routed.quoted_cost)
     if np.isfinite(budget_limit) and not costs_are_known:
         raise ValueError(
@@ -765,7 +771,7 @@ def _check_answers(bought, router, loss):
 
 
 def _loss_error(path, test):
-    """Return the error that `max_loss` cannot be promised.
+    """Return a ValueError with the message that `max_loss` cannot be promised.
 
     The message has the smallest loss that can be promised.
 

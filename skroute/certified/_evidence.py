@@ -24,7 +24,7 @@ FULL = "the estimator itself without a budget"
 
 
 class EvidenceRows(NamedTuple):
-    """Evidence rows, in random order.
+    """Rows on which an estimator is certified (evidence rows), in random order.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class Evidence(NamedTuple):
     call_keywords: set[str]
 
     def differences(self, k):
-        """Return the losses of operating point `k`, each minus that of a reference.
+        """Return the losses of operating point `k` less the losses of each reference.
 
         Returns
         -------
@@ -122,12 +122,11 @@ class Evidence(NamedTuple):
                     differences.append(all_differences[rows, reference])
         return differences
 
-    def smallest_loss(self, k):
-        """Return the start value of a maximum of the losses of point `k`.
+    def lower_bound_of_loss(self, k):
+        """Return 0 if operating point `k` is itself a reference, else minus infinity.
 
-        It is 0 if the point is itself a reference. The loss against this reference is
-        0, and `differences` leaves it out. Otherwise the start value is minus infinity,
-        which changes no maximum.
+        The loss of point `k` is the largest one over all references. Its loss against
+        itself is 0, which `differences` leaves out. Minus infinity changes no maximum.
         """
         if k == 0 and self.first_reference is not None:
             return 0.0
@@ -139,7 +138,7 @@ class Evidence(NamedTuple):
         It is 0 if the point is itself the only reference.
         """
         means = [differences.mean() for differences in self.differences(k)]
-        return float(max([self.smallest_loss(k), *means]))
+        return float(max([self.lower_bound_of_loss(k), *means]))
 
 
 class Reference(NamedTuple):
@@ -184,7 +183,7 @@ class _PathPoint(NamedTuple):
 
 
 def groups_of_rows(groups, y):
-    """Return the group of each row, checked.
+    """Check `groups`, and return the group of each row, or None without groups.
 
     Parameters
     ----------
@@ -225,7 +224,7 @@ def groups_of_rows(groups, y):
 
 
 def operating_budgets(router, X, n_points, call):
-    """Return the budgets of the path, from unlimited to the smallest feasible one.
+    """Return the budgets to be tested, from unlimited to the smallest feasible one.
 
     Parameters
     ----------
@@ -246,7 +245,7 @@ def operating_budgets(router, X, n_points, call):
     if not np.isfinite(smallest):
         # The router can promise no finite budget: the path has one point.
         return np.array([np.inf])
-    # None asks for no answers, only for choices and costs.
+    # The last argument, None, asks for no answers, only for choices and costs.
     unlimited = router.respond(X, router.make_call(np.inf, **call), None)
     largest = max(float(unlimited.cost.mean()), smallest)
     rising = np.unique(np.linspace(smallest, largest, n_points))
@@ -384,14 +383,20 @@ def _point_of_plan(router, rows, plan, budget, losses):
 
 
 def _rows_of_groups(groups):
-    """Return a mask of the rows of each group, by its name; empty without groups."""
+    """Return a dict from the name of each group to the mask of its rows.
+
+    It is empty without groups.
+    """
     if groups is None:
         return {}
     return {str(group): groups == group for group in np.unique(groups)}
 
 
 def _safe_choice(router, call, reference):
-    """Return the name of the single choice at the safe end of the path, or None.
+    """Return the name of the single choice that the path may begin with, or None.
+
+    The path of operating points begins at its safe end, where one choice answers every
+    row. None means that the path begins with the plan without a budget.
 
     For the reference "best" it is the choice that was best on the rows of `fit`, which
     are not evidence.
@@ -409,7 +414,7 @@ def _safe_choice(router, call, reference):
     # All choices except the one that abstains.
     models = models_of(router)
     names = router.single_choices_
-    # The means are of use if each model can answer all rows alone.
+    # The best of the models is only of use if each model can answer all rows alone.
     if reference == "best" and names == models and hasattr(router, "mean_quality_"):
         # If a choice abstains, `mean_quality_` has one more entry, the last.
         means = np.asarray(router.mean_quality_)[: len(names)]
@@ -466,7 +471,7 @@ def _references(router, rows, reference, objective):
             # The candidate is an estimator that does not route.
             quality = objective.of(rows.y, routed.y_pred)
         else:
-            # A text is "full", the router without a budget.
+            # A candidate that is a text is "full" here: the router without a budget.
             routing_model = router if isinstance(candidate, str) else candidate
             quality = objective.of_routed(rows.y, routed, routing_model)
         references.append(Reference(name, -quality, float(routed.cost.mean())))

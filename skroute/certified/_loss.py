@@ -62,7 +62,8 @@ class Loss:
             The quality of the bought answer less the quality of the answer. For a loss
             of the user it is the loss itself.
         """
-        # A loss of the user is minus `objective.of`.
+        # For a loss function of the user, `objective.of` is minus the loss. Nothing is
+        # subtracted from it.
         bought_quality = 0.0
         if self.objective.name != _USER_LOSS:
             bought_quality = self.objective.of(bought, bought)

@@ -27,7 +27,8 @@ _COST_BETS = np.geomspace(0.02, 0.5, 8)
 # after 180 audited rows with bets up to 0.9, and after 234 rows with bets up to 0.6
 # (medians, after 1,000 audited rows without a loss).
 _LOSS_BETS = np.geomspace(0.1, 0.9, 5)
-# Number of values (costs, or audited losses) after which a new bettor starts.
+# Number of values (costs, or audited losses) after which a new bettor starts, so that a
+# late change is noticed, too.
 _RESTART_INTERVAL = 250
 # Default of `max_cost`, as a multiple of `budget`.
 _DEFAULT_MAX_COST = 10
@@ -63,10 +64,10 @@ class Alarm(NamedTuple):
     def __repr__(self) -> str:
         mean = format_value(self.mean)
         promised = format_value(self.promised)
-        values = "costs" if self.kind == "cost" else "audited losses"
+        values_text = "costs" if self.kind == "cost" else "audited losses"
         return (
             f"Alarm at row {self.row:,}: the {self.kind} was {mean} on average over "
-            f"the last {self.n_rows:,} {values}, promised was at most {promised}"
+            f"the last {self.n_rows:,} {values_text}, promised was at most {promised}"
         )
 
     def to_frame(self) -> Any:
@@ -102,7 +103,7 @@ class Leaders(NamedTuple):
 
 
 class Bettors:
-    """Bettors against one promise, with a new one at regular intervals.
+    """Bettors against one promise, with a new bettor at regular intervals.
 
     Parameters
     ----------
@@ -150,7 +151,7 @@ class Bettors:
         self.alarm = None
 
     def feed(self, values, rows):
-        """Bet on new values.
+        """Bet on new values, and return how far the capital is from an alarm.
 
         At the first value after which the capital reaches the threshold, `alarm` is
         set.
@@ -356,10 +357,10 @@ class PromiseMonitor:
         if self.budget is not None:
             promises.append(f"budget={self.budget!r}")
         alarm = self.alarm_
-        state = "no alarm" if alarm is None else repr(alarm)
+        alarm_text = "no alarm" if alarm is None else repr(alarm)
         return (
             f"PromiseMonitor({', '.join(promises)}): {self.n_rows_:,} rows, "
-            f"{self.n_audited_:,} audited; {state}"
+            f"{self.n_audited_:,} audited; {alarm_text}"
         )
 
     def reset(self) -> None:
@@ -369,8 +370,8 @@ class PromiseMonitor:
             self.n_audited_ = 0
             # Number of losses fed, those that are NaN included.
             self._n_losses = 0
-            # For each update the number of rows after it. Then, for each promise, the
-            # number that `Bettors.feed` returned.
+            # A tuple for each update: the number of rows after the update, and then for
+            # each promise the number that `Bettors.feed` returned.
             self._history: list[tuple[float, ...]] = []
             watches_both = self.max_loss is not None and self.budget is not None
             n_promises = 2 if watches_both else 1
@@ -482,7 +483,8 @@ class PromiseMonitor:
                 "or leave the NaN out of loss."
             )
         with self._lock:
-            # Costs count the rows. Without costs, losses count them, NaN included.
+            # Rows are counted by their costs. Without costs, they are counted by their
+            # losses, NaN included.
             self._n_losses += len(losses)
             self.n_audited_ += int(is_audited.sum())
             n_before = self.n_rows_

@@ -71,13 +71,12 @@ from skroute.utils._validation import (
     warn,
 )
 
-# With a fitted estimator, some rows only set the scale of the budgets. They are lost as
-# evidence, so that only a few are used: as many as all of the next limits allow.
-# Largest share of the rows. It is the limit for samples of up to 100 rows.
+# With a fitted estimator, some rows only set the scale of the budgets, and are lost as
+# evidence. In samples of up to 100 rows, this share of the rows sets the scale.
 _SCALE_SHARE = 0.05
-# Largest number of rows in samples of 100 to 600 rows.
+# In samples of 100 to 600 rows, this number of rows sets the scale of the budgets.
 _SCALE_ROWS = 5
-# In larger samples, one in this number of rows sets the scale.
+# In larger samples, one in this number of rows sets the scale of the budgets.
 _ROWS_PER_SCALE_ROW = 100
 
 # Keywords of a call that change which choices a row may have. A certificate is about
@@ -738,7 +737,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         self._selection = selection
 
     def _check_labels_and_groups(self, evidence_rows):
-        """Raise a ValueError if no label is known, or a group has no evidence rows.
+        """Raise a ValueError if y has no known label, or a group has no rows.
 
         `evidence_rows` is an `EvidenceRows`.
         """

@@ -17,12 +17,12 @@ from skroute.guarantees import (
 )
 from skroute.utils._typing import NDArray
 
-# Share of the level at which the single choice at the safe end is tested, if the path
-# begins with one. If it is not certified, the other points have nine tenths of the
-# level.
+# A path of operating points may begin with a single choice that answers all rows. This
+# point is tested at this share of the level. If it is not certified, the other points
+# are tested at the rest, nine tenths of the level.
 _SINGLE_SHARE = 0.1
-# The exact test has no p-values below 1e-5. If the level is below 1e-3, losses are
-# tested by betting instead.
+# Smallest level (one minus the confidence of a promise) for the exact test of losses.
+# Its p-values are at least 1e-5. At smaller levels, losses are tested by betting.
 _SMALLEST_EXACT_LEVEL = 1e-3
 
 
@@ -89,7 +89,10 @@ class Selection:
         return level
 
     def path_budgets(self):
-        """Return the budgets of the path, without the point of a single choice."""
+        """Return the budgets of the operating points at which the router decides.
+
+        A point at which a single choice answers all rows is left out.
+        """
         if self.evidence.single is None:
             return self.evidence.budgets
         return self.evidence.budgets[1:]
@@ -174,7 +177,7 @@ class Selection:
         several points at the same time.
         """
         uppers = self._upper_bounds_of_loss(k, self.level())
-        return max([self.evidence.smallest_loss(k), *uppers])
+        return max([self.evidence.lower_bound_of_loss(k), *uppers])
 
     @cached_property
     def loss_uppers(self):
@@ -254,7 +257,7 @@ class Selection:
         """Return the smallest budget that can be promised. Infinity: there is none."""
         if not self.evidence.costs_known:
             return np.inf
-        # All finite budgets have the same level.
+        # Any finite budget serves here, because all of them have the same level.
         any_budget = np.finfo(float).max
         is_certified = self.loss_certified(self.level(any_budget))
         return self.promised_costs(any_budget)[is_certified].min(initial=np.inf)
@@ -303,7 +306,7 @@ class Selection:
         """Return the index of the operating point without a budget."""
         if self.evidence.single is None:
             return 0
-        # Point 0 is a single choice.
+        # At point 0, a single choice answers all rows. Point 1 has no budget.
         return 1
 
     def _within_budget(self, budget, is_certified):
@@ -370,7 +373,7 @@ class Selection:
         return safe_ends
 
     def _loss_error(self, budget):
-        """Return the error that `max_loss` cannot be promised.
+        """Return a ValueError with the message that `max_loss` cannot be promised.
 
         The message has the smallest loss that can be promised. `budget` is the budget
         of the call, or infinity.
@@ -539,7 +542,7 @@ def _more_rows_needed(limit, values, *, upper, bounds, level):
     # The distance of the bound from the mean is `upper - mean` now. It must fall to
     # `limit - mean`.
     needed_by_bound = np.ceil(n_rows * (upper - mean) / (limit - mean))
-    # These rows are too few, so that at least one more is needed.
+    # The present rows are too few, so that at least one more is needed.
     return max(needed, needed_by_bound, n_rows + 1.0)
 
 

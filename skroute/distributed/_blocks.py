@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 
 class RowBlocks(NamedTuple):
-    """Blocks of rows of a Dask collection.
+    """Blocks of rows of a Dask collection, and of arguments with the same rows.
+
+    A companion is such an argument, for example the costs of the rows.
 
     Attributes
     ----------
@@ -30,7 +32,7 @@ def is_collection(X):
 
 
 def row_blocks(X: Any, **companions: Any) -> RowBlocks:
-    """Return the row blocks of a Dask collection and of its companions.
+    """Return the row blocks of a Dask collection and of arguments with the same rows.
 
     Parameters
     ----------

@@ -10,7 +10,8 @@ from skroute.distributed._passes import PassedAssignment, choices_of, solve_in_p
 from skroute.utils._optional import import_optional
 from skroute.utils._validation import check_numbers
 
-# Largest number of results that one task merges.
+# Largest number of results of blocks that one task merges. It bounds the memory of a
+# task: a result of the first passes (`Sketch`) has 1.6 MB.
 _GROUP_SIZE = 8
 
 

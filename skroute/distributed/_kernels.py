@@ -47,7 +47,8 @@ def sketch_block(values, costs, order, low, shift, bins):
     # A view: the bits of the efficiencies that `row_hull` writes.
     bits = efficiency.view(np.int64)
     n_bins = bins.shape[0]
-    # The entries are in the order of "Returns".
+    # Cost and value of the cheapest choices, then cost and value of the increments
+    # above all bins.
     sums = np.zeros(4)
     for row in range(n_rows):
         cost_row = 0 if has_shared_costs else row
@@ -80,7 +81,9 @@ def sketch_block(values, costs, order, low, shift, bins):
 
 @njit(cache=True, nogil=True)
 def walk_block(values, costs, order, low, high, choices, is_core):
-    """Take all increments above an interval, and mark rows with an increment in it.
+    """Take all steps more efficient than an interval, and mark rows with a step in it.
+
+    A step (increment) leads from a choice to the next more expensive one.
 
     Parameters
     ----------

@@ -122,7 +122,10 @@ class PassedAssignment(NamedTuple):
 
 
 class Sketch(NamedTuple):
-    """Sums over the increments of one or several blocks, by bins of their efficiency.
+    """Sums over steps to a more expensive choice (increments), by bins of efficiency.
+
+    The steps are those of all rows of one or several blocks. The efficiency of a step
+    is the additional value per additional cost.
 
     Attributes
     ----------
@@ -157,7 +160,7 @@ class Sketch(NamedTuple):
         return np.cumsum([0, *self.block_sizes])
 
     def n_bins_within(self, budget):
-        """Return the number of bins, from the top, that are within a mean budget.
+        """Return how many bins a mean budget buys, from the most efficient one down.
 
         All increments of these bins, and of those above the bins, can be bought.
         """
@@ -191,7 +194,10 @@ class CoreOfBlock(NamedTuple):
 
 
 class _WalkedBlock(NamedTuple):
-    """Block of rows, with the choices after all increments above an interval.
+    """Choices of a block after all steps more efficient than an interval.
+
+    An increment is a step of a row to its next more expensive choice. Its efficiency is
+    the additional value per additional cost.
 
     Attributes
     ----------
@@ -228,7 +234,10 @@ def choices_of(values, costs, rule):
 
 
 def sketch_of_block(values, costs, *, low, shift):
-    """Return the sums over the increments of a block, by bins (`Sketch`).
+    """Return the `Sketch` of a block, with bins of ``2**shift`` numbers from `low` on.
+
+    A bin has the increments whose efficiency, with its bits read as an int, is one of
+    its numbers.
 
     Parameters
     ----------
@@ -262,7 +271,7 @@ def sketch_of_block(values, costs, *, low, shift):
 
 
 def merge_sketches(sketches):
-    """Return one `Sketch` of the blocks of several, in their order."""
+    """Add up the sums of several sketches, and return the `Sketch` of all blocks."""
     block_sizes = []
     for sketch in sketches:
         block_sizes.extend(sketch.block_sizes)
@@ -453,7 +462,8 @@ def _plan_of_best_choices(sketch, n_passes):
     cost_above_bins = sketch.cheapest_cost + sketch.cost_above
     value_above_bins = sketch.cheapest_value + sketch.value_above
     value = value_above_bins + sketch.bins[:, _VALUE].sum()
-    # Bits are never negative: each increment is taken.
+    # Each increment is taken: the bits of its efficiency, read as an int, are at least
+    # 0.
     rule = BlockRule(high=0, core_rows=_NO_ROWS, core_choices=_NO_ROWS)
     return _make_plan(
         value=value,
@@ -490,10 +500,10 @@ def _bins_around(counts, price_bin):
     # Number of increments in the bins before each bin, and last in all bins:
     # (n_bins + 1,)
     n_below = np.cumsum([0, *counts])
-    # Candidate ranges: `reach` bins on each side of the bin of the price.
-    reach = np.arange(n_bins)
-    first_bins = np.maximum(price_bin - reach, 0)
-    end_bins = np.minimum(price_bin + reach + 1, n_bins)
+    # Candidate ranges, with 0, 1, 2, ... bins on each side of the bin of the price.
+    n_bins_on_side = np.arange(n_bins)
+    first_bins = np.maximum(price_bin - n_bins_on_side, 0)
+    end_bins = np.minimum(price_bin + n_bins_on_side + 1, n_bins)
     n_around = n_below[end_bins] - n_below[first_bins]
     n_allowed = int(np.searchsorted(n_around, _MAX_CORE, side="right"))
     # If no range is allowed, the bin of the price alone is taken.
@@ -662,7 +672,10 @@ def _check_block(values, costs):
 
 
 def _walk(values, costs, *, low, high):
-    """Take all increments of a block above an interval of efficiencies.
+    """Return the choices of a block after all steps at least as efficient as `high`.
+
+    A step (increment) leads from a choice to the next more expensive one. Its
+    efficiency is the additional value per additional cost.
 
     Parameters
     ----------

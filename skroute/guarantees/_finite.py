@@ -19,7 +19,9 @@ import numpy as np
 
 
 def accepts(n_rows, n_labelled, n_allowed, n_disagreements, level):
-    """Return True if the test accepts the promise of at most `n_allowed` disagreements.
+    """Return True if the test accepts that at most `n_allowed` other rows disagree.
+
+    A row disagrees if its answer differs from the label of the reference.
 
     The promise is about the rows without a label. Suppose it is just broken: `n_allowed
     + 1` of them disagree. The test accepts the promise if then the probability of at
@@ -54,7 +56,9 @@ def accepts(n_rows, n_labelled, n_allowed, n_disagreements, level):
 
 
 def tolerated_disagreements(n_rows, n_labelled, n_allowed, level):
-    """Compute the largest number of labelled disagreements that the test accepts.
+    """Compute the largest number of labelled rows that may differ from their label.
+
+    With one more such row, the test rejects the promise.
 
     Parameters
     ----------
@@ -80,10 +84,10 @@ def tolerated_disagreements(n_rows, n_labelled, n_allowed, level):
 
 
 def smallest_allowed(n_rows, n_labelled, n_disagreements, level):
-    """Compute the smallest `n_allowed` that the test accepts, from 0 to `n_rows`.
+    """Compute the smallest accepted `n_allowed`: unlabelled rows that may disagree.
 
-    `n_rows` is always accepted: no larger number of rows can disagree. The parameters
-    are those of `accepts`.
+    The result is from 0 to `n_rows`, which is always accepted: no larger number of rows
+    can disagree. The parameters are those of `accepts`.
     """
 
     def accepts_promise(n_allowed):

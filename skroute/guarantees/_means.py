@@ -482,7 +482,7 @@ def _count_signs(values):
 
     `values` are scaled to 0 (won), 0.5 (equal) and 1 (lost).
     """
-    # No other values occur. 0.25 and 0.75 are far from all three.
+    # The values are 0, 0.5 and 1, up to rounding. 0.25 and 0.75 are far from all three.
     n_lost = int((values > 0.75).sum())
     n_won = int((values < 0.25).sum())
     return _SignCounts(len(values), n_lost, n_won)

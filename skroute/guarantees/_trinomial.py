@@ -21,10 +21,12 @@ from skroute.utils._typing import NDArray
 # Error probability that is reserved for values of the nuisance parameter outside of its
 # confidence interval (Berger and Boos). It is added to each p-value.
 _OUTSIDE_LEVEL = 1e-5
-# The smallest numbers of unequal rows have at most this probability together, and are
-# left out. So are the largest numbers.
+# Very small numbers of unequal (lost or won) rows are left out, as long as all of them
+# together have at most this probability. Very large numbers are left out in the same
+# way. Twice this probability is added to each p-value.
 _TAIL = 1e-9
-# Number of values of the nuisance parameter on the grid over its confidence interval.
+# Number of values of the nuisance parameter (the probability of an unequal row) on the
+# grid over its confidence interval.
 _N_GRID = 30
 # Number of values on a second grid, around the best value of the first grid. With few
 # unequal rows the interval spans powers of ten, and the first grid alone misses a
@@ -42,8 +44,8 @@ _NEGLIGIBLE = 1e-16
 # Signed roots of likelihood ratios that differ by less are equal. The difference is the
 # rounding of sums of logarithms.
 _ROOT_TIE = 1e-9
-# In place of the largest number of lost rows that is extreme enough, if no number is,
-# not even 0.
+# Entry of `_RejectionRegion.max_lost` if no number of lost rows is extreme enough, not
+# even 0.
 _NO_LOSSES = -1
 
 # An upper bound is searched below this limit. If this limit is not refused, the bound
@@ -56,13 +58,12 @@ _LARGEST_LIMIT = 1 - 1e-6
 _STEPS_ABOVE = np.r_[0:25, 36:61:12]
 # Number of steps in the longest rise that is expected.
 _STEPS_PER_RISE = 12
-# Length of the longest rise that is expected, in the unit of the limit. It is the sum
-# of two parts.
-# The first part is this factor times the limit.
+# The length of the longest rise that is expected, in the unit of the limit, is the sum
+# of two parts. The first part is this factor times the limit.
 _RISE_PER_LIMIT = 0.02
-# The second part is this factor times 1 / n, the share of one row.
+# The second part of the length of a rise is this factor times 1 / n, with n rows.
 _RISE_PER_ROW = 0.2
-# Largest value of the sum.
+# Upper bound of the length of a rise, the sum of both parts.
 _LONGEST_RISE = 0.05
 
 
@@ -122,10 +123,10 @@ def signed_root(n, lost, won, limit):
     # 2 n p^2 - b p - won * limit * (1 - limit) = 0.
     b = (lost + won) * (1 - limit) - 2 * limit * (won + equal)
     p_won = (b + np.sqrt(b * b + 8 * n * won * limit * (1 - limit))) / (4 * n)
-    # By rounding, it may be outside of the range in which all probabilities are at
-    # least 0.
+    # By rounding, `p_won` may be outside of the range in which all three probabilities
+    # are at least 0.
     p_won = np.clip(p_won, 0.0, (1 - limit) / 2)
-    # The largest log likelihood of all.
+    # The largest log likelihood without a restriction of the probabilities.
     free_likelihood = (
         xlogy(lost, lost / n) + xlogy(won, won / n) + xlogy(equal, equal / n)
     )
@@ -174,8 +175,8 @@ def trinomial_p_values(n, lost, won, limits):
     """
     from scipy.special import bdtr
 
-    # These p-values stay 1: limits below 0, and limits that the observed difference
-    # reaches, so that there is no evidence against them.
+    # The p-value stays 1 for limits below 0, and for limits that the observed
+    # difference reaches: there is no evidence against these limits.
     p_values = np.ones(limits.shape)
     is_reached = lost - won >= limits * n
     # P(lost) - P(won) is at most 1. So a limit of 1 or more is refused, unless all rows
@@ -209,7 +210,8 @@ def _maximized_p_values(n, lost, won, limits):
     from scipy.stats import binom
 
     lowest, highest = _nuisance_interval(n, lost + won)
-    # P(unequal) is at least P(lost) - P(won), which is the limit.
+    # P(unequal) is at least P(lost) - P(won), which is at least the limit by the
+    # hypothesis.
     lowest = np.maximum(lowest, limits)
     highest = np.maximum(highest, limits)
     # Smallest and largest number of unequal rows that are not left out. (n_limits,)
@@ -327,9 +329,10 @@ def _max_extreme_lost(n, n_unequal, limits, *, root):
 
 
 def _grid_around_best(grid, probabilities):
-    """Return a finer grid around the value with the largest probability, by limit.
+    """Return for each limit a finer grid around the best value of the first grid.
 
-    It spans the range between the two neighbours of this value on the grid.
+    The best value has the largest probability. The finer grid spans the range between
+    the two neighbours of the best value on the first grid.
 
     Parameters
     ----------

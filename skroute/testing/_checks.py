@@ -118,14 +118,17 @@ def _pickle_of_fitted(pickled):
 def middle_budget(estimator):
     """Return a budget halfway between the cheapest plan and the unlimited one."""
     X_new = make_rows().X_new
-    least = estimator.min_budget_
-    most = estimator.predict_cost(X_new, budget=np.inf).mean()
+    smallest_budget = estimator.min_budget_
+    unlimited_cost = estimator.predict_cost(X_new, budget=np.inf).mean()
     # These rows may by chance cost less than the cheapest plan of the rows of `fit`.
-    return float((least + max(most, least)) / 2)
+    return float((smallest_budget + max(unlimited_cost, smallest_budget)) / 2)
 
 
 def assert_same_decisions(first, second):
-    """Compare answers, choices and costs of two `Routed`, to the last bit."""
+    """Check that two `Routed` have equal answers, choices and costs, to the last bit.
+
+    An AssertionError is raised if they differ.
+    """
     assert_array_equal(first.y_pred, second.y_pred)
     assert_array_equal(first.route, second.route)
     assert_array_equal(first.cost, second.cost)
@@ -190,7 +193,7 @@ def check_single_choices(estimator):
 
 
 def check_signatures_are_true(estimator):
-    """Check that signatures are true: other keywords are refused by name."""
+    """Check that each method refuses keywords that its signature does not show."""
     fitted = fit_on_rows(estimator)
     X_new = make_rows().X_new
     declared = [parameter.name for parameter in fitted.call_parameters]
@@ -212,26 +215,29 @@ def check_signatures_are_true(estimator):
 
 
 def check_smallest_budget(estimator):
-    """Check that the smallest feasible budget is kept, and a smaller one refused."""
+    """Check that the smallest budget is not exceeded, and a smaller one refused."""
     fitted = fit_on_rows(estimator)
     X, labels, X_new, _ = make_rows()
-    least = fitted.min_budget_
-    assert isinstance(least, float)
-    assert least >= 0
-    cost = fitted.predict_cost(X_new, budget=least)
+    smallest_budget = fitted.min_budget_
+    assert isinstance(smallest_budget, float)
+    assert smallest_budget >= 0
+    cost = fitted.predict_cost(X_new, budget=smallest_budget)
     # If costs differ between rows, their mean on new rows has a sampling error.
     sampling_error = cost.std() / np.sqrt(len(cost))
     # Three standard errors: a right estimator fails once in about a thousand data sets,
     # and the rows here are always the same.
-    assert cost.mean() <= least * (1 + 1e-9) + 3 * sampling_error, (
-        f"min_budget_ is {least!r}, and rows routed at this budget cost {cost.mean()!r}"
+    assert cost.mean() <= smallest_budget * (1 + 1e-9) + 3 * sampling_error, (
+        f"min_budget_ is {smallest_budget!r}, and rows routed at this budget cost "
+        f"{cost.mean()!r}"
     )
     # If the smallest budget is 0, no budget is too small.
-    if least > 0:
+    if smallest_budget > 0:
         for method in (fitted.predict, fitted.route, fitted.predict_cost):
             with assert_raises_regex(ValueError, "smallest feasible budget is"):
-                method(X_new, budget=least * (1 - 1e-6))
-        refitted = pickle.loads(pickle.dumps(fitted)).set_params(budget=least * 0.5)
+                method(X_new, budget=smallest_budget * (1 - 1e-6))
+        refitted = pickle.loads(pickle.dumps(fitted)).set_params(
+            budget=smallest_budget * 0.5
+        )
         with assert_raises_regex(ValueError, "smallest feasible budget is"):
             refitted.fit(X, make_target(refitted, labels))
         assert not hasattr(refitted, "choices_")
@@ -252,12 +258,12 @@ def check_larger_budgets_spend_no_less(estimator):
     """Check that the mean cost never falls with the budget."""
     fitted = fit_on_rows(estimator)
     X_new = make_rows().X_new
-    least = fitted.min_budget_
-    # The mean cost of the unlimited plan: `middle_budget` is halfway between it and
-    # `least`.
-    most = 2 * middle_budget(fitted) - least
+    smallest_budget = fitted.min_budget_
+    # `middle_budget` is halfway between `smallest_budget` and the mean cost of the plan
+    # without a budget.
+    unlimited_cost = 2 * middle_budget(fitted) - smallest_budget
     costs = []
-    for budget in [*np.linspace(least, most, 5), np.inf]:
+    for budget in [*np.linspace(smallest_budget, unlimited_cost, 5), np.inf]:
         costs.append(fitted.predict_cost(X_new, budget=budget).mean())
     # Up to the rounding of means.
     assert (np.diff(costs) >= -1e-9 * max(costs)).all(), costs
@@ -273,13 +279,13 @@ def check_rows_are_decided_alone(estimator):
     fitted = fit_on_rows(estimator)
     X_new = make_rows().X_new
     budget = middle_budget(fitted)
-    whole = fitted.predict_routed(X_new, budget=budget)
+    together = fitted.predict_routed(X_new, budget=budget)
     order = np.random.default_rng(0).permutation(len(X_new))
     for rows in np.array_split(order, 5):
-        some = fitted.predict_routed(X_new[rows], budget=budget)
-        assert_array_equal(some.y_pred, whole.y_pred[rows])
-        assert_array_equal(some.route, whole.route[rows])
-        assert_allclose(some.cost, whole.cost[rows])
+        routed_part = fitted.predict_routed(X_new[rows], budget=budget)
+        assert_array_equal(routed_part.y_pred, together.y_pred[rows])
+        assert_array_equal(routed_part.route, together.route[rows])
+        assert_allclose(routed_part.cost, together.cost[rows])
 
 
 def check_deciding_changes_nothing(estimator):
@@ -350,7 +356,7 @@ def another_value(value, constraints):
 
 
 def check_budget_acts_at_once(estimator):
-    """Check that a budget set after `fit` decides like one set before."""
+    """Check that a budget set after `fit` gives the decisions of one set before."""
     fitted = fit_on_rows(estimator)
     X_new = make_rows().X_new
     budget = middle_budget(fitted)
@@ -426,11 +432,12 @@ def check_requests_are_decided_as_rows(estimator):
     if not hasattr(fitted, "request_policy"):
         return
     X_new = make_rows().X_new
-    least = fitted.min_budget_
+    smallest_budget = fitted.min_budget_
     n_choices = len(fitted.choices_)
-    # The mean cost without a budget: `middle_budget` is halfway between it and `least`.
-    most = 2 * middle_budget(fitted) - least
-    requests = fitted.request_policy(most)
+    # `middle_budget` is halfway between `smallest_budget` and the mean cost of the plan
+    # without a budget.
+    unlimited_cost = 2 * middle_budget(fitted) - smallest_budget
+    requests = fitted.request_policy(unlimited_cost)
     assert isinstance(requests, RequestPolicy)
     assert (np.diff(requests.positions) > 0).all()
     assert requests.positions.min() >= 0
@@ -448,7 +455,10 @@ def check_requests_are_decided_as_rows(estimator):
 
 
 def check_estimates_of_requests(fitted, X_new):
-    """Compare the choices of an unlimited budget, by estimates and by `route`."""
+    """Check that estimates for requests lead to the choices of `route`.
+
+    They are compared without a limit on the budget.
+    """
     requests = fitted.request_policy(np.inf)
     quality = requests.estimate(X_new).quality
     assert quality.shape == (len(X_new), len(requests.positions))

@@ -31,13 +31,13 @@ class CallCache:
     """
 
     def __init__(self, row_counts=None):
-        # Not a copy: the counts of the other cache grow with the calls of this one.
+        # The dict itself, not a copy: both caches add their calls to the same counts.
         self.row_counts = {} if row_counts is None else row_counts
-        # From a key to a pair: the value, and the object whose id is part of the key
-        # (None without one).
+        # Dict from a key to a pair: the value, and an object that is kept alive because
+        # its id is part of the key, or None.
         self._values = {}
-        # From a key to a pair: the values of all rows, and the mask of the rows whose
-        # value is computed.
+        # Dict from a key to a pair: an array of values of all rows, and the mask of the
+        # rows whose value is computed.
         self._row_values = {}
 
     def count_rows(self, name, n_rows):
@@ -66,7 +66,7 @@ class CallCache:
         return value
 
     def get_or_compute_rows(self, key, rows, n_rows, compute):
-        """Return the values of some rows. Only those of new rows are computed.
+        """Return the values of `rows`. Only values that are not stored are computed.
 
         Parameters
         ----------
@@ -87,7 +87,8 @@ class CallCache:
         if key in self._row_values:
             values, is_computed = self._row_values[key]
         else:
-            # None: the dtype is not known before the first values.
+            # None: the array of values is made when the first ones are computed. Their
+            # dtype and shape are not known before.
             values = None
             is_computed = np.zeros(n_rows, dtype=bool)
         new_rows = rows[~is_computed[rows]]

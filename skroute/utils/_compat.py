@@ -142,7 +142,8 @@ def will_have(estimator, method):
         return True
     if not hasattr(type(estimator), method):
         return False
-    # The class has the method, but this object hides it. Its inner estimator decides.
+    # The class has the method, but this object hides it until `fit`, or because its
+    # inner estimator lacks the method.
     steps = getattr(estimator, "steps", None)
     if steps:
         # The last step of a pipeline, a pair of a name and an estimator.
@@ -150,7 +151,7 @@ def will_have(estimator, method):
     else:
         # The estimator inside of a search.
         inner = getattr(estimator, "estimator", None)
-    # None: the object has neither of them.
+    # `inner` is None if the object has neither steps nor an estimator.
     if inner is not None:
         return will_have(inner, method)
     # If the object has `predict`, its inner estimator is chosen already, and lacks the
@@ -162,7 +163,10 @@ class HasMethods(_HasMethodsNow):
     """A constraint on a parameter: it has some methods, or gets them from `fit`."""
 
     def is_satisfied_by(self, val):
-        """Return True if the value meets the constraint."""
+        """Return True if `val` has all methods of the constraint, or gets them later.
+
+        It may get them from `fit`.
+        """
         return all(will_have(val, method) for method in self.methods)
 
 
@@ -255,7 +259,7 @@ def fit_task(estimator, name, X, y):
 
 
 def print_nested(estimator_repr, stand_in):
-    """Let scikit-learn print nested estimators that have this `__repr__`.
+    """Make scikit-learn print a stand-in of nested estimators with this `__repr__`.
 
     Its printer has a table from a ``__repr__`` to a function that prints. Estimators
     whose ``__repr__`` is not in the table are printed as plain objects. This function

@@ -56,7 +56,7 @@ def is_mapping(X):
 
 
 def indexable_rows(X):
-    """Return rows of Arrow in a container that scikit-learn indexes and models read.
+    """Convert rows of Arrow into a container that scikit-learn and models can read.
 
     A record batch becomes a table, a chunked array or array becomes a NumPy array.
     Anything else is returned as it is.
@@ -72,7 +72,7 @@ def indexable_rows(X):
 
 
 def as_rows(X):
-    """Return rows whose columns can be taken: a frame, sparse matrix or array.
+    """Return rows as a frame, sparse matrix or array, whose columns can be selected.
 
     Lists and series become arrays. Their texts stay texts and their numbers stay
     numbers.
@@ -249,7 +249,7 @@ def numbers_of(column, lenient=False):
         if array.dtype.kind in "biuf":
             return array.astype(np.float64)
     numbers = [_number(cell) for cell in cells_of(column)]
-    # None: the cell is not a number.
+    # `_number` returns None for a cell that is not a number.
     if None not in numbers:
         return np.array(numbers, dtype=np.float64)
     if not lenient:
@@ -278,7 +278,7 @@ def type_of(column):
 
 
 def kind_of_type(dtype):
-    """Return the kind of a column by its dtype, None if its cells must be looked at.
+    """Return the kind of a column by its dtype, or None if only its cells show it.
 
     Parameters
     ----------

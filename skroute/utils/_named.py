@@ -8,7 +8,7 @@ from skroute.utils._frames import column_keys, is_arrow
 
 
 def by_label(values):
-    """Return a series whose labels are names as a dict.
+    """Return a dict from label to value for a pandas series with texts as labels.
 
     Other containers are returned as they are. So is a series whose labels are not all
     texts, or that has some label twice.
@@ -104,7 +104,7 @@ def align_by_class(scores, own_classes, classes):
 
 
 def check_rows_match(**tables):
-    """Refuse tables whose rows have the same labels in another order.
+    """Raise an error if two tables have the same labels of rows in another order.
 
     Rows belong together by position. If the labels are in another order, either the
     labels are old, or the tables are not sorted alike. Tables with different labels

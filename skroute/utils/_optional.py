@@ -24,7 +24,7 @@ def import_optional(module, caller):
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         package = module.split(".")[0]
-        # Name of the module that is missing, None if the error does not say it.
+        # `error.name` is the missing module, or None if the error does not name it.
         if error.name is None or error.name.split(".")[0] != package:
             # The package is installed, but lacks a module that it imports itself.
             raise
@@ -35,7 +35,11 @@ def import_optional(module, caller):
 
 
 def axes_of(display, ax):
-    """Return the matplotlib axes that a display draws on. None creates a new figure."""
+    """Return the matplotlib axes `ax`, or for None the axes of a new figure.
+
+    `display` is the object that draws on them, for the message if matplotlib is not
+    installed.
+    """
     pyplot = import_optional("matplotlib.pyplot", f"{type(display).__name__}.plot")
     if ax is None:
         # With this layout, a legend next to the axes keeps its place in a saved figure.

@@ -22,17 +22,18 @@ COLOURS = (
     "#6a5acd",  # indigo
     "#009988",  # teal
 )
-# Colours of what is not a choice, such as a second curve. They begin at the end, where
-# few routers have a choice.
+# Colours of what is not a choice, such as a second curve. They begin at the end of the
+# list, whose colours few routers need for their choices.
 LATER_COLOURS = COLOURS[::-1]
 # Colour of references, such as the random mix, on a light and on a dark background.
 REFERENCE_COLOUR = "0.5"
 # Largest number of entries of a legend inside the axes. A longer one hides the data.
 _MAX_INSIDE = 4
-# The same for a figure that is narrower than `_NARROW`.
+# Largest number of entries of a legend inside the axes of a figure that is narrower
+# than `_NARROW`.
 _MAX_INSIDE_NARROW = 2
-# Width of a figure in inches below which a long legend is below the axes. To the right
-# of them it would take half of the figure.
+# In a figure that is narrower than this number of inches, a long legend is drawn below
+# the axes. To the right of them it would take half of the figure.
 _NARROW = 5.0
 # Share of the width of a figure that a legend inside the axes or to the right of them
 # may take. A wider one leaves too little to the data.

@@ -27,7 +27,8 @@ GOLDEN = 0.6180339887498949
 # 2**64 times the golden ratio minus 1: the step of the generator splitmix64.
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
-# The odd step from one column of draws to the next, from the same family of constants.
+# The step from one column of draws to the next, an odd number: 2**64 divided by 1.2207,
+# the root of x**4 = x + 1. (The golden ratio is the root of x**2 = x + 1.)
 _COLUMN_STEP = np.uint64(0xD1B54A32D192ED03)
 
 # The two multipliers of the finaliser of splitmix64.
@@ -62,7 +63,7 @@ def row_uniforms(X, n_columns, random_state=0, request_id=None):
     ndarray of shape (n_rows, n_columns)
     """
     keys = row_keys(_hashed_source(X, request_id))
-    # Equal keys become different ones.
+    # Equal rows get different keys, by the number of equal rows before each of them.
     keys = _mixed(keys + _n_equal_before(keys) * _COLUMN_STEP)
     # Each pair of a column and a `random_state` has its own number. State 0 has the
     # numbers 1 to `n_columns`, and state 1 has the next `n_columns` numbers.
@@ -107,7 +108,7 @@ def _tie_draws_at(source, rows):
     ndarray of shape (n_selected_rows,), dtype=float64
     """
     keys = row_keys(_safe_indexing(source, rows))
-    # Equal keys get the same number here. Then the numbers are spread.
+    # Equal keys get the same number here. `_spread_evenly` makes their numbers differ.
     first = _uniform(_mixed(keys * _STEP + _COLUMN_STEP))
     return _spread_evenly(first, keys)
 

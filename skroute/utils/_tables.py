@@ -22,11 +22,12 @@ _INDENT = "  "
 # Number of choices that have a column in a text. The others share one column, see
 # `choice_columns`.
 _MAX_CHOICES = 5
-# Number of rows of the longest text. Of a longer table it has the first and last rows.
+# Largest number of rows of a text. The text of a longer table has the first rows and
+# the last ones.
 _MAX_ROWS = 20
 # Spaces between two columns of a text.
 _GAP = "  "
-# Place of the rows that a text leaves out.
+# Printed in place of the rows that a text leaves out.
 _ELLIPSIS = "..."
 # Significant digits of a number in a text.
 _DIGITS = 4
@@ -42,7 +43,7 @@ _ROUNDED_TO_ZERO = 1e-14
 
 
 class Column(NamedTuple):
-    """A column of a table.
+    """A column of a `Table`: its entries in the data frame and in the printed text.
 
     Attributes
     ----------
@@ -90,7 +91,7 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table of results.
+    """A table of results that is printed as text or converted to a data frame.
 
     Attributes
     ----------
@@ -315,7 +316,7 @@ def choice_columns(choices, route_share):
 
 
 def note_of_unused(choices, route_share):
-    """Return the notes of a table on choices that were made at no budget.
+    """Return a note that names the choices that were made at no budget, in a list.
 
     Parameters
     ----------

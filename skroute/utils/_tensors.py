@@ -43,7 +43,7 @@ def on_host(array):
 
 
 def _is_a(X, module, name):
-    """Return True if `X` is an instance of a class, and the class is loaded.
+    """Return True if `X` is an instance of the class `name` of a loaded module.
 
     Parameters
     ----------

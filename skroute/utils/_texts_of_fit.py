@@ -48,7 +48,7 @@ class _Texts:
         self.results = {}
 
     def positions(self, texts, count):
-        """Return the rows of texts in `counts`. New texts are added to it.
+        """Return the rows of `texts` in the table `counts`, and add new texts to it.
 
         Parameters
         ----------

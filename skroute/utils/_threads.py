@@ -57,7 +57,7 @@ def threads_of(model):
     """
     parameters = model.get_params(deep=True)
     n_threads = 1
-    # A class of models among the parameters is no model.
+    # A parameter may be a class of models. It has `get_params`, but it is not a model.
     for part_of_model in [model, *parameters.values()]:
         if not isinstance(part_of_model, type) and hasattr(part_of_model, "get_params"):
             n_threads = max(n_threads, _threads_of_one(part_of_model))

@@ -1,4 +1,4 @@
-"""The tolerances of decisions.
+"""Tolerances of decisions: numbers that differ by less are equal up to rounding.
 
 Each is relative to a quantity of the problem, or a number of rows. The same problem in
 another unit of cost or quality therefore has the same decisions.

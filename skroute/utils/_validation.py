@@ -16,7 +16,7 @@ from skroute.utils._tensors import on_host
 # stays below it, also in half precision. Logits are far outside.
 _PROBABILITY_ROOM = 0.01
 # Largest weight that is read as a count of rows. A bootstrap sample hardly ever repeats
-# a row more often: the chance is 1e-15.
+# a row more often: the probability is 1e-15 for each row (1 / (17! e)).
 _LARGEST_COUNT = 16
 # Relative room for the rounding of weights that were multiplied or divided by a number.
 _WEIGHT_ROOM = 1e-9
@@ -30,8 +30,8 @@ _DOUBLE_BYTES = 8
 # GaussianNB on dates in single precision changes the sums of up to 45 % of the rows.
 # Scores of another kind hardly ever sum to 1.
 _LEAST_SUMMING = 0.25
-# A row is not divided by its sum if the sum is nearer to 1 than this: sums in single
-# precision are not more exact.
+# A row of probabilities is not divided by its sum if the sum differs from 1 by at most
+# this: sums in single precision are not more exact.
 _SUM_ROOM = 1e-6
 # Packages that a warning does not point to: it points to the code that calls them.
 _INNER = ("skroute", "sklearn", "joblib")
@@ -236,7 +236,7 @@ def check_weights(params, n_samples):
 
 
 def given_weights(sample_weight, rows):
-    """Return validated weights of rows, in the user's unit, or None.
+    """Return the user's weights of rows, validated, or None if there are none.
 
     Parameters
     ----------

@@ -143,8 +143,8 @@ class Objective:
         answers : ndarray of shape (n_rows, ...)
             Answers, or probabilities.
         weight : ndarray of shape (n_rows,), default=None
-            Weights of the rows. They matter if `by_class` is True and `class_weights` is
-            None.
+            Weights of the rows. They matter only if `by_class` is True and
+            `class_weights` is None.
 
         Returns
         -------

@@ -671,7 +671,7 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
         return affordable[best]
 
     def _smallest_budget(self):
-        """Return the cost of the cheapest choice, whichever base it has."""
+        """Return the cost of the cheapest choice of all bases."""
         return self.choice_costs_.min()
 
     def _policy(self):

@@ -82,7 +82,7 @@ class Alarm(NamedTuple):
 
 
 class Leaders(NamedTuple):
-    """The bettors whose capital has grown most, one for each bet.
+    """For each size of a bet, the bettor whose capital has grown most.
 
     Attributes
     ----------

@@ -89,9 +89,9 @@ class Selection:
         return level
 
     def path_budgets(self):
-        """Return the budgets of the operating points at which the router decides.
+        """Return the budgets of the operating points at which rows are decided.
 
-        A point at which a single choice answers all rows is left out.
+        If a single choice answers all rows at the first point, this point is left out.
         """
         if self.evidence.single is None:
             return self.evidence.budgets

@@ -369,11 +369,15 @@ def solve_in_passes(
 
     Notes
     -----
-    A first pass sums the increments of the concave hulls of rows by bins of their
-    efficiency. The bins are the same in every block, and the price is in one of them.
-    Further passes divide this bin until it has at most 100,000 increments. The rows of
-    the 100,000 increments around the price are solved exactly, with the part of the
-    budget that the other rows leave. The bound is that of the relaxation over all rows.
+    A row may step from its cheapest choice to more expensive ones. The efficiency of a
+    step is the value that it adds per unit of cost. At a dual price, each row takes all
+    steps whose efficiency is above the price. So the plan follows from the price.
+
+    A first pass sums the values and costs of all steps by bins of efficiency. The bins
+    are the same in every block, and the dual price of the budget is in one of them.
+    Further passes divide this bin until it has at most 100,000 steps. The rows of the
+    100,000 steps around the price are solved exactly, with the part of the budget that
+    the other rows leave. The bound is that of the relaxation over all rows.
 
     Examples
     --------

@@ -105,7 +105,7 @@ class Engine(ABC):
 
     @property
     def link(self) -> Link | None:
-        """Function from scores to probabilities, or None, which is the default."""
+        """Function from scores to probabilities. None, the default: there is none."""
         return None
 
     @property

@@ -664,7 +664,7 @@ def _let_leave(block, n_places, position, thresholds, beta, results):
 
 @njit(cache=True, nogil=True)
 def _find_leaving(block, n_places, low, high, is_last):
-    """Find the rows that leave at a position, and write their places.
+    """Write the places in the block of the rows that leave after a member.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Poly-Dom: the lattice of feature sets, trained as far as the guarantee needs it."""
+"""Poly-Dom: a search for feature sets that trains few of all possible sets."""
 
 from typing import NamedTuple
 

@@ -196,13 +196,14 @@ class PairedByPlace(ColumnRule):
     def numbers(self, X):
         """Return the rows with codes in place of categories.
 
-        A ValueError is raised if other columns than in fit have categories.
+        A ValueError is raised if fit had categories, and other columns have them now.
         """
         columns = category_columns(X)
         if not is_frame(X):
             # An array has no categories: its cells are codes.
             return X
         if not self.categories:
+            # The forest has no lists: the codes of the frame itself are the numbers.
             if columns and not hasattr(X, "iloc"):
                 raise _not_numbers(X, columns)
             return _with_codes(X, _own_categories(columns))

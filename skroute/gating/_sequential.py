@@ -1675,9 +1675,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
             positions.append(next(iter(step.expectations)))
         if len(positions) == 1 or positions[-1] != last_position:
             positions.append(last_position)
-        # The set after each round, from round 0 on. The last entries of `positions` are
-        # these sets. If the first set is free, there is one more entry: the free set is
-        # compared before round 1, and comes twice.
+        # The set after each round, from round 0 on: the last entries of `positions`. If
+        # the first set is free, it is in `positions` twice, as first set and as the set
+        # at the comparison before round 1. This leaves out the first of the two.
         position_after_round = positions[-(n_rounds + 1) :]
         rounds = []
         for round_number in range(n_rounds + 1):

@@ -72,9 +72,10 @@ _LEAF_SHARE = 20
 _SWITCHES = 2
 # With fewer rows that have attributions, no switch is looked for.
 _ROWS_OF_A_SWITCH = 100
-# Least number of judging rows of a part that is followed.
+# A part is the rows of one leaf of the tree of a switch. Sets are grown for a part only
+# if at least this many held-out rows are in it.
 _ROWS_OF_A_PART = 60
-# A part that is followed also has at least this share of all judging rows.
+# Sets are grown for a part only if at least this share of all held-out rows is in it.
 _SHARE_OF_A_PART = 0.02
 # Smaller probabilities count as this number in a loss, which is then finite.
 _LEAST_PROBABILITY = 1e-6

@@ -389,8 +389,9 @@ def _probabilities(region, nuisance):
         log_equal = np.where(n_equal > 0, log_equal, 0.0)
         # Probability of the number of unequal rows, (n_values, n_entries).
         p_count = np.exp(log_binomial + log_unequal + log_equal)
-    # Pairs of a nuisance value and an entry whose probability counts. All arrays from
-    # here on have an element for each pair. Entries without an extreme outcome add 0.
+    # Pairs of a nuisance value and an entry of `region`, if the probability of the
+    # entry is not negligible. All arrays from here on have an element for each pair.
+    # Entries without an extreme outcome add 0 and are left out.
     has_extreme = max_lost != _NO_LOSSES
     value_index, entry = np.nonzero((p_count > _NEGLIGIBLE) & has_extreme)
     limit_of_pair = limit_index[entry]

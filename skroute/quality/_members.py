@@ -558,7 +558,7 @@ def fit_boosted(rows, deviations, seed, weight=None):
 
 
 def fit_linear(rows, deviations, seed, weight=None):
-    """Fit a ridge regression, with one penalty for each factor that choices share.
+    """Fit a ridge regression of all outputs by `shared_ridge`.
 
     If the rows have many columns, some are selected. The selected columns have the
     largest sums of absolute covariances with the outputs.

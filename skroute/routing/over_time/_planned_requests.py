@@ -77,7 +77,7 @@ class PlannedRequests:
 
     @property
     def asked_first(self):
-        """Names that deciding calls for every request: none, an empty tuple.
+        """Names of models that are called for each request: none, an empty tuple.
 
         The stream refuses to exclude such names. Here the router itself refuses them,
         in `make_call`.

@@ -1,5 +1,7 @@
 """Decisions on the requests of a stream by the `Policy` of a router."""
 
+from collections.abc import Callable, Sequence
+
 from skroute.base import RequestEstimates, RequestPolicy
 
 
@@ -35,10 +37,10 @@ class PricedRequests(RequestPolicy):
         positions,
         *,
         compute_inputs,
-        excludable,
-        asked_first,
-        cost_estimator=None,
-        quotes_costs=False,
+        excludable: Sequence[str],
+        asked_first: Sequence[str],
+        cost_estimator: Callable | None = None,
+        quotes_costs: bool = False,
     ):
         # If costs differ by row, those of the policy belong to the rows of `fit`. None
         # says that each request comes with its own costs, or that they are estimated.

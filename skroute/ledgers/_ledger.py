@@ -1,9 +1,10 @@
-"""The bookings of a ledger. A subclass stores the books."""
+"""The bookings of a ledger, for any store."""
 
 import os
-import time
 import weakref
 from collections.abc import Callable, Mapping
+from copy import copy
+from typing import Any
 
 from skroute.ledgers._books import (
     AlreadyCommittedError,
@@ -21,30 +22,33 @@ from skroute.ledgers._books import (
 from skroute.ledgers._store import Store
 from skroute.utils._compat import Integral
 
-# Ledgers of this process, which get new locks and connections in a forked child.
-_LEDGERS: "weakref.WeakSet[Ledger]" = weakref.WeakSet()
+# Stores of the ledgers of this process, by their `id`. They get new locks and
+# connections in a forked child.
+_STORES: "weakref.WeakValueDictionary[int, Store]" = weakref.WeakValueDictionary()
 
 
 def _after_fork():
-    """Give all ledgers of a forked child new locks and connections."""
-    for ledger in _LEDGERS:
-        ledger._after_fork()
+    """Give the stores of all ledgers of a forked child new locks and connections."""
+    for store in _STORES.values():
+        store.after_fork()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-class Ledger(Store):
-    """Base class of ledgers: accounts, called purses, from which requests spend money.
+class Ledger:
+    """A ledger: accounts, called purses, from which requests spend money.
 
     Every method is atomic, also if other processes use the same purses. The bookings
-    are the same for all ledgers. A subclass stores them: it implements the methods of
-    :class:`Store`. If its time is not that of this machine, it also replaces
-    ``_clock()`` and ``_clock_lag()``.
+    are the same for all ledgers. The store of a ledger keeps its purses and
+    reservations. For another database, write a :class:`Store`.
 
     Parameters
     ----------
+    store : Store
+        The place where the books are kept. Several ledgers may have the same store.
+
     timeout : float, default=None
         Seconds after which the money of an unsettled reservation returns to its purses.
         None is never. A later commit is still booked.
@@ -54,34 +58,50 @@ class Ledger(Store):
 
     See Also
     --------
-    Store : What a subclass implements.
-    MemoryLedger, SQLiteLedger, RedisLedger : The ledgers of skroute.
+    Store : The interface of stores, for other databases.
+    MemoryLedger, SQLiteLedger, RedisLedger : The ledgers with a store of skroute.
 
     Examples
     --------
     >>> from skroute.ledgers import Ledger, MemoryLedger
-    >>> isinstance(MemoryLedger(), Ledger)
-    True
+    >>> ledger = MemoryLedger()
+    >>> ledger.open("all tenants", 100.0)
+    >>> other = Ledger(ledger.store, timeout=5.0)  # the same books, another timeout
+    >>> other.books("all tenants").total
+    100.0
     """
 
-    def __init__(self, timeout: float | None = None, remember: float = 86400.0):
+    def __init__(
+        self, store: Store, *, timeout: float | None = None, remember: float = 86400.0
+    ):
+        if not isinstance(store, Store):
+            raise TypeError(
+                f"store must be a skroute.ledgers.Store, got {type(store)}. Use "
+                "MemoryLedger, SQLiteLedger or RedisLedger, or write a store."
+            )
+        self.store = store
         self.timeout = check_seconds(timeout, "timeout")
         self.remember = check_seconds(remember, "remember")
-        _LEDGERS.add(self)
-
-    # Returns the time in seconds since 1970.
-    _clock = staticmethod(time.time)
-
-    def _clock_lag(self):
-        """Return the seconds by which ``_clock()`` may be behind the true time.
-
-        The clock is never ahead. 0 if the processes share one clock.
-        """
-        return 0.0
+        _STORES[id(store)] = store
 
     def __repr__(self):
-        """Return the name of the class."""
-        return f"{type(self).__name__}()"
+        """Return the names of the classes of the ledger and of its store."""
+        # The repr of the store is left out, since it may contain a password.
+        return f"{type(self).__name__}({type(self.store).__name__})"
+
+    def __copy__(self):
+        """Return a ledger with a copy of the store.
+
+        The copy of a store in memory has its own books.
+        """
+        copied = type(self).__new__(type(self))
+        copied.__setstate__({**self.__dict__, "store": copy(self.store)})
+        return copied
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Set the attributes of a copied ledger, for `pickle` and `copy`."""
+        self.__dict__.update(state)
+        _STORES[id(self.store)] = self.store
 
     def open(
         self,
@@ -124,7 +144,7 @@ class Ledger(Store):
             For invalid terms, or if the purse exists with other terms.
         """
         terms = check_terms(total, n_expected, period, window)
-        opened = self._transact(self._open, purse, terms)
+        opened = self.store.transact(self._open, purse, terms)
         if opened != terms:
             raise ValueError(
                 f"The purse {purse!r} was opened with {opened._asdict()!r}, and cannot "
@@ -148,10 +168,10 @@ class Ledger(Store):
         Terms
             Those of an existing purse may be others.
         """
-        purse = self._find_purse(name)
+        purse = self.store.find_purse(name)
         if purse is None:
-            purse = Purse.opened(name, terms, self._clock())
-            self._add_purse(purse)
+            purse = Purse.opened(name, terms, self.store.now())
+            self.store.add_purse(purse)
         return purse.terms
 
     def hold(
@@ -182,7 +202,7 @@ class Ledger(Store):
         AlreadyCommittedError
             If the request of the key is committed.
         """
-        return _raise_if_error(self._transact(self._hold, purses, amount, key))
+        return _raise_if_error(self.store.transact(self._hold, purses, amount, key))
 
     def _hold(self, purses, amount, key):
         """Do the booking of `hold`. Return its reservation, or the error to raise.
@@ -217,7 +237,7 @@ class Ledger(Store):
         for purse in all_purses:
             purse.hold(amount)
         # The key belongs to the reservation of the choice, which comes later.
-        return self._add_reservation(
+        return self.store.add_reservation(
             purses,
             "held",
             amount,
@@ -228,34 +248,12 @@ class Ledger(Store):
 
     def release(self, held: Reservation) -> None:
         """Free the amount held for a request that failed before its decision."""
-        self._transact(self._release, held)
+        self.store.transact(self._release, held)
 
     def _release(self, held):
         """Release the amount of a held reservation, for `release`."""
         now, _ = self._begin(held.purses)
-        self._give_back(self._find_reservation(held.number), now)
-
-    def _give_back(self, held, now):
-        """Release the amount of a held reservation, and delete the reservation.
-
-        Parameters
-        ----------
-        held : Reservation or None
-            Nothing is done for None, which is no reservation, and in a state other than
-            ``"held"``. The amount is then free already, or the reservation is that of
-            another request: a copy of a ledger may have issued the same number.
-
-        now : float
-            Seconds since 1970.
-        """
-        if held is None or held.state != "held":
-            return
-        all_purses = self._purses_now(held.purses, now)
-        # The first purse counts the request.
-        all_purses[0].n_started -= 1
-        for purse in all_purses:
-            purse.unhold(held.amount)
-        self._delete_reservation(held)
+        give_back(self.store, self.store.find_reservation(held.number), now)
 
     def reserve(
         self,
@@ -319,7 +317,9 @@ class Ledger(Store):
             If the request of the key is committed.
         """
         return _raise_if_error(
-            self._transact(self._reserve, purses, choose, least, keep, held, key, uses)
+            self.store.transact(
+                self._reserve, purses, choose, least, keep, held, key, uses
+            )
         )
 
     def _reserve(self, purses, choose, least, keep, held, key, uses):
@@ -361,8 +361,8 @@ class Ledger(Store):
         """
         now, all_purses = self._begin(purses)
         if held is not None:
-            held = self._find_reservation(held.number)
-            self._give_back(held, now)
+            held = self.store.find_reservation(held.number)
+            give_back(self.store, held, now)
         first_purse = all_purses[0]
         # The open reservation of the same key, or the error that it is committed. None:
         # the request is new.
@@ -405,7 +405,7 @@ class Ledger(Store):
         if uses is not None:
             self._use_windows(uses.get(offer.choice, ()), now)
         deadline = _after(self.timeout, now)
-        return self._add_reservation(
+        return self.store.add_reservation(
             purses, "open", offer.reserved, offer=offer, deadline=deadline, key=key
         )
 
@@ -428,7 +428,7 @@ class Ledger(Store):
         for choice, uses_of_choice in uses.items():
             for use in uses_of_choice:
                 # A window is stored as a purse.
-                (window,) = self._purses_now((use.window,), now)
+                (window,) = purses_now(self.store, (use.window,), now)
                 if use.amount > window.room():
                     full.add(choice)
         return frozenset(full)
@@ -440,9 +440,9 @@ class Ledger(Store):
         and is free again after the deadline of the reservation. A failed call does not
         return its amounts, since its provider has counted them.
 
-        `_clock` may be late, and is never ahead. The deadline is therefore counted from
-        the latest time that it can be now. So the amount is used for at least the
-        length of the window, also if another host releases it.
+        The clock of the store may be late, and is never ahead. The deadline is
+        therefore counted from the latest time that it can be now. So the amount is used
+        for at least the length of the window, also if another host releases it.
 
         Parameters
         ----------
@@ -453,13 +453,13 @@ class Ledger(Store):
             Seconds since 1970, by which the purses are read.
         """
         # `now` is not used: a store may have corrected its clock, and its lag, since.
-        latest_now = self._clock() + self._clock_lag()
+        latest_now = self.store.now() + self.store.clock_lag()
         for use in uses_of_choice:
             # A window is stored as a purse. Its `total` is the most that may be used.
-            (window,) = self._purses_now((use.window,), now)
+            (window,) = purses_now(self.store, (use.window,), now)
             window.n_started += 1
             window.hold(use.amount)
-            self._add_reservation(
+            self.store.add_reservation(
                 (use.window,),
                 "held",
                 use.amount,
@@ -505,7 +505,7 @@ class Ledger(Store):
             If no open or expired reservation has this ledger, number, purse and offer.
             Nothing is booked.
         """
-        settled = self._transact(self._settle, ledger, number, purse, offer, cost)
+        settled = self.store.transact(self._settle, ledger, number, purse, offer, cost)
         if settled is None:
             raise _not_open(number, offer)
         return settled
@@ -542,17 +542,17 @@ class Ledger(Store):
             return None
         # `_begin` has read the first purse.
         if len(reservation.purses) > 1:
-            all_purses = self._purses_now(reservation.purses, now)
+            all_purses = purses_now(self.store, reservation.purses, now)
         expired = reservation.state == "expired"
         for paying_purse in all_purses:
             paying_purse.settle(offer, cost, expired)
         if reservation.key is None:
-            self._delete_reservation(reservation)
+            self.store.delete_reservation(reservation)
         else:
             # The key of a failed call is remembered, too: the request may come again.
             state = "failed" if cost is None else "committed"
             deadline = _after(self.remember, now)
-            self._replace_reservation(
+            self.store.replace_reservation(
                 reservation._replace(state=state, deadline=deadline)
             )
         # Money spent beyond the total, by purse. It is negative if money is left.
@@ -567,7 +567,7 @@ class Ledger(Store):
         The identity is that of the ledger, the number, the name of the first purse, and
         the offer.
         """
-        reservation = self._find_reservation(number)
+        reservation = self.store.find_reservation(number)
         if reservation is None or reservation.state not in ("open", "expired"):
             return None
         identity = (reservation.ledger, reservation.purses[0], reservation.offer)
@@ -611,7 +611,7 @@ class Ledger(Store):
             changed.
         """
         seconds = check_seconds(seconds, "timeout")
-        is_open = self._transact(
+        is_open = self.store.transact(
             self._await_bill, ledger, number, purse, offer, seconds
         )
         if not is_open:
@@ -628,13 +628,13 @@ class Ledger(Store):
         if reservation is None or reservation.state == "expired":
             return False
         key = reservation.key
-        self._replace_reservation(
+        self.store.replace_reservation(
             reservation._replace(deadline=_after(seconds, now), key=None)
         )
         if key is not None:
             # This record shows that the request of the key is counted already. Its
             # state is that after a failed call: the request may be sent again.
-            self._add_reservation(
+            self.store.add_reservation(
                 reservation.purses,
                 "failed",
                 0.0,  # the money is reserved by the awaiting reservation
@@ -662,7 +662,7 @@ class Ledger(Store):
         ValueError
             If the purse does not exist.
         """
-        return self._transact(self._books, purse)
+        return self.store.transact(self._books, purse)
 
     def _books(self, name):
         """Return the amounts and counts of the purse with a name, for `books`."""
@@ -688,7 +688,7 @@ class Ledger(Store):
             raise ValueError(
                 f"n_more must be an int that is not negative, got {n_more!r}."
             )
-        self._transact(self._top_up, purse, amount, int(n_more))
+        self.store.transact(self._top_up, purse, amount, int(n_more))
 
     def _top_up(self, name, amount, n_more):
         """Add money and expected requests to the purse with a name, for `top_up`."""
@@ -707,7 +707,7 @@ class Ledger(Store):
         purse : str
             Name of the purse.
         """
-        self._transact(self._reset, purse)
+        self.store.transact(self._reset, purse)
 
     def _reset(self, name):
         """Begin the present period of a purse again."""
@@ -730,13 +730,13 @@ class Ledger(Store):
         list of Reservation
             Each of them holds money, or held it until its deadline.
         """
-        return self._transact(self._unsettled, purse)
+        return self.store.transact(self._unsettled, purse)
 
     def _unsettled(self, name):
         """Return the open and expired reservations of a purse, for `unsettled`."""
         self._begin((name,))
         unsettled = []
-        for reservation in self._find_of_purse(name):
+        for reservation in self.store.find_of_purse(name):
             if reservation.state in ("open", "expired"):
                 unsettled.append(reservation)
         return sorted(unsettled, key=lambda reservation: reservation.number)
@@ -760,51 +760,22 @@ class Ledger(Store):
         purses : list of Purse
             The purses of these names.
         """
-        now = self._clock()
-        purses = self._purses_now(names, now)
-        for due in self._find_due(now):
+        now = self.store.now()
+        purses = purses_now(self.store, names, now)
+        for due in self.store.find_due(now):
             if due.state == "held":
-                self._give_back(due, now)
+                give_back(self.store, due, now)
             elif due.state == "open":
-                for purse in self._purses_now(due.purses, now):
+                for purse in purses_now(self.store, due.purses, now):
                     purse.expire(due.offer)
-                self._replace_reservation(due._replace(state="expired", deadline=None))
+                self.store.replace_reservation(
+                    due._replace(state="expired", deadline=None)
+                )
             else:
                 # The reservation is committed or failed: expired ones have no deadline.
                 # Its key is forgotten.
-                self._delete_reservation(due)
+                self.store.delete_reservation(due)
         return now, purses
-
-    def _purses_now(self, names, now):
-        """Return purses by name, in their present periods. Refuse unknown names.
-
-        If a new period of a purse has begun, the purse is changed in place: nothing is
-        spent in the new period. The change is stored with the transaction.
-
-        Parameters
-        ----------
-        names : tuple of str
-            Names of purses of money, or of windows, which are stored as purses.
-
-        now : float
-            Seconds since 1970.
-
-        Returns
-        -------
-        list of Purse
-            In the order of `names`. Changes of them are stored with the transaction.
-        """
-        purses = [self._find_purse(name) for name in names]
-        if None in purses:
-            # The first name without a purse.
-            name = names[purses.index(None)]
-            raise ValueError(
-                f"There is no purse {name!r} in this ledger: open it first."
-            )
-        for purse in purses:
-            if purse.period is not None:  # the purse has periods
-                purse.roll(now)  # begins the present period, if it is a new one
-        return purses
 
     def _find_earlier(self, purse, key):
         """Return the open reservation of a key, or the error if it is committed.
@@ -827,14 +798,14 @@ class Ledger(Store):
         """
         if key is None:
             return None
-        reservation = self._find_by_key(purse.name, key)
+        reservation = self.store.find_by_key(purse.name, key)
         if reservation is None:
             return None
         if reservation.state in ("expired", "failed"):
             if reservation.state == "expired":
-                self._replace_reservation(reservation._replace(key=None))
+                self.store.replace_reservation(reservation._replace(key=None))
             else:
-                self._delete_reservation(reservation)
+                self.store.delete_reservation(reservation)
             # The count is 0 if a new period has begun since the first time.
             purse.n_started = max(purse.n_started - 1, 0)
             return None
@@ -847,6 +818,65 @@ class Ledger(Store):
             f"paid. Give another request another key (this one has {len(key)} "
             "characters)."
         )
+
+
+def purses_now(store, names, now):
+    """Return purses by name, in their present periods. Refuse unknown names.
+
+    If a new period of a purse has begun, the purse is changed in place: nothing is
+    spent in the new period. The change is stored with the transaction.
+
+    Parameters
+    ----------
+    store : Store
+        The store of the purses. No other transaction runs on it now.
+
+    names : tuple of str
+        Names of purses of money, or of windows, which are stored as purses.
+
+    now : float
+        Seconds since 1970.
+
+    Returns
+    -------
+    list of Purse
+        In the order of `names`. Changes of them are stored with the transaction.
+    """
+    purses = [store.find_purse(name) for name in names]
+    if None in purses:
+        # The first name without a purse.
+        name = names[purses.index(None)]
+        raise ValueError(f"There is no purse {name!r} in this ledger: open it first.")
+    for purse in purses:
+        if purse.period is not None:  # the purse has periods
+            purse.roll(now)  # begins the present period, if it is a new one
+    return purses
+
+
+def give_back(store, held, now):
+    """Release the amount of a held reservation, and delete the reservation.
+
+    Parameters
+    ----------
+    store : Store
+        The store of the reservation. No other transaction runs on it now.
+
+    held : Reservation or None
+        Nothing is done for None, which is no reservation, and in a state other than
+        ``"held"``. The amount is then free already, or the reservation is that of
+        another request: a copy of a ledger may have issued the same number.
+
+    now : float
+        Seconds since 1970.
+    """
+    if held is None or held.state != "held":
+        return
+    all_purses = purses_now(store, held.purses, now)
+    # The first purse counts the request.
+    all_purses[0].n_started -= 1
+    for purse in all_purses:
+        purse.unhold(held.amount)
+    store.delete_reservation(held)
 
 
 def _after(seconds, now):

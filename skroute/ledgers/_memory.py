@@ -8,10 +8,11 @@ from copy import copy
 from operator import attrgetter
 
 from skroute.ledgers._books import Books, Reservation
-from skroute.ledgers._ledger import Ledger
+from skroute.ledgers._ledger import Ledger, give_back
+from skroute.ledgers._store import Store
 
-# Lock of all ledgers in memory. A fork waits for it, so that a child has neither a
-# half-written ledger nor a lock that is never released.
+# Lock of all stores in memory. A fork waits for it, so that a child has neither a
+# half-written store nor a lock that is never released.
 _LOCK = threading.Lock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
@@ -52,7 +53,22 @@ class MemoryLedger(Ledger):
     """
 
     def __init__(self, timeout=None, remember=86400.0):
-        super().__init__(timeout, remember)
+        super().__init__(MemoryStore(), timeout=timeout, remember=remember)
+
+    def __repr__(self):
+        """Return the name of the class."""
+        return f"{type(self).__name__}()"
+
+
+class MemoryStore(Store):
+    """A store in the memory of one process.
+
+    A copy, also in a forked process, is the store of another ledger with the same
+    books. It releases the amounts of held reservations, since their requests go on in
+    the original alone.
+    """
+
+    def __init__(self):
         # From a name to a `Purse`.
         self._purses = {}
         # From a number to a `Reservation`.
@@ -77,7 +93,7 @@ class MemoryLedger(Ledger):
         # Pairs of a deadline and a number that were removed from the heap.
         self._deadlines_before = []
 
-    def _transact(self, body, *arguments):
+    def transact(self, body, *arguments):
         """Return ``body(*arguments)``. All of its changes are undone if it raises."""
         with _LOCK:
             self._forget_changes()
@@ -97,7 +113,7 @@ class MemoryLedger(Ledger):
                 table.pop(key, None)
             else:
                 table[key] = entry
-        # Deadlines that were added stay in the heap. `_find_due` ignores them.
+        # Deadlines that were added stay in the heap. `find_due` ignores them.
         for deadline_and_number in self._deadlines_before:
             # An interrupt may have come after the deadline was noted, and before it was
             # removed from the heap.
@@ -110,7 +126,7 @@ class MemoryLedger(Ledger):
         Parameters
         ----------
         table : dict
-            One of the tables of this ledger.
+            One of the tables of this store.
 
         key : hashable
             Key of the entry.
@@ -124,14 +140,14 @@ class MemoryLedger(Ledger):
         else:
             table[key] = entry
 
-    def _after_fork(self):
-        """Become another ledger. Release the held amounts of the parent's requests."""
+    def after_fork(self):
+        """Become the store of another ledger. Release the held amounts."""
         for reservation in list(self._reservations.values()):
             if reservation.state == "held":
-                self._give_back(reservation, self._clock())
+                give_back(self, reservation, self.now())
         self._identity = uuid.uuid4().hex
 
-    def _find_purse(self, name):
+    def find_purse(self, name):
         """Return the purse of a name, or None. Note its amounts, which may change."""
         purse = self._purses.get(name)
         if purse is not None:
@@ -139,11 +155,11 @@ class MemoryLedger(Ledger):
             self._purses_before.append((purse, _amounts_of(purse)))
         return purse
 
-    def _add_purse(self, purse):
+    def add_purse(self, purse):
         """Keep a new purse."""
         self._change(self._purses, purse.name, purse)
 
-    def _add_reservation(self, purses, state, amount, offer, deadline, key):
+    def add_reservation(self, purses, state, amount, *, offer, deadline, key):
         """Keep and return a new reservation, whose fields are the arguments.
 
         The fields are described in :class:`Reservation`.
@@ -167,11 +183,11 @@ class MemoryLedger(Ledger):
             heapq.heappush(self._deadlines, (deadline, number))
         return reservation
 
-    def _find_reservation(self, number):
+    def find_reservation(self, number):
         """Return the reservation with a number, or None."""
         return self._reservations.get(number)
 
-    def _replace_reservation(self, reservation):
+    def replace_reservation(self, reservation):
         """Keep a changed reservation in place of the one with the same number."""
         before = self._reservations[reservation.number]
         self._change(self._reservations, reservation.number, reservation)
@@ -179,22 +195,22 @@ class MemoryLedger(Ledger):
         if reservation.key is None and before.key is not None:
             self._change(self._keys, (before.purses[0], before.key), None)
         # A new deadline is added to the heap, unless it is None (never). The old one
-        # stays in the heap, where `_find_due` ignores it.
+        # stays in the heap, where `find_due` ignores it.
         if reservation.deadline not in (None, before.deadline):
             heapq.heappush(self._deadlines, (reservation.deadline, reservation.number))
 
-    def _delete_reservation(self, reservation):
+    def delete_reservation(self, reservation):
         """Remove a reservation and its key."""
         self._change(self._reservations, reservation.number, None)
         if reservation.key is not None:
             self._change(self._keys, (reservation.purses[0], reservation.key), None)
 
-    def _find_by_key(self, purse, key):
+    def find_by_key(self, purse, key):
         """Return the reservation with a key whose first purse is `purse`, or None."""
         number = self._keys.get((purse, key))
         return None if number is None else self._reservations[number]
 
-    def _find_due(self, now):
+    def find_due(self, now):
         """Return the reservations whose deadline is not after `now`, as a list."""
         due = []
         while self._deadlines:
@@ -210,7 +226,7 @@ class MemoryLedger(Ledger):
                 due.append(reservation)
         return due
 
-    def _find_of_purse(self, purse):
+    def find_of_purse(self, purse):
         """Return the reservations whose first purse is `purse`, as a list."""
         reservations = self._reservations.values()
         return [
@@ -220,7 +236,7 @@ class MemoryLedger(Ledger):
         ]
 
     def __getstate__(self):
-        """Return a copy of the ledger's state at one moment, for `pickle`."""
+        """Return a copy of the state at one moment, for `pickle` and `copy`."""
         with _LOCK:
             # Notes of the last transaction are not part of the state.
             self._forget_changes()
@@ -232,7 +248,6 @@ class MemoryLedger(Ledger):
         return state
 
     def __setstate__(self, state):
-        """Set the state of another ledger with the same amounts."""
-        Ledger.__init__(self, state["timeout"], state["remember"])
+        """Set the state of a copied store, and become that of another ledger."""
         self.__dict__.update(state)
-        self._after_fork()
+        self.after_fork()

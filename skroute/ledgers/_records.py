@@ -1,35 +1,35 @@
-"""Ledgers whose stores keep text: purses and reservations as JSON."""
+"""Stores that keep text: purses and reservations as JSON."""
 
 import json
 import threading
 from abc import abstractmethod
 
 from skroute.ledgers._books import Books, Offer, Purse, Reservation, Terms
-from skroute.ledgers._ledger import Ledger
+from skroute.ledgers._store import Store
 
 
-class RecordLedger(Ledger):
-    """Abstract base class for ledgers whose stores keep text.
+class RecordStore(Store):
+    """Abstract base class for stores that keep text.
 
     A purse is read and written once in a transaction. One thread books at a time. A
-    subclass implements four methods in place of ``_transact``, ``_find_purse`` and
-    ``_add_purse``.
+    subclass implements ``_connect``, ``_run_transaction``, ``_read_purse`` and
+    ``_write_purse`` in place of `transact`, `find_purse` and `add_purse`. It sets
+    ``_state``. A pickle of the store has only its parameters.
     """
 
-    # Names of the parameters, which are the state of a pickle.
+    # Names of the parameters of the constructor, which are the state of a pickle.
     _state: tuple[str, ...]
     # Identity of the ledger in the store, which `_connect` sets.
     _identity: str | None
 
-    def __init__(self, timeout, remember):
-        super().__init__(timeout, remember)
+    def __init__(self):
         # Purses of the present transaction: from a name to a pair of the text in the
         # store and the `Purse`. A new purse has no text yet, None. For an unknown name
         # both are None.
         self._used = {}
-        self._after_fork()
+        self.after_fork()
 
-    def _after_fork(self):
+    def after_fork(self):
         """Create a new lock, and let the next transaction connect to the store.
 
         The constructor calls this method, too.
@@ -45,7 +45,7 @@ class RecordLedger(Ledger):
     def _run_transaction(self, body, arguments):
         """Return ``self._booked(body, arguments)``, run as one transaction.
 
-        The rules are those of ``_transact``. Only one thread is in this method at a
+        The rules are those of `transact`. Only one thread is in this method at a
         time.
 
         Parameters
@@ -70,12 +70,16 @@ class RecordLedger(Ledger):
     def _write_purse(self, name, text):
         """Store the text of a purse, in place of an earlier one."""
 
-    def _transact(self, body, *arguments):
+    def connect(self):
+        """Connect to the store, if this process is not connected yet."""
+        if not self._connected:
+            self._connect()
+            self._connected = True
+
+    def transact(self, body, *arguments):
         """Return ``body(*arguments)``, run as a transaction by one thread at a time."""
         with self._lock:
-            if not self._connected:
-                self._connect()
-                self._connected = True
+            self.connect()
             return self._run_transaction(body, arguments)
 
     def _booked(self, body, arguments):
@@ -93,7 +97,7 @@ class RecordLedger(Ledger):
                     self._write_purse(name, text)
         return result
 
-    def _find_purse(self, name):
+    def find_purse(self, name):
         """Return the purse of a name, or None. It is read once in a transaction."""
         if name not in self._used:
             text = self._read_purse(name)
@@ -107,7 +111,7 @@ class RecordLedger(Ledger):
         _, purse = self._used[name]
         return purse
 
-    def _add_purse(self, purse):
+    def add_purse(self, purse):
         """Keep a new purse, which is written at the end of the transaction."""
         # None stands for the text, which the store does not have yet.
         self._used[purse.name] = None, purse
@@ -144,7 +148,7 @@ class RecordLedger(Ledger):
         return {name: self.__dict__[name] for name in self._state}
 
     def __setstate__(self, state):
-        """Create the ledger again from its parameters."""
+        """Create the store again from its parameters."""
         self.__init__(**state)
 
 

@@ -4,7 +4,8 @@ import json
 import time
 import uuid
 
-from skroute.ledgers._records import RecordLedger, text_of, text_of_reservation
+from skroute.ledgers._ledger import Ledger
+from skroute.ledgers._records import RecordStore, text_of, text_of_reservation
 from skroute.utils._optional import import_optional
 
 # Compare and set, in Lua: the writes are done if all commands that read still have the
@@ -46,7 +47,7 @@ _NOTHING = False
 _CLOCK_DRIFT = 0.002
 
 
-class RedisLedger(RecordLedger):
+class RedisLedger(Ledger):
     """A ledger in Redis that processes on several hosts share.
 
     A booking is decided in its process, by the clock of Redis. It is stored if no other
@@ -92,9 +93,43 @@ class RedisLedger(RecordLedger):
     600.0
     """
 
-    _state = ("url", "prefix", "timeout", "remember")
+    store: "RedisStore"
 
     def __init__(self, url, *, prefix="skroute", timeout=600.0, remember=86400.0):
+        store = RedisStore(url, prefix)
+        super().__init__(store, timeout=timeout, remember=remember)
+
+    @property
+    def url(self):
+        """The address of Redis. It may contain a password."""
+        return self.store.url
+
+    @property
+    def prefix(self):
+        """The prefix of the names of all keys."""
+        return self.store.prefix
+
+    def __repr__(self):
+        """Return the class and the prefix."""
+        # The address is left out, since it may contain a password.
+        return f"RedisLedger(prefix={self.prefix!r})"
+
+
+class RedisStore(RecordStore):
+    """A store in Redis. The first transaction connects to it.
+
+    Parameters
+    ----------
+    url : str
+        Address of Redis.
+
+    prefix : str
+        Prefix of the names of all keys.
+    """
+
+    _state = ("url", "prefix")
+
+    def __init__(self, url, prefix):
         redis = import_optional("redis", "RedisLedger")
         self.url = url
         self.prefix = prefix
@@ -109,11 +144,11 @@ class RedisLedger(RecordLedger):
         # Names of the keys in Redis, by the name of the table that they contain.
         names = ("purses", "reservations", "keys", "due", "counters", "identity")
         self._names = {name: f"{prefix}:{name}" for name in names}
-        super().__init__(timeout, remember)
+        super().__init__()
 
-    def _after_fork(self):
+    def after_fork(self):
         """Forget the connection, and choose a new name for the calls of this object."""
-        super()._after_fork()
+        super().after_fork()
         # The name of a call is this name and the number of the call.
         self._name = uuid.uuid4().hex
         self._n_calls = 0
@@ -146,11 +181,11 @@ class RedisLedger(RecordLedger):
         # A call without reads and writes only asks for the time and the first deadline.
         self._call({})
 
-    def _clock(self):
+    def now(self):
         """Return the time of Redis in seconds since 1970, by its last answer."""
         return time.monotonic() + self._ahead
 
-    def _clock_lag(self):
+    def clock_lag(self):
         """Return the duration of the last call, and some room for drifting clocks.
 
         Redis read its clock during this call.
@@ -191,7 +226,7 @@ class RedisLedger(RecordLedger):
         result = json.loads(self._script(names, arguments))
         self._call_seconds = time.monotonic() - sent
         done, seconds, micros, first, answers = result
-        # Redis read its clock before this line. So `_clock` is never ahead of Redis.
+        # Redis read its clock before this line. So `now` is never ahead of Redis.
         self._ahead = int(seconds) + int(micros) / 1e6 - time.monotonic()
         self._first = float(first) if first else None
         # There are no answers if the script had done this call already.
@@ -295,24 +330,24 @@ class RedisLedger(RecordLedger):
         """Write the text of a purse, at the end of the transaction."""
         self._put("purses", name, text)
 
-    def _add_reservation(self, purses, state, amount, offer, deadline, key):
+    def add_reservation(self, purses, state, amount, *, offer, deadline, key):
         """Keep and return a new reservation, whose fields are the arguments."""
         # The counter is None before the first reservation.
         number = int(self._get("counters", "number") or 0) + 1
         self._put("counters", "number", str(number))
         text = text_of(purses, state, amount, offer, deadline, key)
         reservation = self._reservation(number, text)
-        self._replace_reservation(reservation)
+        self.replace_reservation(reservation)
         if key is not None:
             self._put("keys", text_of(purses[0], key), str(number))
         return reservation
 
-    def _find_reservation(self, number):
+    def find_reservation(self, number):
         """Return the reservation with a number, or None."""
         text = self._get("reservations", str(number))
         return None if text is None else self._reservation(number, text)
 
-    def _replace_reservation(self, reservation):
+    def replace_reservation(self, reservation):
         """Write a reservation with its deadline, in place of an earlier version."""
         number = str(reservation.number)
         due = self._names["due"]
@@ -322,7 +357,7 @@ class RedisLedger(RecordLedger):
         else:
             self._writes.append(("ZADD", due, repr(reservation.deadline), number))
 
-    def _delete_reservation(self, reservation):
+    def delete_reservation(self, reservation):
         """Remove a reservation, its deadline and its key."""
         number = str(reservation.number)
         self._put("reservations", number, None)
@@ -330,18 +365,18 @@ class RedisLedger(RecordLedger):
         if reservation.key is not None:
             self._put("keys", text_of(reservation.purses[0], reservation.key), None)
 
-    def _find_by_key(self, purse, key):
+    def find_by_key(self, purse, key):
         """Return the reservation with a key whose first purse is `purse`, or None."""
         number = self._get("keys", text_of(purse, key))
         if number is None:
             return None
-        reservation = self._find_reservation(int(number))
+        reservation = self.find_reservation(int(number))
         # The key of an expired reservation may belong to a later one.
         if reservation is None or reservation.key != key:
             return None
         return reservation
 
-    def _find_due(self, now):
+    def find_due(self, now):
         """Return the reservations whose deadline is not after `now`, as a list."""
         # The first deadline is known from the last call of Redis, without a new call.
         if self._first is None or self._first > now:
@@ -349,7 +384,7 @@ class RedisLedger(RecordLedger):
         numbers = self._read("ZRANGEBYSCORE", self._names["due"], "-inf", repr(now))
         return self._reservations_of(numbers)
 
-    def _find_of_purse(self, purse):
+    def find_of_purse(self, purse):
         """Return the reservations whose first purse is `purse`, as a list."""
         numbers = self._read("HKEYS", self._names["reservations"])
         return [
@@ -380,8 +415,3 @@ class RedisLedger(RecordLedger):
                 if text is not None:
                     reservations.append(self._reservation(number, text))
         return reservations
-
-    def __repr__(self):
-        """Return the class and the prefix."""
-        # The address is left out, since it may contain a password.
-        return f"RedisLedger(prefix={self.prefix!r})"

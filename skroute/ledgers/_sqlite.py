@@ -4,7 +4,8 @@ import os
 import sqlite3
 import uuid
 
-from skroute.ledgers._records import RecordLedger, text_of, text_of_reservation
+from skroute.ledgers._ledger import Ledger
+from skroute.ledgers._records import RecordStore, text_of, text_of_reservation
 
 # Records are JSON, see `_records`; `own` is the first purse of a reservation.
 _SCHEMA = """
@@ -32,7 +33,7 @@ _PATIENCE = 60.0
 _LOG_PAGES = 4000
 
 
-class SQLiteLedger(RecordLedger):
+class SQLiteLedger(Ledger):
     """A ledger in an SQLite file that the processes of one host share.
 
     Each booking is a transaction of SQLite in WAL mode. If a process is killed, its
@@ -84,19 +85,47 @@ class SQLiteLedger(RecordLedger):
     >>> folder.cleanup()
     """
 
-    _state = ("path", "timeout", "remember")
+    store: "SQLiteStore"
 
     def __init__(self, path, *, timeout=600.0, remember=86400.0):
+        super().__init__(SQLiteStore(path), timeout=timeout, remember=remember)
+        # The file is opened at once, so that an invalid file is an error here.
+        self.store.connect()
+
+    @property
+    def path(self):
+        """The absolute path of the file."""
+        return self.store.path
+
+    def __setstate__(self, state):
+        """Set the attributes of a copied ledger, and open its file at once."""
+        super().__setstate__(state)
+        self.store.connect()
+
+    def __repr__(self):
+        """Return the class and the path."""
+        return f"SQLiteLedger({self.path!r})"
+
+
+class SQLiteStore(RecordStore):
+    """A store in a SQLite file. The first transaction opens the file.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file. It is created if it does not exist.
+    """
+
+    _state = ("path",)
+
+    def __init__(self, path):
         self.path = os.path.abspath(_checked_path(path))
         self._connection = None
-        super().__init__(timeout, remember)
-        # The file is opened at once, so that an invalid file is an error here.
-        self._connect()
-        self._connected = True
+        super().__init__()
 
-    def _after_fork(self):
+    def after_fork(self):
         """Forget the connection of the parent, which must not be closed here."""
-        super()._after_fork()
+        super().after_fork()
         # Python closes a connection that nothing refers to. So this pair refers to the
         # pair of the parent process, None before the first fork, and its connection.
         self._parents = (getattr(self, "_parents", None), self._connection)
@@ -118,7 +147,7 @@ class SQLiteLedger(RecordLedger):
                 timeout=_PATIENCE,
                 # sqlite3 begins no transactions by itself.
                 isolation_level=None,
-                # Threads book one after the other, by the lock of `_transact`.
+                # Threads book one after the other, by the lock of `transact`.
                 check_same_thread=False,
             )
             # All tables of a ledger are created in one transaction, so that a file has
@@ -164,7 +193,7 @@ class SQLiteLedger(RecordLedger):
         """Write the text of a purse."""
         self._execute("INSERT OR REPLACE INTO purses VALUES (?, ?)", (name, text))
 
-    def _add_reservation(self, purses, state, amount, offer, deadline, key):
+    def add_reservation(self, purses, state, amount, *, offer, deadline, key):
         """Keep and return a new reservation, whose fields are the arguments."""
         text = text_of(purses, state, amount, offer, deadline, key)
         number = self._execute(
@@ -190,23 +219,23 @@ class SQLiteLedger(RecordLedger):
         rows = self._execute(_RESERVATIONS + condition, values).fetchall()
         return [self._reservation(*row) for row in rows]
 
-    def _find_reservation(self, number):
+    def find_reservation(self, number):
         """Return the reservation with a number, or None."""
         return _first_or_none(self._where("number = ?", number))
 
-    def _find_by_key(self, purse, key):
+    def find_by_key(self, purse, key):
         """Return the reservation with a key whose first purse is `purse`, or None."""
         return _first_or_none(self._where("own = ? AND key = ?", purse, key))
 
-    def _find_due(self, now):
+    def find_due(self, now):
         """Return the reservations whose deadline is not after `now`, as a list."""
         return self._where("deadline <= ?", now)
 
-    def _find_of_purse(self, purse):
+    def find_of_purse(self, purse):
         """Return the reservations whose first purse is `purse`, as a list."""
         return self._where("own = ?", purse)
 
-    def _replace_reservation(self, reservation):
+    def replace_reservation(self, reservation):
         """Write a changed reservation in place of the one with the same number."""
         self._execute(
             "UPDATE reservations SET record = ?, key = ?, deadline = ? "
@@ -219,15 +248,11 @@ class SQLiteLedger(RecordLedger):
             ),
         )
 
-    def _delete_reservation(self, reservation):
+    def delete_reservation(self, reservation):
         """Remove a reservation and its key."""
         self._execute(
             "DELETE FROM reservations WHERE number = ?", (reservation.number,)
         )
-
-    def __repr__(self):
-        """Return the class and the path."""
-        return f"SQLiteLedger({self.path!r})"
 
 
 def _first_or_none(reservations):

@@ -1,5 +1,6 @@
 """The interface of a store, which has the purses and reservations of a ledger."""
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -8,44 +9,52 @@ from skroute.ledgers._books import Offer, Purse, Reservation
 
 
 class Store(ABC):
-    """Abstract base class for the place where a ledger keeps its books.
+    """Abstract base class for the store of a ledger.
 
-    A :class:`Ledger` is a store with bookings. To keep the books in another database,
-    write a subclass of `Ledger` that implements the methods of this class. `Ledger`
-    reads and changes the books by these methods alone. It calls all of them inside
-    :meth:`_transact`, except ``_transact`` and :meth:`_after_fork`.
+    A :class:`Ledger` keeps its books in a store. It reads and changes them by the
+    methods of this class alone. To keep the books in another database, write a
+    subclass that implements the abstract methods, and give an object of it to `Ledger`.
 
     A store keeps two kinds of records:
 
-    - A **purse** has a name, its terms (``purse.terms``), and its amounts and counts
-      (``purse.books()``, a :class:`Books`). `Ledger` changes a purse in place. Its
-      class is ``skroute.ledgers._books.Purse``, whose constructor takes the name, the
-      terms and the books. ``RecordLedger`` in ``skroute/ledgers/_records.py`` writes
-      purses as text.
-    - A :class:`Reservation` is a tuple of values. Reservations have the identity of the
-      ledger that issued them. Use one text of your own for all of them, for example a
-      UUID.
+    - A **purse** has a name (``purse.name``), its terms (``purse.terms``, a named
+      tuple), and its amounts and counts (``purse.books()``, a :class:`Books`). `Ledger`
+      changes a purse in place. A store that reads a purse from a database creates it
+      by ``Purse(name, Terms(*terms), Books(*books))``. `Purse` and `Terms` are in
+      ``skroute.ledgers._books``. ``RecordStore`` in ``skroute/ledgers/_records.py``
+      writes purses as text.
+    - A :class:`Reservation` is a tuple of values, and is never changed in place.
+      Reservations have the identity of the ledger that issued them. A store has one
+      text as identity, and gives it to all reservations, for example a UUID.
+
+    `Ledger` calls the methods inside of a transaction: while :meth:`transact` runs its
+    function. The exceptions are :meth:`transact` itself and :meth:`after_fork`. The
+    results of the methods contain the changes that the same transaction has made
+    before.
 
     See Also
     --------
-    Ledger : The bookings.
+    Ledger : The bookings, for any store.
     MemoryLedger, SQLiteLedger, RedisLedger : The ledgers with a store of skroute.
 
     Notes
     -----
-    `Ledger` takes the time from ``_clock()``, in seconds since 1970. A store whose
-    server has a clock replaces it. If this clock can be behind that of the server,
-    ``_clock_lag()`` returns the largest difference in seconds. Windows need it.
+    A ledger is copied and pickled with its store. ``copy.copy`` of a ledger also copies
+    the store by ``copy.copy``. A pickle of a store should have the address of the
+    database, and no connection. If a store has the books themselves, its copy is the
+    store of another ledger: see :meth:`after_fork`.
+
+    Several ledgers may have the same store.
 
     Examples
     --------
     >>> from skroute.ledgers import MemoryLedger, Store
-    >>> isinstance(MemoryLedger(), Store)
+    >>> isinstance(MemoryLedger().store, Store)
     True
     """
 
     @abstractmethod
-    def _transact(self, body: Callable[..., Any], *arguments: Any) -> Any:
+    def transact(self, body: Callable[..., Any], *arguments: Any) -> Any:
         """Return ``body(*arguments)``, run as one transaction.
 
         No other transaction on the same books overlaps it: use a lock, or the
@@ -55,11 +64,31 @@ class Store(ABC):
 
         A store that finds out at the end that the books have changed meanwhile calls
         `body` again. The changes of the earlier call must be forgotten then.
+
+        Any thread may call this method. `body` does not call it.
+
+        Parameters
+        ----------
+        body : callable
+            Reads and changes the books by the other methods of this store.
+
+        *arguments : object
+            Positional arguments of `body`.
+
+        Returns
+        -------
+        object
+            The result of `body`. It may be an error that was not raised: the changes
+            are kept then, too.
         """
 
     @abstractmethod
-    def _after_fork(self) -> None:
+    def after_fork(self) -> None:
         """Make the store usable in a child process that was forked.
+
+        It is called in the child, outside of a transaction, if a ledger has the store.
+        No other thread runs in the child then. Another thread of the parent may have
+        been in the middle of a transaction.
 
         Replace locks and connections: those of the parent must be neither used nor
         closed. If the fork has copied the books themselves, the child has another
@@ -68,58 +97,181 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def _find_purse(self, name: str) -> Purse | None:
+    def find_purse(self, name: str) -> Purse | None:
         """Return the purse of a name, or None if there is none.
 
         The changes that the transaction makes to the returned object are kept with it.
         A second call in the same transaction returns the same object.
+
+        Parameters
+        ----------
+        name : str
+            Any text. Windows are stored as purses, too.
+
+        Returns
+        -------
+        Purse or None
+            None: no purse of this name was added.
         """
 
     @abstractmethod
-    def _add_purse(self, purse: Purse) -> None:
-        """Keep a new purse, whose name no other has."""
+    def add_purse(self, purse: Purse) -> None:
+        """Keep a new purse, whose name no other has.
+
+        Parameters
+        ----------
+        purse : Purse
+            The changes that the transaction makes to it later are kept, too.
+        """
 
     @abstractmethod
-    def _add_reservation(
+    def add_reservation(
         self,
         purses: tuple[str, ...],
         state: str,
         amount: float,
+        *,
         offer: Offer | None,
         deadline: float | None,
         key: str | None,
     ) -> Reservation:
         """Keep and return a new reservation.
 
-        The arguments are fields of :class:`Reservation`. Some are passed by name. The
-        field `ledger` is the identity of this ledger. The `number` was never given to
-        another reservation, not even to a deleted one. No other reservation for
-        ``purses[0]`` has the same `key`.
+        The arguments are the fields of :class:`Reservation` of the same names. The
+        store sets the other two fields. The field `ledger` is the identity of the
+        ledger. The field `number` is an int that was never given to another
+        reservation of this identity, not even to a deleted one.
+
+        Parameters
+        ----------
+        purses : tuple of str
+            Names of the purses, at least one. All of them exist.
+
+        state : {"held", "open", "failed"}
+            State of the new reservation.
+
+        amount : float
+            Reserved amount.
+
+        offer : Offer or None
+            The choice. None: there is none, as in a held reservation.
+
+        deadline : float or None
+            Seconds since 1970, by the clock of :meth:`now`. None: it is never due.
+
+        key : str or None
+            Identity of the request. No other reservation with the same first purse has
+            the same key. None: it has none. Many reservations have none.
+
+        Returns
+        -------
+        Reservation
         """
 
     @abstractmethod
-    def _find_reservation(self, number: int) -> Reservation | None:
-        """Return the reservation with a number, or None if there is none."""
+    def find_reservation(self, number: int) -> Reservation | None:
+        """Return the reservation with a number, or None if there is none.
+
+        Parameters
+        ----------
+        number : int
+            It may be of another ledger, or of a deleted reservation.
+
+        Returns
+        -------
+        Reservation or None
+            None: it was never added, or is deleted.
+        """
 
     @abstractmethod
-    def _replace_reservation(self, reservation: Reservation) -> None:
+    def replace_reservation(self, reservation: Reservation) -> None:
         """Keep a changed reservation in place of the one with the same number.
 
-        The state, the deadline and the key may have changed.
+        Parameters
+        ----------
+        reservation : Reservation
+            Its state and its deadline may be others than before. Its key is that from
+            before, or None. If it is None, the key from before is free for another
+            reservation. The other fields are the same. The one with the same number
+            exists.
         """
 
     @abstractmethod
-    def _delete_reservation(self, reservation: Reservation) -> None:
-        """Remove a reservation. Its key is free for another one."""
+    def delete_reservation(self, reservation: Reservation) -> None:
+        """Remove a reservation. Its key is free for another one.
+
+        Parameters
+        ----------
+        reservation : Reservation
+            It exists, and is as the store has returned it.
+        """
 
     @abstractmethod
-    def _find_by_key(self, purse: str, key: str) -> Reservation | None:
-        """Return the reservation with a key whose first purse is `purse`, or None."""
+    def find_by_key(self, purse: str, key: str) -> Reservation | None:
+        """Return the reservation with a key whose first purse is `purse`, or None.
+
+        Parameters
+        ----------
+        purse : str
+            Name of a purse.
+
+        key : str
+            Identity of a request. Requests of different purses may have the same key.
+
+        Returns
+        -------
+        Reservation or None
+            None: no reservation has the key now.
+        """
 
     @abstractmethod
-    def _find_due(self, now: float) -> list[Reservation]:
-        """Return the reservations whose deadline is not after `now`, in any order."""
+    def find_due(self, now: float) -> list[Reservation]:
+        """Return the reservations whose deadline is not after `now`, in any order.
+
+        Most transactions begin with this call, and mostly no reservation is due. An
+        index by deadline makes it fast.
+
+        Parameters
+        ----------
+        now : float
+            Seconds since 1970. It may be earlier than in a call before.
+
+        Returns
+        -------
+        list of Reservation
+            In any state. A reservation without a deadline is never due. The list stays
+            as it is if reservations are changed or deleted later.
+        """
 
     @abstractmethod
-    def _find_of_purse(self, purse: str) -> list[Reservation]:
-        """Return the reservations whose first purse is `purse`, in any order."""
+    def find_of_purse(self, purse: str) -> list[Reservation]:
+        """Return the reservations whose first purse is `purse`, in any order.
+
+        Parameters
+        ----------
+        purse : str
+            Name of a purse.
+
+        Returns
+        -------
+        list of Reservation
+            In any state.
+        """
+
+    def now(self) -> float:
+        """Return the time in seconds since 1970.
+
+        It is the time of this machine. A store whose server has a clock replaces this
+        method, so that all hosts have the same time. The returned time may be behind
+        that of the server, and must never be ahead.
+        """
+        return time.time()
+
+    def clock_lag(self) -> float:
+        """Return the largest number of seconds by which :meth:`now` may be behind.
+
+        It is 0 if all processes share one clock, and never negative. A store that
+        replaces :meth:`now` also replaces this method if the time of its server is
+        only known with an error. Windows need it: no amount is free too early.
+        """
+        return 0.0

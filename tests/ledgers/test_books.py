@@ -28,6 +28,7 @@ from hypothesis.stateful import (
 from skroute.ledgers import (
     AlreadyCommittedError,
     BudgetExhaustedError,
+    Ledger,
     MemoryLedger,
     Offer,
     RedisLedger,
@@ -35,7 +36,7 @@ from skroute.ledgers import (
 )
 from skroute.ledgers import _sqlite as store
 from skroute.ledgers._books import Reservation, period_number
-from tests.ledgers.dict_ledger import DictLedger
+from tests.ledgers.dict_store import DictStore
 from tests.ledgers.servers import needs_redis, redis_url
 
 TIMEOUT, REMEMBER = 10.0, 100.0
@@ -77,7 +78,7 @@ class Machine(RuleBasedStateMachine):
         self.set_clock()
 
     def set_clock(self):
-        self.ledger._clock = lambda: self.now
+        self.ledger.store.now = lambda: self.now
 
     @initialize(
         total=st.integers(2, 30),
@@ -353,7 +354,7 @@ class InMemory(Machine):
 
 class InDict(Machine):
     def make(self):
-        self.ledger = DictLedger(TIMEOUT, REMEMBER)
+        self.ledger = Ledger(DictStore(), timeout=TIMEOUT, remember=REMEMBER)
 
     def again(self):
         """Go on with the same object, which is the only one for its books."""
@@ -439,7 +440,7 @@ EXPIRED = ("unsettled", 12.0, ("tenant",), None, 0, False)
 )
 def test_a_period_once_begun_stays_begun(period, calls):
     ledger, now, made, holds = MemoryLedger(TIMEOUT, REMEMBER), [START], [], []
-    ledger._clock = lambda: now[0]
+    ledger.store.now = lambda: now[0]
     terms = {"tenant": period, "monthly": "month"}
     for name, total in (("tenant", 6.0), ("monthly", 9.0)):
         ledger.open(name, total, 4, period=terms[name])
@@ -557,7 +558,7 @@ def test_a_file_that_cannot_be_books_is_named(tmp_path):
 
 PURSES = ("tenant", "all")
 # Functions of a `with` statement whose end no interrupt, but a trace, can keep from releasing.
-LOCKING = ("_transact",)
+LOCKING = ("transact",)
 
 
 def interrupted(call, n_lines):
@@ -589,7 +590,7 @@ def made_ledger(kind, folder):
     if kind == "memory":
         return MemoryLedger(timeout=10.0)
     if kind == "dict":
-        return DictLedger(timeout=10.0)
+        return Ledger(DictStore(), timeout=10.0)
     if kind == "sqlite":
         return SQLiteLedger(folder / f"{uuid.uuid4().hex}.sqlite", timeout=10.0)
     return RedisLedger(redis_url(), prefix=uuid.uuid4().hex, timeout=10.0)
@@ -618,7 +619,7 @@ BOOKINGS = [
 def begun(kind, folder):
     """A ledger with a hold and an open reservation."""
     ledger = made_ledger(kind, folder)
-    ledger._clock = lambda: START
+    ledger.store.now = lambda: START
     ledger.open("tenant", 10.0, 5)
     ledger.open("all", 20.0)
     held = ledger.hold(PURSES, 1.0)
@@ -640,7 +641,7 @@ def book(booking, ledger, held, made):
     elif booking == "top up":
         ledger.top_up("tenant", 3.0, 2)
     else:
-        ledger._clock = lambda: START + 11.0
+        ledger.store.now = lambda: START + 11.0
         ledger.books("tenant")
 
 

@@ -102,7 +102,7 @@ def test_the_first_of_the_ranks_is_the_choice_of_a_request(n_expected):
 @pytest.mark.parametrize("by", ["refund", "await_bill", "deadline"])
 def test_a_request_with_a_key_counts_once(by, ledger):
     now = [1e9]
-    ledger._clock = lambda: now[0]
+    ledger.store.now = lambda: now[0]
     stream = ROUTER.stream(100.0, 20, ledger=ledger)
     keyless = stream.reserve(BEST_IS_DEAREST)
     for n_tries in range(1, 4):
@@ -126,7 +126,7 @@ def test_a_request_with_a_key_counts_once(by, ledger):
 def test_a_failed_request_is_forgotten_with_its_key(ledger):
     now = [1e9]
     ledger.remember = 5000.0
-    ledger._clock = lambda: now[0]
+    ledger.store.now = lambda: now[0]
     stream = ROUTER.stream(100.0, 20, ledger=ledger, period="day")
     stream.refund(stream.reserve(BEST_IS_DEAREST, key="a"))
     now[0] += 4999.0
@@ -143,7 +143,7 @@ def test_a_failed_request_is_forgotten_with_its_key(ledger):
 
 def test_the_money_of_a_call_is_reserved_until_its_bill_comes(ledger):
     now = [1e9]
-    ledger._clock = lambda: now[0]
+    ledger.store.now = lambda: now[0]
     stream = ROUTER.stream(20.0, ledger=ledger, max_costs=[2.0, 4.0, 10.0])
     billed = stream.reserve(BEST_IS_DEAREST)
     not_billed = stream.reserve(BEST_IS_DEAREST)
@@ -166,7 +166,7 @@ def test_the_money_of_a_call_is_reserved_until_its_bill_comes(ledger):
 
 def test_a_call_without_a_bill_in_time_is_free_again(ledger):
     now = [1e9]
-    ledger._clock = lambda: now[0]
+    ledger.store.now = lambda: now[0]
     stream = ROUTER.stream(5.0, ledger=ledger)
     ticket = stream.reserve(BEST_IS_DEAREST, key="a")
     with pytest.raises(ValueError, match="timeout must be a positive number"):

@@ -18,6 +18,7 @@ from skroute.assignment import choose_at_price
 from skroute.ledgers import (
     AlreadyCommittedError,
     BudgetExhaustedError,
+    Ledger,
     MemoryLedger,
     Offer,
     RedisLedger,
@@ -27,7 +28,7 @@ from skroute.routing import BudgetRouter
 from tests.decision_checks import fitted as fitted_once
 from tests.decision_checks import rows
 from tests.estimators import ROUTERS
-from tests.ledgers.dict_ledger import DictLedger
+from tests.ledgers.dict_store import DictStore
 from tests.ledgers.servers import needs_redis, redis_url
 from tests.routing.test_stream import COSTS, fitted
 
@@ -51,7 +52,7 @@ def make_ledger(kind, folder):
     if kind == "memory":
         return MemoryLedger(600.0)
     if kind == "dict":
-        return DictLedger(600.0)
+        return Ledger(DictStore(), timeout=600.0)
     if kind == "sqlite":
         return SQLiteLedger(folder / "ledger.sqlite", timeout=600.0)
     return RedisLedger(redis_url(), prefix=uuid.uuid4().hex, timeout=600.0)
@@ -143,7 +144,7 @@ def test_a_request_that_is_sent_again(ledger):
 
 def test_money_of_a_silent_worker_returns_and_its_late_commit_is_booked(ledger):
     now = [1e9]
-    ledger._clock = lambda: now[0]
+    ledger.store.now = lambda: now[0]
     router = fitted(500, budget=2.5, routing_cost=0.25)
     stream = router.stream(6.0, ledger=ledger)
     silent, other = stream.reserve([0, 0, 1]), None
@@ -184,7 +185,7 @@ def test_a_ledger_says_where_its_books_are(ledger, tmp_path):
     stream = ROUTER.stream(100.0, ledger=ledger, within=["all"])
     place = {
         MemoryLedger: "",
-        DictLedger: "",
+        Ledger: "DictStore",
         SQLiteLedger: repr(str(tmp_path / "ledger.sqlite")),
         RedisLedger: f"prefix={getattr(ledger, 'prefix', '')!r}",
     }[type(ledger)]
@@ -363,7 +364,7 @@ def test_what_deciding_asks_cannot_be_excluded():
 def test_a_call_of_a_key_is_paid_from_its_own_purses_until_the_key_is_forgotten(ledger):
     # That is when its reservation would have expired.
     now, ledger.remember = [1e9], ledger.timeout
-    ledger._clock = lambda: now[0]
+    ledger.store.now = lambda: now[0]
     ledger.open("tenant", 4.0)
     ledger.open("all", 4.0)
     made = ledger.reserve(("tenant", "all"), lambda *_: ONE, least=1.0, key="a")
@@ -387,7 +388,7 @@ def test_a_deadline_passes_in_the_period_that_runs(ledger):
     # The day ends between the booking and its deadline.
     began, later = 20_000 * 86400.0 - 1, 20_000 * 86400.0 + ledger.timeout
     now = [began]
-    ledger._clock = lambda: now[0]
+    ledger.store.now = lambda: now[0]
     for name in ("tenant", "all", "another"):
         ledger.open(name, 8.0, period="day")
     ledger.reserve(
@@ -511,22 +512,22 @@ def test_redis_answers_a_settlement_that_is_sent_again(kind, tmp_path):
     within = ["all"] if kind == "two purses" else []
     stream = ROUTER.stream(100.0, ledger=ledger, within=within)
     if kind == "late":
-        ledger._clock = lambda: now[0]
+        ledger.store.now = lambda: now[0]
     ticket, other = (
         stream.route(ROW, key="a" if kind == "key" else None),
         stream.route(ROW),
     )
     now[0] += 601
-    call, sent = ledger._script, []
+    call, sent = ledger.store._script, []
 
     def twice(*told):
         sent.append(told)
         call(*told)
         return call(*told)
 
-    ledger._script = twice
+    ledger.store._script = twice
     stream.commit(ticket)
-    ledger._script = call
+    ledger.store._script = call
     assert sent and stream.books().n_committed == 1
     assert stream.books().spent == ticket.cost
     # The same ticket again is another settlement, also where nothing came between.
@@ -535,12 +536,14 @@ def test_redis_answers_a_settlement_that_is_sent_again(kind, tmp_path):
             stream.commit(again)
     # What another thread or process has settled since does not make it unknown.
     third, elsewhere = stream.route(ROW), pickle.loads(pickle.dumps(stream))
-    elsewhere.ledger._clock = ledger._clock
-    ledger._script = lambda *told: [call(*told), elsewhere.commit(third), call(*told)][
-        2
-    ]
+    elsewhere.ledger.store.now = ledger.store.now
+    ledger.store._script = lambda *told: [
+        call(*told),
+        elsewhere.commit(third),
+        call(*told),
+    ][2]
     stream.commit(other)
-    ledger._script = call
+    ledger.store._script = call
     assert stream.books().n_committed == 3
 
 

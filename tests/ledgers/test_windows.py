@@ -30,15 +30,15 @@ def ledger(request, tmp_path):
 def clock_of(ledger):
     """Give the ledger a clock that a test moves, which is never behind. Return it."""
     now = [1e9]
-    ledger._clock = lambda: now[0]
-    ledger._clock_lag = lambda: 0.0
+    ledger.store.now = lambda: now[0]
+    ledger.store.clock_lag = lambda: 0.0
     return now
 
 
 def test_a_clock_that_may_be_behind_empties_a_window_later(ledger):
     """Another host, whose clock is right, must not take an amount as free too early."""
     now = clock_of(ledger)
-    ledger._clock_lag = lambda: 0.5
+    ledger.store.clock_lag = lambda: 0.5
     windows = {"choice2": [Window("requests", 1, 10.0)]}
     stream = ROUTER.stream(1000.0, ledger=ledger, windows=windows)
     assert stream.reserve(BEST_IS_DEAREST).name == "choice2"
@@ -59,7 +59,7 @@ def test_a_clock_that_is_corrected_within_a_booking_empties_no_window_early(ledg
 
     windows = {"choice2": [Window("requests", 1, 10.0)]}
     stream = ROUTER.stream(1000.0, ledger=ledger, windows=windows)
-    ledger._clock = corrected_after_the_first_look
+    ledger.store.now = corrected_after_the_first_look
     assert stream.reserve(BEST_IS_DEAREST).name == "choice2"
     now[0] += 9.9
     assert stream.reserve(BEST_IS_DEAREST).name == "choice1"

@@ -470,7 +470,7 @@ def test_amounts_of_a_stream_start_anew_with_the_money():
     assert serve(stream, factor=1.0) == first_day
     ledger = MemoryLedger()
     now = 1e9
-    ledger._clock = lambda: now
+    ledger.store.now = lambda: now
     stream = router.stream(300, n_expected=60, ledger=ledger, period="day")
     serve(stream, factor=2.0)
     now += 86400

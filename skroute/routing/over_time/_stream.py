@@ -519,7 +519,7 @@ class BudgetStream:
         number: the largest cost of a request.
 
     ledger : Ledger, default=None
-        Store of the bookings, one of :mod:`skroute.ledgers`. None stores them in this
+        The ledger of the bookings, see :mod:`skroute.ledgers`. None keeps them in this
         process. With a shared ledger, other processes spend from the same purse.
 
     purse : str, default="stream"
@@ -548,7 +548,7 @@ class BudgetStream:
         The parameter.
 
     ledger : Ledger
-        Store of the bookings.
+        The ledger of the bookings.
 
     Raises
     ------

@@ -343,8 +343,8 @@ default=None
             reserves the costs themselves. It is required if costs are estimated.
 
         ledger : Ledger, default=None
-            Store of the bookings, see :mod:`skroute.ledgers`. None stores them in this
-            process.
+            The ledger of the bookings, see :mod:`skroute.ledgers`. None keeps them in
+            this process.
 
         purse : str, default="stream"
             Name of the purse, the total budget's account in the ledger. Streams of the

@@ -1,22 +1,21 @@
-"""A ledger as somebody else writes one, by the docstrings of `Store` alone: a dict with a lock."""
+"""A store as somebody else writes one, by the docstrings of `Store` alone: a dict with a lock."""
 
 import copy
 import threading
 import uuid
 
-from skroute.ledgers import Ledger, Reservation
+from skroute.ledgers import Reservation, Store
 
 
-class DictLedger(Ledger):
+class DictStore(Store):
     """Keeps the books in dicts, and copies all of them before each transaction."""
 
-    def __init__(self, timeout=None, remember=86400.0):
-        super().__init__(timeout, remember)
+    def __init__(self):
         self.identity = uuid.uuid4().hex
         self.lock = threading.Lock()
         self.tables = {"purses": {}, "reservations": {}, "n_issued": 0}
 
-    def _transact(self, body, *arguments):
+    def transact(self, body, *arguments):
         with self.lock:
             before = copy.deepcopy(self.tables)
             try:
@@ -25,17 +24,17 @@ class DictLedger(Ledger):
                 self.tables = before
                 raise
 
-    def _after_fork(self):
+    def after_fork(self):
         self.identity = uuid.uuid4().hex
         self.lock = threading.Lock()
 
-    def _find_purse(self, name):
+    def find_purse(self, name):
         return self.tables["purses"].get(name)
 
-    def _add_purse(self, purse):
+    def add_purse(self, purse):
         self.tables["purses"][purse.name] = purse
 
-    def _add_reservation(self, purses, state, amount, offer, deadline, key):
+    def add_reservation(self, purses, state, amount, *, offer, deadline, key):
         number = self.tables["n_issued"]
         self.tables["n_issued"] += 1
         made = Reservation(
@@ -44,27 +43,27 @@ class DictLedger(Ledger):
         self.tables["reservations"][number] = made
         return made
 
-    def _find_reservation(self, number):
+    def find_reservation(self, number):
         return self.tables["reservations"].get(number)
 
-    def _replace_reservation(self, reservation):
+    def replace_reservation(self, reservation):
         self.tables["reservations"][reservation.number] = reservation
 
-    def _delete_reservation(self, reservation):
+    def delete_reservation(self, reservation):
         del self.tables["reservations"][reservation.number]
 
-    def _find_by_key(self, purse, key):
-        with_key = [made for made in self._find_of_purse(purse) if made.key == key]
+    def find_by_key(self, purse, key):
+        with_key = [made for made in self.find_of_purse(purse) if made.key == key]
         return with_key[0] if with_key else None
 
-    def _find_due(self, now):
+    def find_due(self, now):
         return [
             made
             for made in self.tables["reservations"].values()
             if made.deadline is not None and made.deadline <= now
         ]
 
-    def _find_of_purse(self, purse):
+    def find_of_purse(self, purse):
         return [
             made
             for made in self.tables["reservations"].values()

@@ -137,14 +137,14 @@ class Search(NamedTuple):
 
 
 class Minimum(NamedTuple):
-    """The minimum of the dual function, or of its highest cut, in scaled units.
+    """The minimum of the dual function, or of the maximum of its cuts, in scaled units.
 
     Attributes
     ----------
     prices : ndarray of shape (n_limits,)
         The prices at the minimum.
     height : float
-        The dual function, or its highest cut, at these prices.
+        The dual function, or the maximum of its cuts, at these prices.
     cuts : ndarray of shape (n_mixed,), dtype=int64
         Positions of the cuts that are mixed at the minimum.
     shares : ndarray of shape (n_mixed,)
@@ -200,7 +200,7 @@ class CutModel:
         return len(self.gains)
 
     def add(self, gain, used, value_price, prices):
-        """Add the cut of a plan: its mean gain and amounts, and its best prices.
+        """Add the cut of a plan, from its means and the prices at which it is best.
 
         The cut is at most the dual function, and equal to it at these prices.
 
@@ -222,7 +222,7 @@ class CutModel:
             self._add_row(gain, used)
 
     def lowest(self, search):
-        """Find the prices at which the highest cut is lowest.
+        """Find the prices at which the maximum of all cuts is smallest.
 
         The program has the variables value price, prices and height, in this order. It
         minimises the sum of the prices times the limits, plus the height. Its
@@ -246,8 +246,8 @@ class CutModel:
         if self._program is None:
             self._start_program()
         program = self._program
-        # Variables that change: the value price and the prices. The height keeps its
-        # bounds and its cost of 1.
+        # The value price and the prices change. The last variable, the height (maximum
+        # of the cuts), keeps its bounds and its cost of 1.
         columns = np.arange(self.n_limits + 1, dtype=np.int32)
         # Equal bounds fix the value price.
         lower = np.append(search.value_price, search.lower)
@@ -258,8 +258,9 @@ class CutModel:
         program.changeColsCost(len(columns), columns, objective)
         self._run()
         solution = program.getSolution()
-        # The duals of the cuts are the shares of their plans in the mixture. They sum
-        # to 1, because the height has the cost 1, and the coefficient 1 in each cut.
+        # The duals of the cuts are the shares of their plans in the mixture. The duals
+        # sum to 1, because the height (maximum of the cuts) has the cost 1, and the
+        # coefficient 1 in each cut.
         shares = np.array(solution.row_dual)
         cuts = np.flatnonzero(shares > _LEAST_SHARE)
         # The first variable is the value price, and the last one is the height. The
@@ -290,23 +291,25 @@ class CutModel:
         program.setOptionValue("parallel", "off")
         program.setOptionValue("primal_feasibility_tolerance", _FEASIBILITY)
         program.setOptionValue("dual_feasibility_tolerance", _FEASIBILITY)
-        # Variables: the value price, the prices of the limits, and the height.
+        # Variables: the value price, the prices of the limits, and the height, which is
+        # the maximum of the cuts.
         n_columns = self.n_limits + 2
         lower = np.zeros(n_columns)
-        # The height may have any sign.
+        # The height (maximum of the cuts) may have any sign.
         lower[-1] = -highspy.kHighsInf
         program.addVars(n_columns, lower, np.full(n_columns, highspy.kHighsInf))
-        # The height has the cost 1.
+        # The height (maximum of the cuts) has the cost 1.
         program.changeColCost(n_columns - 1, 1.0)
         self._program = program
         for gain, used in zip(self.gains, self.used):
             self._add_row(gain, used)
 
     def _add_row(self, gain, used):
-        """Add ``height >= value_price * gain - prices @ used`` to the linear program.
+        """Add the constraint that the maximum of all cuts is at least a plan's cut.
 
-        `gain` and `used` (n_limits,) are the mean gain and amounts of a plan, as in
-        `add`. The other names are variables of the program.
+        It is ``height >= value_price * gain - prices @ used``. `gain` and `used`
+        (n_limits,) are the mean gain and amounts of a plan, as in `add`. The other
+        names are variables of the program.
         """
         n_columns = self.n_limits + 2
         columns = np.arange(n_columns, dtype=np.int32)
@@ -316,7 +319,7 @@ class CutModel:
         self._program.addRow(0.0, np.inf, n_columns, columns, coefficients)
 
     def _run(self):
-        """Solve the linear program from its last basis, or from none if this fails.
+        """Solve the linear program from its last basis, or without one if this fails.
 
         A RuntimeError is raised if both fail.
         """
@@ -491,7 +494,7 @@ class DualFunction:
         )
 
     def _decide(self, value_price, prices):
-        """Return the plan that is best at the prices, and the mean of its net values.
+        """Return the best plan at prices, and its mean gain less its priced amounts.
 
         Parameters
         ----------
@@ -531,7 +534,7 @@ class DualFunction:
         return gain / len(choices), used / len(choices)
 
     def whole_limits(self, most):
-        """Return the limits `most`, rounded down to what plans of whole rows can use.
+        """Round limits down to means that a plan with one choice per row can have.
 
         The sum of whole numbers is a whole number. If 5 % of 30 rows may be slow, a
         plan of whole rows has at most one slow row, and the limit is 1 / 30. Limits on
@@ -613,9 +616,9 @@ class DualFunction:
         return self._unscaled(minimum, minimum.prices)
 
     def _prices_of_planned(self, most):
-        """Return the `LimitPrices` of limits `most` on planned, not realised, amounts.
+        """Return the `LimitPrices` of limits on the amounts that rows are decided by.
 
-        Planned amounts are those that the rows are decided by.
+        These amounts are planned. Realised amounts may differ from them.
         """
         scaled_limits = self._scaled(most)
         cap = _FIRST_CAP
@@ -768,8 +771,8 @@ class DualFunction:
             if (minimum.prices[others] <= _NEAR_CAP * cap).all():
                 break
             cap *= _CAP_GROWTH
-        # The height is minus the least amount, scaled. For a floor, the amount is minus
-        # a mean gain. The offset turns it into minus a mean value.
+        # The minimum is minus the least amount, scaled. For a floor, the amount is
+        # minus a mean gain. The offset turns it into minus a mean value.
         return float(-minimum.height * self.units[limit] - self.offsets[limit])
 
     def _conflict_prices(self, most, positions):

@@ -1,4 +1,4 @@
-"""Plans with a proven bound: a search of the core, HiGHS, or a solver of cvxpy."""
+"""Plans of exact solvers: a search among few choices, HiGHS, or a solver of cvxpy."""
 
 import math
 from fractions import Fraction
@@ -30,9 +30,9 @@ _N_GRID_POSITIONS = 64
 # the step of the grid.
 _STEP_ROUNDING = 1e-6
 
-# A state of the search is worth more than another one if the difference is above this
-# share of the present gap plus the other state's worth. Smaller differences are the
-# rounding of sums.
+# The worth of a state is its extra cost times the dual price, less its loss. Two states
+# are worth the same if the difference is at most this share of the gap plus one of the
+# two worths. Such differences are the rounding of sums.
 _SAME_WORTH = 1e-14
 
 # Absolute tolerance of constraints of HiGHS. The numbers of its programs are at most 1.
@@ -82,7 +82,7 @@ class ProvenPlan(NamedTuple):
 
 
 def value_grid(values):
-    """Return the coarsest grid of equal steps that contains all values, or None.
+    """Return the coarsest grid that contains all values, or None if none is found.
 
     Averages of K outcomes are multiples of 1/K. Two plans of different value then
     differ by at least 1/K, which closes a gap that the relaxation leaves open. The grid
@@ -202,7 +202,9 @@ def solve_exact(problem, greedy, tolerance, *, finish):
 
 
 class Core(NamedTuple):
-    """Choices that a better plan may have in place of choices of the break plan.
+    """Choices that a better plan may have, other than the best ones at the dual price.
+
+    The best choices at the dual price are the break plan.
 
     All arrays have one entry for each alternative. Alternatives of a row follow each
     other, by rising loss. Rows are in the order of the search.
@@ -227,7 +229,7 @@ class Core(NamedTuple):
 
 
 def _core(problem, greedy, gap):
-    """Return the choices that lose less than `gap` against the break plan (`Core`).
+    """Return the choices that lose less than `gap` against the best plan at a price.
 
     The break plan is the best one at the dual price. Its choices are not in the core.
 
@@ -251,7 +253,7 @@ def _core(problem, greedy, gap):
     # (n_rows, n_choices)
     loss = values[all_rows, break_choices][:, np.newaxis] - values
     loss -= greedy.price * (break_costs[:, np.newaxis] - problem.costs)
-    # Infinity: the choice of the break plan is no alternative to itself.
+    # Infinity: the best choice at the dual price is no alternative to itself.
     loss[all_rows, break_choices] = np.inf
     row, choice = np.nonzero(loss < gap)
     # Losses below 0 are rounding.
@@ -302,7 +304,7 @@ def _turn_of_rows(row, loss, extra_cost, *, n_rows):
     return turn_of_row
 
 
-# Entry of `_States.alternative` for a row that keeps the choice of the break plan.
+# Entry of `_States.alternative` for a row that keeps its best choice at the dual price.
 _NO_ALTERNATIVE = -1
 
 
@@ -328,7 +330,7 @@ class _States(NamedTuple):
 
 
 class _Extension(NamedTuple):
-    """All combinations (states) of the states before a row with a choice of the row.
+    """New states of the search: each state before a row, with each choice of this row.
 
     The states come in groups. Group 0 has no alternative in this row. Group 1 has the
     first alternative of the row, group 2 the second one, and so on.
@@ -354,7 +356,8 @@ class _Extension(NamedTuple):
         `index` (n_selected,) has positions in `extra_cost` and `loss`.
         """
         group = index // self.n_before
-        # Group 1 has the alternative at `start`. Group 0 gets `_NO_ALTERNATIVE` below.
+        # States of group 1 have the row's first alternative, at `start`. States of
+        # group 0 have no alternative, and get `_NO_ALTERNATIVE` below.
         alternative = self.start + group - 1
         return _States(
             extra_cost=self.extra_cost[index],
@@ -423,7 +426,7 @@ class _CoreSearch:
         # Largest amounts that all later rows together can spend, and can free.
         spendable = _sum_over_later_rows(core.extra_cost, starts)
         freeable = _sum_over_later_rows(-core.extra_cost, starts)
-        # The only state before the first row is the break plan. `previous` is not read.
+        # The only state before the first row has no changes. `previous` is not read.
         states = _States(
             extra_cost=np.zeros(1),
             loss=np.zeros(1),
@@ -442,8 +445,8 @@ class _CoreSearch:
             if core.loss[start] >= self.gap - self.margin:
                 # No alternative of this row leads to a better plan.
                 continue
-            # Each state is extended by each alternative, and by the choice of the break
-            # plan.
+            # Each state is extended by each alternative, and by the best choice at the
+            # dual price.
             n_states += len(states.loss) * (end - start + 1)
             if n_states > _MAX_STATES:
                 return False
@@ -472,7 +475,7 @@ class _CoreSearch:
         -------
         _Extension
         """
-        # First comes the choice of the break plan, which costs and loses nothing more.
+        # First comes the best choice at the dual price, without extra cost and loss.
         row_costs = np.append(0.0, self.core.extra_cost[start:end])
         row_losses = np.append(0.0, self.core.loss[start:end])
         return _Extension(
@@ -525,7 +528,7 @@ class _CoreSearch:
         _States
         """
         spent = extension.extra_cost
-        # Least amount that is left after all later rows.
+        # Least part of the budget that is left after all later rows.
         unspent = np.maximum(self.slack - spent - spendable, 0.0)
         smallest_gap = extension.loss + self.price * unspent
         may_improve = smallest_gap < self.gap - self.margin
@@ -558,7 +561,7 @@ def _sum_over_later_rows(amount, starts):
     ndarray of shape (n_core_rows,)
         0 for the last row.
     """
-    # 0 for a row without a positive amount, which keeps the choice of the break plan.
+    # 0 for a row without a positive amount: it keeps its best choice at the dual price.
     largest = np.maximum.reduceat(amount.clip(0.0), starts)
     from_row_on = np.cumsum(largest[::-1])[::-1]
     # Without the row itself: the sum from the next row on.
@@ -589,8 +592,8 @@ def _finish_core(problem, greedy, choices, *, gap, tolerance):
     # The row of each alternative is ``rows[position_of_row]``.
     rows, position_of_row = np.unique(core.row, return_inverse=True)
     core_rows = np.arange(len(rows))
-    # Rows of the core may have their alternatives or the choice of the break plan. All
-    # other rows have the choice of the break plan.
+    # Rows of the core may have their alternatives or their best choice at the dual
+    # price. All other rows have their best choice at the dual price.
     allowed = np.zeros((len(rows), values.shape[1]), dtype=bool)
     allowed[position_of_row, core.choice] = True
     allowed[core_rows, break_choices[rows]] = True

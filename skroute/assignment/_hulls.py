@@ -120,7 +120,7 @@ def build_hulls(problem):
 
 
 def solve_greedy(problem, tolerance):
-    """Return the greedy plan, improved by single changes until its gap closes.
+    """Return the greedy plan, improved by changes of single rows until its gap closes.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def _buy(hulls, room):
 
 
 def _fill(problem, choices, *, room, room_to_leave):
-    """Spend what a plan leaves of the budget on single changes. Return the new plan.
+    """Spend the rest of a budget on changes of single rows. Return the new plan.
 
     There are at most `_MAX_CHANGES` changes. There are fewer if at most `room_to_leave`
     is left before, or if no change that fits adds value.

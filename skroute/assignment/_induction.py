@@ -17,7 +17,7 @@ import numpy as np
 
 from skroute.utils._typing import NDArray
 
-# Position of the move of a row that stops, in place of a position.
+# Stands for a row that stops, in place of the position of its best move.
 STOP = -1
 # Difference in value, in units of quality, up to which moving on and stopping are tied.
 # It absorbs rounding. A tied row stops.
@@ -65,7 +65,7 @@ def best_move(values, value_of_stopping):
 
 
 def take_moves(tables, position):
-    """Return the entry of each row's move at each price, from a table for each move.
+    """Return the entry of `tables` for the move of each row at each price.
 
     Parameters
     ----------

@@ -96,7 +96,7 @@ class Prices(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def floor_factor(tables, prices, row):
-    """Return what the floor of a row's segment adds to the price of the row's gain.
+    """Return the factor of a row's gain from the least mean value of its segment.
 
     It is 0 for a row without a floor.
 
@@ -118,7 +118,7 @@ def floor_factor(tables, prices, row):
 
 @njit(cache=True, nogil=True)
 def price_block(tables, prices, start, end, net):
-    """Write the net values of all choices at the prices, for the rows ``start:end``.
+    """Write each choice's gain less its priced amounts, for the rows ``start:end``.
 
     Parameters
     ----------
@@ -566,7 +566,7 @@ def improve_plan(starts, row_of_option, gain, extra, room, current, locked):
 def search_around(
     starts, row_of_option, value, gain, extra, room, current, order, enough
 ):
-    """Improve a plan, then improve it again from starts with one other choice each.
+    """Improve a plan. Repeat this from plans in which one row has another choice.
 
     No change of one or two rows improves the first result. To force an option is to
     make it the choice of its row, and to change other rows first. The new plan replaces

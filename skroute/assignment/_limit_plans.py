@@ -136,7 +136,7 @@ def plan_within(dual, most, *, solver="auto", tol=0.0, options=None):
 
 
 def _prices_of_whole_rows(dual, most):
-    """Return the prices of the limits `most`, rounded down for plans of whole rows.
+    """Round limits down to means that one choice per row allows. Return the prices.
 
     Parameters
     ----------
@@ -280,11 +280,12 @@ def _base_plans(dual, limit_prices):
         sorted_group = group[by_group]
         # Number of rows of the same group that come before each row.
         rank = np.arange(len(group)) - first_of_group[sorted_group]
-        # A group is the interval from 0 to 1, with equal parts for its rows. The 0.5
-        # leads to the middle of the part.
+        # The interval from 0 to 1 is divided equally among the rows of a group. The
+        # place of a row is the middle of its part.
         place = (rank + 0.5) / group_size[sorted_group]
-        # Each plan has an interval of places, as long as its share. The last interval
-        # ends at 1, up to rounding. Its end is left out.
+        # The interval from 0 to 1 is also divided among the mixed plans, by their
+        # shares. A row takes its choice from the plan whose part contains the row's
+        # place. The last part ends at 1, up to rounding. Its end is left out.
         ends_of_intervals = np.cumsum(limit_prices.shares)[:-1]
         plan_of_row = np.searchsorted(ends_of_intervals, place, side="right")
         rows = tied_rows[by_group]
@@ -298,7 +299,7 @@ def _base_plans(dual, limit_prices):
 
 
 def _search_near(dual, most, bases, losses, *, bound, n_alternatives):
-    """Return the best plan that local searches from the plans `bases` find, or None.
+    """Return the best plan that is found near `bases`, or None if no such plan fits.
 
     Parameters
     ----------
@@ -357,7 +358,7 @@ def _search_near(dual, most, bases, losses, *, bound, n_alternatives):
 
 
 def _best_search(dual, most, bases, core, *, forced, target):
-    """Return the best plan of local searches from the plans `bases`, or None.
+    """Return the best plan of local searches from `bases`, or None if none fits.
 
     None means that no search found a plan within the limits.
 

@@ -26,7 +26,7 @@ from skroute.utils._validation import check_row_weights
 
 
 class Rule(NamedTuple):
-    """The dual price of a budget, with a share for tied rows.
+    """A dual price, and the share of tied rows that get the more expensive choice.
 
     Attributes
     ----------
@@ -51,20 +51,20 @@ class AssignmentPath(NamedTuple):
     Attributes
     ----------
     budgets : ndarray of shape (n_breaks,), dtype=float64
-        Mean costs per row at which the price changes, rising. If there are realised
-        costs, the means are of realised costs. The first is the smallest feasible
-        budget, the last buys the best choice of every row.
+        Mean costs per row at which the price changes (breakpoints), rising. If there
+        are realised costs, the means are of realised costs. The first is the smallest
+        feasible budget, the last buys the best choice of every row.
 
     objectives : ndarray of shape (n_breaks,), dtype=float64
         Mean value at each of these budgets. The greedy plan is exact there.
 
     prices : ndarray of shape (n_breaks,), dtype=float64
-        ``prices[k]`` is the dual price from ``budgets[k]`` up to the next break. Prices
-        fall, and the last one is 0.
+        ``prices[k]`` is the dual price from ``budgets[k]`` up to the next
+        breakpoint. Prices fall, and the last one is 0.
 
     planned : ndarray of shape (n_breaks,), dtype=float64
-        Mean costs that the rows are decided by, at each break. Without realised costs,
-        they are equal to `budgets`, except for rounding.
+        Mean costs that the rows are decided by, at each breakpoint. Without realised
+        costs, they are equal to `budgets`, except for rounding.
 
     counts : ndarray of shape (n_breaks,), dtype=int64
         Number of increments that have the price ``prices[k]``: steps of a row to a more
@@ -106,7 +106,7 @@ class AssignmentPath(NamedTuple):
         return float(self.prices[self._segment(budget)])
 
     def rule(self, budget: float | None) -> Rule:
-        """Return the dual price at a budget, with a share for tied rows.
+        """Return the dual price at a budget, and the share of tied rows that pay more.
 
         If only one row changes its choice at this price, new rows hardly ever have a
         tie at this price. The share is then rounded to 0 or 1.
@@ -131,8 +131,8 @@ class AssignmentPath(NamedTuple):
         if segment == len(self.prices) - 1:
             # The budget buys the best choice of every row.
             return Rule(0.0, 0.0)
-        # Position of the budget between this break (0) and the next one (1). Rounding
-        # may lead outside.
+        # Position of the budget between this breakpoint (0) and the next one (1).
+        # Rounding may lead outside.
         width = self.budgets[segment + 1] - self.budgets[segment]
         share = (budget - self.budgets[segment]) / width
         if self.counts[segment] == 1:
@@ -145,7 +145,7 @@ class AssignmentPath(NamedTuple):
         return Rule(float(self.prices[segment]), float(share))
 
     def planned_at(self, budget: float | None) -> float:
-        """Return the mean planned cost that corresponds to a mean realised cost.
+        """Return the mean planned cost at which the mean realised cost is a budget.
 
         Parameters
         ----------
@@ -159,8 +159,8 @@ class AssignmentPath(NamedTuple):
         """
         budget = check_budget(budget)
         if not budget < self.budgets[-1]:
-            # The budget is infinite, or not below the last break. From the last break
-            # on, the difference of planned and realised costs stays the same.
+            # The budget is infinite, or not below the last breakpoint. From there on,
+            # the difference of planned and realised costs stays the same.
             difference = float(self.planned[-1] - self.budgets[-1])
             return budget + max(difference, 0.0)
         return float(np.interp(budget, self.budgets, self.planned))
@@ -201,8 +201,8 @@ class AssignmentPath(NamedTuple):
 
         The price of this position is the dual price at the budget.
         """
-        # The breaks are sums. By rounding, a break may be just above the budget that it
-        # is equal to.
+        # The breakpoints are sums. By rounding, a breakpoint may be just above the
+        # budget that it is equal to.
         widened_budget = budget * (1 + ROUNDING)
         return int(self.budgets.searchsorted(widened_budget, side="right")) - 1
 
@@ -291,11 +291,11 @@ def assignment_path(
     # Cost and gain of all increments up to each one, in addition to the cheapest plan.
     spent = np.cumsum(extra_costs)
     gained = np.cumsum(extra_costs * prices)
-    # Each group of tied increments has one break, behind its last increment.
+    # Each group of tied increments has one breakpoint, behind its last increment.
     last_of_group = _last_of_ties(prices)
     cheapest_cost = total_cost(problem, hulls.cheapest)
     cheapest_value = total_value(problem, hulls.cheapest)
-    # The first break is before any increment. The sums of increments up to it are 0.
+    # The first breakpoint is before all increments: its sums of increments are 0.
     planned = (cheapest_cost + np.r_[0.0, spent[last_of_group]]) / n_rows
     budgets = planned
     if realised is not None:
@@ -332,7 +332,7 @@ def _last_of_ties(prices):
 
 
 def _realised_budgets(hulls, realised, by_efficiency, last_of_group):
-    """Return the mean realised cost at each break, made monotone.
+    """Return the mean realised cost at each breakpoint, made monotone.
 
     Parameters
     ----------
@@ -343,8 +343,8 @@ def _realised_budgets(hulls, realised, by_efficiency, last_of_group):
         Positions of the increments, by falling efficiency.
     last_of_group : ndarray of shape (n_breaks - 1,)
         Position in `by_efficiency` of the last increment of each group. The increments
-        of a group have tied efficiencies, and one break. A further break, the first
-        one, is before all groups.
+        of a group have tied efficiencies, and one breakpoint. A further
+        breakpoint, the first one, is before all groups.
 
     Returns
     -------

@@ -51,7 +51,7 @@ class Problem(NamedTuple):
 
 
 def by_names(costs, values, name="costs"):
-    """Return costs, by name if they have names, in the column order of `values`.
+    """Return costs. If costs have names, they get the column order of `values`.
 
     Parameters
     ----------

@@ -69,7 +69,7 @@ class Call(NamedTuple):
 
     @property
     def exclude(self) -> Sequence[str] | None:
-        """Names of choices that no row gets in this call, a sequence of str or None."""
+        """Names of choices that no row gets in this call. None: no such choice."""
         return self.option("exclude")
 
     @property

@@ -189,7 +189,7 @@ def check_costs(costs, names, *, name="costs"):
 
 
 def measure_costs(calls, X):
-    """Measure the seconds per sample of each call, as its cost (``costs="time"``).
+    """Measure the seconds per sample of each function in `calls` (``costs="time"``).
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ def inner_has(name):
 
 
 class DelegatedViewsMixin(VersionedPickleMixin):
-    """Mixin for estimators whose last step decides.
+    """Mixin for pipelines and searches with a decision estimator inside.
 
     A subclass writes
 
@@ -42,7 +42,7 @@ class DelegatedViewsMixin(VersionedPickleMixin):
     """
 
     def _call_inner(self, name, X, **params):
-        """Call a method of the decision estimator on the rows of `rows_for_decision`.
+        """Call a method of the decision estimator on ``rows_for_decision(X)``.
 
         Parameters
         ----------

@@ -14,8 +14,8 @@ from skroute.utils._validation import warn
 
 # Name of the choice that answers nothing.
 ABSTAIN_NAME = "abstain"
-# Packages whose classifiers were examined. If `PREDICT_BEST_SCORE` does not have a
-# class of these, its `predict` may differ from the class of largest probability.
+# Packages whose classifiers were examined for `PREDICT_BEST_SCORE`. If a classifier of
+# theirs is not in it, `predict` may differ from the class of largest probability.
 LIBRARIES = {"catboost", "lightgbm", "sklearn", "skorch", "xgboost"}
 # Classifiers whose `predict` returns the class of largest probability, the first of
 # equal ones. This follows from their code. SVC, classifiers with a threshold, nearest
@@ -113,10 +113,10 @@ def is_frozen(model):
 
 
 def comes_fitted(model):
-    """Return True if `fit` does not train a model: it is frozen, recorded or remote.
+    """Return True if `fit` does not train a model, which is frozen or needs no fit.
 
-    Such a model has not seen the rows of `fit`, and its labels may differ from those of
-    y.
+    Recorded and remote models need none. Such a model has not seen the rows of `fit`,
+    and its labels may differ from those of y.
     """
     return isinstance(model, FrozenEstimator) or not get_tags(model).requires_fit
 
@@ -172,11 +172,11 @@ def predicts_best_score(model):
         else:
             inner = model[-1]  # last step of a pipeline
         model = unfrozen(inner)
-    # Models of skroute have the answer as an attribute.
+    # Models of skroute have an attribute with the value to return.
     if hasattr(model, "_predicts_best_score"):
         return model._predicts_best_score
-    # From the class itself to its bases: the first class that writes one of the methods
-    # decides.
+    # From the class itself to its bases: the first one that defines `predict` or
+    # `predict_proba` decides.
     for parent in type(model).__mro__:
         package = parent.__module__.partition(".")[0]
         if f"{package}.{parent.__name__}" in PREDICT_BEST_SCORE:
@@ -185,7 +185,7 @@ def predicts_best_score(model):
             # `PREDICT_BEST_SCORE` does not have the class. None: the class is of a
             # package that was not examined.
             return False if package in LIBRARIES else None
-    return None  # no class writes the methods
+    return None  # no class defines the methods
 
 
 def names_best_score(model, scores, labels):
@@ -209,7 +209,7 @@ def names_best_score(model, scores, labels):
     """
     by_code = predicts_best_score(model)
     if by_code is None:
-        # The class of the model is not known. On the rows of `fit`, each answer is
+        # The code of the model was not examined. On the rows of `fit`, each answer is
         # compared with the first class of the best score.
         return bool((scores.argmax(axis=1) == labels).all())
     return by_code
@@ -258,7 +258,7 @@ def abstained(estimator, route):
     if not can_abstain(estimator):
         return np.zeros(len(route), dtype=bool)
     abstains = np.array([is_abstaining(name) for name in estimator.choices_])
-    # The index -1 would read the last choice, which may abstain.
+    # -1: a model that is not among the choices. It would read the last choice here.
     return abstains[route] & (route >= 0)
 
 

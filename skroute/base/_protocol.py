@@ -161,7 +161,7 @@ class Plan(NamedTuple):
 
 
 def _with_rows(plan, rows, decided=True):
-    """Return a copy of a `Plan` whose field `X` is `rows`, with this `decided`.
+    """Return a copy of a `Plan` with new values of its fields `X` and `decided`.
 
     ``plan._replace`` takes twice as long, which one notices in calls with one row.
     """
@@ -465,7 +465,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
                 )
             return process_routing(self, "fit", **params)
         raise_for_params(params, self, "fit")
-        # A mapping in which every name of a model has methods that get no metadata.
+        # A mapping that returns empty metadata for the name of any model.
         return defaultdict(lambda: {"fit": {}, "score": {}, "split": {}})
 
     # The two steps of a call: plan and answer -----------------------------------------
@@ -604,7 +604,7 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         return False
 
     def _check_call(self, X, call):
-        """Return validated rows, and a call whose tables match them.
+        """Return validated rows, and a call whose keywords have the row order of X.
 
         Parameters
         ----------

@@ -147,7 +147,7 @@ class RequestPolicy(ABC):
 
     @abstractmethod
     def estimate(self, X: Any) -> RequestEstimates:
-        """Estimate the quality of the choices that are offered.
+        """Estimate the quality of each choice that a request may get.
 
         Parameters
         ----------
@@ -160,7 +160,7 @@ class RequestPolicy(ABC):
         """
 
     def estimate_costs(self, X: Any) -> np.ndarray:
-        """Estimate the costs of calls, for a policy with `estimates_costs`.
+        """Estimate the cost of each choice. Needed only if `estimates_costs` is True.
 
         Parameters
         ----------

@@ -74,7 +74,7 @@ def count_rows(X):
 
 
 def take_rows(X, rows):
-    """Return some rows of X, in a container of its kind.
+    """Return some rows of X, in a container of the same type as X.
 
     Parameters
     ----------
@@ -310,7 +310,7 @@ def _are_valid_numbers(estimator, X):
     if X.shape[1] != getattr(estimator, "n_features_in_", None):
         return False
     if hasattr(estimator, "feature_names_in_"):
-        # scikit-learn compares the names.
+        # The names of the columns must be compared, which scikit-learn does.
         return False
     return X.dtype.kind != "f" or bool(np.isfinite(X).all())
 

@@ -184,7 +184,7 @@ class BatchTest:
 
     @cached_property
     def n_tolerated(self):
-        """Largest number of labelled rows with another answer if the test passes.
+        """Largest number of labelled rows that may differ from the reference in a test.
 
         It is -1 if the test cannot pass, even if all answers agree with the labels.
         """
@@ -240,7 +240,7 @@ class BatchTest:
         return p_value <= self.level
 
     def loss_upper(self, disagrees, losses):
-        """Return an upper bound of the finished batch's mean loss at one point.
+        """Return an upper bound of the mean loss of the batch at an operating point.
 
         Parameters
         ----------
@@ -260,7 +260,7 @@ class BatchTest:
         )
 
     def smallest_max_loss(self, n_disagreements):
-        """Return the smallest `max_loss` that can be promised after `n_disagreements`.
+        """Return the smallest `max_loss` that can be promised after some wrong answers.
 
         It is a share of the rows of the batch. `n_disagreements` is the number of
         labelled rows whose answers differ from the label.
@@ -304,7 +304,8 @@ def certify_path(labelled_rows, budgets, bought, test, *, from_full):
     n_labelled = len(bought.route)
     n_choices = len(labelled_rows.router.choices_)
     row_index = np.arange(n_labelled)
-    # Labelled rows that disagree at this budget, or at one before it.
+    # Labelled rows with an answer that differs from the label, at this budget or at one
+    # before it.
     disagrees = np.zeros(n_labelled, dtype=bool)
     # Cost of the answers that each row pays in addition to the bought one.
     extra_costs = np.zeros(n_labelled)

@@ -133,7 +133,7 @@ class Certificate(NamedTuple):
 
     @property
     def saving(self) -> float:
-        """Saved share of `reference_cost`, negative if the point costs more."""
+        """Saved share of `reference_cost`, negative if `cost` is higher."""
         if self.reference_cost <= 0:
             # Nothing can be saved of a reference that is free.
             return 0.0

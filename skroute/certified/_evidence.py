@@ -243,7 +243,7 @@ def operating_budgets(router, X, n_points, call):
     """
     smallest = router.min_budget_
     if not np.isfinite(smallest):
-        # The router can promise no finite budget: the path has one point.
+        # The router can promise no finite budget: the only point has no budget.
         return np.array([np.inf])
     # The last argument, None, asks for no answers, only for choices and costs.
     unlimited = router.respond(X, router.make_call(np.inf, **call), None)
@@ -393,7 +393,7 @@ def _rows_of_groups(groups):
 
 
 def _safe_choice(router, call, reference):
-    """Return the name of the single choice that the path may begin with, or None.
+    """Return the name of the choice to test first, alone for all rows, or None.
 
     The path of operating points begins at its safe end, where one choice answers every
     row. None means that the path begins with the plan without a budget.
@@ -409,7 +409,7 @@ def _safe_choice(router, call, reference):
     reference : str or fitted estimator
     """
     if call.get("exclude") is not None or call.get("allowed") is not None:
-        # The choices of the rows are restricted, so that none may answer all of them.
+        # The choices of the rows are restricted: perhaps no choice can answer all rows.
         return None
     # All choices except the one that abstains.
     models = models_of(router)
@@ -451,7 +451,7 @@ def _references(router, rows, reference, objective):
     if reference != "best":
         candidates = [reference]
     elif names:
-        # The best choice is not known: each of them is a reference.
+        # The best choice is not known: each single choice is a reference.
         candidates = names
     else:
         candidates = ["full"]

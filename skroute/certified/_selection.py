@@ -17,8 +17,8 @@ from skroute.guarantees import (
 )
 from skroute.utils._typing import NDArray
 
-# A path of operating points may begin with a single choice that answers all rows. This
-# point is tested at this share of the level. If it is not certified, the other points
+# The first operating point may be a single choice that answers all rows. This point is
+# tested at this share of the level. If it is not certified, the other points
 # are tested at the rest, nine tenths of the level.
 _SINGLE_SHARE = 0.1
 # Smallest level (one minus the confidence of a promise) for the exact test of losses.
@@ -27,7 +27,7 @@ _SMALLEST_EXACT_LEVEL = 1e-3
 
 
 class _SafeEnd(NamedTuple):
-    """An operating point that a path may begin with, and its loss on the evidence rows.
+    """An operating point that is tested first, and its loss on the evidence rows.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class Selection:
             return self.evidence.budgets
         return self.evidence.budgets[1:]
 
-    # Losses, from the safe end --------------------------------------------------------
+    # Losses, tested from the first operating point on ---------------------------------
 
     @property
     def _difference_bounds(self):
@@ -213,7 +213,7 @@ class Selection:
         )
         return np.r_[single_certified, others_certified]
 
-    # Costs, from the cheap end --------------------------------------------------------
+    # Costs, tested from the last operating point, the cheapest, back to the first -----
 
     def cost_range(self):
         """Return the smallest and the largest possible cost of a row."""
@@ -354,7 +354,7 @@ class Selection:
         )
 
     def _safe_ends(self, level):
-        """Return the one or two points that the path may begin with (`_SafeEnd`).
+        """Return the one or two operating points that are tested first (`_SafeEnd`).
 
         `level` is the level of the promise of a loss.
         """

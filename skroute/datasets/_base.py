@@ -37,7 +37,7 @@ _TIMEOUT = 30.0
 # HTTP codes of failures that do not pass within seconds: forbidden, not found, gone.
 _LASTING_CODES = (403, 404, 410)
 
-# Constraints that all fetchers share.
+# Constraints of the parameters that all fetchers have.
 FETCH_PARAMS = {
     "data_home": [str, os.PathLike, None],
     "download_if_missing": ["boolean"],
@@ -226,7 +226,8 @@ def load_or_fetch(origin: Origin, data_home, download_if_missing):
         # This text is shown only if the digests differ.
         problem = f"its content has sha256 {digest}, expected {origin.digest}"
     except Exception as error:
-        # Damaged content can raise any error. None differs from the known digest.
+        # Damaged content can raise any error. A `digest` of None is never the expected
+        # one.
         digest = None
         problem = f"it cannot be read ({error!r})"
     if digest != origin.digest and is_present:

@@ -771,7 +771,7 @@ def _features_of_lines(log, features, lines):
 
 
 def _n_changed_requests(log, names, calls, first_lines):
-    """Return the number of requests with a line that differs in features.
+    """Return the number of requests whose lines differ in their features.
 
     A line is compared with the first line of its request.
 

@@ -262,7 +262,8 @@ def frugalml_origin(name: str) -> Origin:
     ids = entry.apis.ids
     # Each raw file has a list of addresses, which are tried until one has the file.
     addresses_of = partial(_addresses, _FRUGALML, name)
-    # The true labels and the names are in a file of each service. All are equal.
+    # The true labels and the names are equal for all services. So the first file that
+    # is found, of any service, is used.
     urls = {"TrueLabel": addresses_of(ids, "TrueLabel")}
     for api in ids:
         urls[f"PredictedLabel {api}"] = addresses_of([api], *_PREDICTED)
@@ -288,7 +289,8 @@ def frugalmct_origin(name: str) -> Origin:
     with_scores = _WITH_SCORES.get(name, ())  # empty: only the accuracy is public
     # Each raw file has a list of addresses, which are tried until one has the file.
     addresses_of = partial(_addresses, _FRUGALMCT, name)
-    # The true labels and the names are in a file of each service. All are equal.
+    # The true labels and the names are equal for all services. So the first file that
+    # is found, of any service, is used.
     urls = {"ImageName": addresses_of(ids, "ImageName")}
     for api in ids:
         urls[f"Reward {api}"] = addresses_of([api], "Reward")

@@ -222,7 +222,7 @@ def make_four_clusters(n_samples=400, *, noise=0.25, random_state=None):
     ((8, 2), [1, 1, 2, 2, 3, 3, 4, 4])
     """
     rng = check_random_state(random_state)
-    # Cluster of each row, from 0. The numbers are those of the table above.
+    # Cluster of each row, from 0: its position in `centres`.
     cluster = rng.permutation(np.arange(n_samples) % 4)
     centres = np.array([[-2.0, 2.0], [2.0, 2.0], [2.0, -2.0], [2.0, -6.0]])
     class_of_cluster = np.array([0, 1, 0, 1])

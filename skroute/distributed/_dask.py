@@ -16,7 +16,7 @@ _GROUP_SIZE = 8
 
 
 class BlockedAssignment(NamedTuple):
-    """A plan for a Dask array of values.
+    """A plan for the rows of a Dask array: its choices, and its means per row.
 
     Attributes
     ----------

@@ -16,7 +16,7 @@ from skroute.assignment._kernels import row_hull, sort_row
 
 @njit(cache=True, nogil=True)
 def sketch_block(values, costs, order, low, shift, bins):
-    """Add up costs and values of the increments of a block, by bins of efficiency.
+    """Add up a block's steps to more expensive choices, by bins of value per cost.
 
     Parameters
     ----------
@@ -81,9 +81,10 @@ def sketch_block(values, costs, order, low, shift, bins):
 
 @njit(cache=True, nogil=True)
 def walk_block(values, costs, order, low, high, choices, is_core):
-    """Take all steps more efficient than an interval, and mark rows with a step in it.
+    """Take all steps to more expensive choices whose value per cost reaches `high`.
 
-    A step (increment) leads from a choice to the next more expensive one.
+    A step (increment) leads from a choice to the next more expensive one. Rows with a
+    step in the interval from `low` to `high` are marked in `is_core`.
 
     Parameters
     ----------

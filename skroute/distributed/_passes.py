@@ -1,4 +1,4 @@
-"""Assignment in passes over blocks: sketches, and a core that is solved exactly."""
+"""Assignment in passes over blocks of rows. Some rows are then solved exactly."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,8 +14,8 @@ from skroute.utils._tolerances import ROUNDING, TINY
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import read_only
 
-# Number of bits of an efficiency by which one pass divides an interval: a sketch has
-# 2 ** 16 bins.
+# Number of bits of an efficiency (value per cost) that one pass determines. So the
+# sums of a pass (`Sketch`) have 2 ** 16 bins.
 _BITS = 16
 # Number of bits of a float64 that is not negative, whose sign bit is 0.
 _FLOAT_BITS = 63
@@ -53,7 +53,7 @@ class BlockRule(NamedTuple):
 
 
 class PassedAssignment(NamedTuple):
-    """A plan for blocks of rows, with a bound on the gap.
+    """A plan for blocks of rows, with an upper bound of the best plan's value.
 
     All amounts are means per row.
 
@@ -160,7 +160,7 @@ class Sketch(NamedTuple):
         return np.cumsum([0, *self.block_sizes])
 
     def n_bins_within(self, budget):
-        """Return how many bins a mean budget buys, from the most efficient one down.
+        """Return how many bins, from the most efficient on, a mean budget pays for.
 
         All increments of these bins, and of those above the bins, can be bought.
         """
@@ -194,7 +194,7 @@ class CoreOfBlock(NamedTuple):
 
 
 class _WalkedBlock(NamedTuple):
-    """Choices of a block after all steps more efficient than an interval.
+    """Choices of a block after all steps whose value per cost is large enough.
 
     An increment is a step of a row to its next more expensive choice. Its efficiency is
     the additional value per additional cost.
@@ -205,7 +205,7 @@ class _WalkedBlock(NamedTuple):
     costs : ndarray of shape (n_rows, n_choices) or (1, n_choices)
     choices : ndarray of shape (n_rows,), dtype=int64
     is_core : ndarray of shape (n_rows,), dtype=bool
-        True for rows with an increment in the interval.
+        True for rows with an increment in the interval (`low`, `high`) of `_walk`.
     """
 
     values: NDArray[np.float64]
@@ -234,7 +234,7 @@ def choices_of(values, costs, rule):
 
 
 def sketch_of_block(values, costs, *, low, shift):
-    """Return the `Sketch` of a block, with bins of ``2**shift`` numbers from `low` on.
+    """Return the `Sketch` of a block, whose bins divide the efficiencies from `low` on.
 
     A bin has the increments whose efficiency, with its bits read as an int, is one of
     its numbers.
@@ -407,7 +407,7 @@ def solve_in_passes(
     low = 0
     shift = _FLOAT_BITS - _BITS
     n_passes = 0
-    # Each pass divides the bin of the price further, until the bin is small enough.
+    # Each pass divides the bin of the dual price, until this bin is small enough.
     while True:
         function = partial(sketch_of_block, low=low, shift=shift)
         sketch = run(function, blocks, merge_sketches)
@@ -481,7 +481,7 @@ def _plan_of_best_choices(sketch, n_passes):
 
 
 def _bins_around(counts, price_bin):
-    """Return the widest range of bins around the price that can be solved exactly.
+    """Return the widest range of bins around the dual price to be solved exactly.
 
     The range has at most `_MAX_CORE` increments, unless the bin of the price alone has
     more. There are equally many bins on both sides of the price, except at the ends of
@@ -564,7 +564,8 @@ def _solve_core(cores, *, starts, total, low, high, n_passes):
     plan = solve_in_memory(values, costs, core_budget)
     core_value = plan.objective * n_core
     value = fixed_value + core_value
-    # The relaxation differs from the plan in the core rows only.
+    # The linear relaxation, which may mix choices in a row, differs from the plan only
+    # in core rows.
     relaxed_core_value = path.objective(core_budget) * n_core
     bound = max(value - core_value + relaxed_core_value, value)
     rules = []
@@ -676,7 +677,7 @@ def _check_block(values, costs):
 
 
 def _walk(values, costs, *, low, high):
-    """Return the choices of a block after all steps at least as efficient as `high`.
+    """Take all steps of a block whose value per cost reaches `high`.
 
     A step (increment) leads from a choice to the next more expensive one. Its
     efficiency is the additional value per additional cost.

@@ -28,7 +28,7 @@ _LEAST_SAVING = 1e-9
 
 
 def running_values(scores, order, offset, beta):
-    """Return partial sums or margins by position, and where leaving above is wrong.
+    """Return partial sums or margins, and if leaving at the upper threshold is wrong.
 
     Thresholds are compared with the sums or margins. A row is bad at a position if it
     gets a wrong answer by leaving there above the upper threshold. An answer is wrong
@@ -66,8 +66,8 @@ def running_values(scores, order, offset, beta):
         for position, member in enumerate(order):
             totals += scores[member]
             values[position] = totals[:, 0]
-        # A row that leaves above is answered positive, at each position. This is wrong
-        # for rows that the full ensemble answers negative.
+        # A row that leaves above the upper threshold is answered positive, at each
+        # position. This is wrong for rows that the full ensemble answers negative.
         is_negative = totals[:, 0] <= beta
         return values, np.broadcast_to(is_negative, values.shape)
     # For several outputs, a row that leaves is answered with its leading class.
@@ -102,7 +102,7 @@ def _full_totals(scores, offset):
 
 
 def doubtful(values, bad, beta, softness):
-    """Return the chance that a row which leaves above gets a wrong answer.
+    """Return each row's chance of a wrong answer if it exceeds the upper threshold.
 
     The full ensemble's answer to a row whose full score is near `beta` counts as
     uncertain. Its full score is taken as normally distributed around the observed one.
@@ -190,7 +190,8 @@ def optimal_thresholds(values, bad, k, use_lo=True, use_hi=True):
     """
     tails = tails_of(values, bad, k, use_lo=use_lo, use_hi=use_hi)
     # The `k` errors are divided between the tails. In the following arrays, entry `j`
-    # has `j` errors above and `k - j` errors below: the lower tail is reversed.
+    # has `j` errors above the upper threshold and `k - j` errors below the lower one:
+    # the lower tail is reversed.
     tails_meet = tails.upper_limits < tails.lower_limits[::-1]
     if use_lo and use_hi and tails_meet.any():
         # A threshold between the two limits decides every row. The rows up to the upper
@@ -209,7 +210,7 @@ def optimal_thresholds(values, bad, k, use_lo=True, use_hi=True):
 
 
 class Tails(NamedTuple):
-    """Limits with 0, ..., k wrong answers above (below) them, and rows beyond.
+    """Thresholds beyond which 0, ..., k answers are wrong, and counts of rows beyond.
 
     Attributes
     ----------
@@ -237,7 +238,7 @@ class Tails(NamedTuple):
 
 
 def tails_of(values, bad, k, *, use_lo, use_hi):
-    """Return how many rows may leave above and below with 0, ..., `k` wrong answers.
+    """Return how many rows may leave at each threshold with 0, ..., `k` wrong answers.
 
     Parameters are those of :func:`optimal_thresholds`. `bad` is True for rows that are
     wrong if they leave above. The other rows are wrong if they leave below.
@@ -246,9 +247,11 @@ def tails_of(values, bad, k, *, use_lo, use_hi):
     -------
     Tails
     """
-    # Smallest values of the rows that are wrong if they leave below, rising.
+    # Smallest values of the rows that are wrong if they leave below the lower
+    # threshold, rising.
     wrong_below = np.sort(values[~bad])[: k + 1]
-    # Largest values of the rows that are wrong if they leave above, falling.
+    # Largest values of the rows that are wrong if they leave above the upper threshold,
+    # falling.
     wrong_above = np.sort(values[bad])[::-1][: k + 1]
     # Infinite limits stay where there are fewer than `k + 1` such rows.
     upper_limits = np.full(k + 1, -np.inf)
@@ -314,12 +317,13 @@ class Undecided(NamedTuple):
         return self._replace(totals=self.totals + added[self.rows])
 
     def values_and_bad(self):
-        """Return sums or margins of the rows, and which are wrong if they leave above.
+        """Return sums or margins, and where leaving at the upper threshold is wrong.
 
         They are `values` and `bad` of :func:`optimal_thresholds`.
         """
         if self.totals.shape[1] == 1:
-            # For one output, `target` is `bad` at each position.
+            # For one output, `target` is the same at each position: True if leaving
+            # above the upper threshold is wrong.
             return self.totals[:, 0], self.target
         leader, margin = leader_and_margin(self.totals)
         return margin, leader != self.target
@@ -410,8 +414,9 @@ def qwyc_order(
                 pool=pool,
                 n_threads=n_threads,
             )
-            # All candidates have the same undecided rows. The smallest J is thus the
-            # largest number of rows decided per unit of cost.
+            # All candidates have the same undecided rows. J of Algorithm 1, the cost
+            # times these rows per decided row, is thus smallest if most rows are
+            # decided per unit of cost.
             decided_per_cost = _per_cost(n_decided, costs[remaining])
             member = remaining[np.argmax(decided_per_cost)]
             order.append(member)
@@ -438,7 +443,7 @@ def qwyc_order(
                 # decided rows, each score would need a cache line of its own.
                 scores = np.take(scores, undecided.rows, axis=1)
                 undecided = undecided._replace(rows=np.arange(n_undecided))
-    # Members that were not searched for follow in the ensemble's own order.
+    # Members that the search did not choose follow in the ensemble's own order.
     order = np.concatenate([order, remaining]).astype(np.int64)
     return order, lo, hi
 
@@ -624,7 +629,8 @@ def sweep_back(
     to_go = np.zeros(n_samples)
     # `r` is a position. No row leaves early at the last one.
     for r in range(n_members - 2, -1, -1):
-        # Chance that leaving above is wrong, 0 or 1 if `bad` is Boolean.
+        # Chance that leaving above the upper threshold is wrong. It is 0 or 1 if `bad`
+        # is Boolean.
         wrong_above = np.array(bad[r], dtype=np.float64)
         # A row that does not leave at `r` pays for the next member.
         to_go += costs[r + 1]
@@ -751,7 +757,8 @@ def is_wrong(position, side, bad):
     -------
     ndarray of shape (n_samples,), dtype=bool
     """
-    # True if leaving above is wrong, at the position where the row leaves.
+    # True if leaving above the upper threshold is wrong, at the position where the row
+    # leaves.
     wrong_above = bad[position, np.arange(len(position))]
     leaves_above = side > 0
     leaves_below = side < 0

@@ -16,8 +16,9 @@ from skroute.utils._compat import _safe_indexing, num_samples
 # A score on the wrong side of its answer is moved to this distance from the decision.
 # It is not 0, so that the score has a side. Other scores are much farther away.
 TINY = 1e-12
-# A logistic probability is rounded to 1 in double precision where the score is larger
-# than about 36. From this score on, libraries round it differently.
+# Above this score, logistic probabilities count as equal, and the library is asked for
+# its answer. In double precision they are rounded to 1 above about 36. The limit is
+# lower because libraries round differently.
 _SATURATED = 30.0
 # Relative and absolute difference from the library's own probabilities that counts as
 # rounding. The library may compute probabilities in single precision.
@@ -224,7 +225,7 @@ def probabilities(engine, scores, n_evaluated, n_classes):
     else:
         second_class = expit(slope * (scores + shift))
     both_classes = np.concatenate([1.0 - second_class, second_class], axis=1)
-    # The only class of an ensemble of one class is the second one.
+    # If there is only one class, its probability is that of the second column.
     return both_classes[:, -n_classes:]
 
 
@@ -259,7 +260,7 @@ def check_same_answers(ensemble, X):
             walk.answers[ties] = ensemble.own_answers(rows, ties)
         # A score on the wrong side of its answer is moved just across the decision.
         scores = sided(engine, walk.scores, walk.answers)
-        # An ensemble of one class has the answer 1: "clip" takes its only class.
+        # If there is only one class, the answer is 1: "clip" takes this class.
         answers = {"labels": classes.take(walk.answers, mode="clip")}
         if engine.link is not None:
             answers["probabilities"] = probabilities(

@@ -117,7 +117,7 @@ class Engine(ABC):
         """
         return np.ones(self.n_members)
 
-    # What is possible -----------------------------------------------------------------
+    # Capabilities of the engine -------------------------------------------------------
 
     @property
     def has_fixed_order(self) -> bool:
@@ -233,7 +233,7 @@ class Engine(ABC):
             Keys are ``0, ..., n_members - 1``.
         """
 
-    # The ensemble's own habits --------------------------------------------------------
+    # Labels and rows as the ensemble's library takes them -----------------------------
 
     def labels(self, classes: NDArray[Any], answers: NDArray[np.int64]) -> NDArray[Any]:
         """Return labels of the type that `predict` of the ensemble returns.
@@ -327,8 +327,9 @@ def walk_in_turn(evaluate, *, thresholds, beta, walk, release=None):
             walk.answers[rows], values = leader_and_margin(scores)
         else:
             values = scores[:, 0]
-            # A row that stops above is answered with class 1, below with class 0. The
-            # answers to rows that go on are overwritten later.
+            # A row above the upper threshold is answered with class 1, a row below the
+            # lower one with class 0. The answers to rows that go on are overwritten
+            # later.
             cut = upper[position]
             if position == last_position:
                 cut = beta

@@ -100,7 +100,8 @@ def offers_proba(estimator):
     """
     if isinstance(estimator, (list, tuple)):
         return all(hasattr(member, "predict_proba") for member in estimator)
-    # A hard vote alone has no probabilities. Other ensembles have no `voting`.
+    # Among the supported ensembles, only `VotingClassifier(voting="hard")` has no
+    # probabilities. Other ensembles have no attribute `voting`.
     return getattr(unfrozen(estimator), "voting", "soft") != "hard"
 
 
@@ -165,7 +166,7 @@ def check_ensemble(estimator):
     )
 
 
-# The engine of what is fitted ---------------------------------------------------------
+# Engines of fitted ensembles ----------------------------------------------------------
 
 
 def engine_of(fitted, y=None, known_classes=None):
@@ -338,7 +339,7 @@ def _forest_engine(forest, cut, name):
 
 @builds_engine("sklearn", "VotingClassifier")
 def _voting_engine(voting):
-    """Return the engine of a vote, with the members that are not dropped."""
+    """Return the engine of a `VotingClassifier`, without its dropped members."""
     # Members that are dropped have a weight, but no entry in `estimators_`.
     members = list(voting.estimators_)
     weights = np.ones(len(members))

@@ -126,8 +126,8 @@ class ForestEngine(Engine):
         walk = Walk(scores, n_evaluated, answers)
         # `_walk_part` writes the results of its rows into the arrays of `walk`.
         if n_rows < _FEWEST_ROWS:
-            # Few rows are not divided among threads. For one row, it would take a
-            # notable part of the time.
+            # Few rows are not divided among threads. For one row, the division would
+            # take a notable part of the time.
             self._walk_part(X, thresholds, walk, 0, n_rows)
         else:
             in_parts(partial(self._walk_part, X, thresholds, walk), n_rows, n_jobs)
@@ -201,7 +201,8 @@ class ForestEngine(Engine):
         return layouts
 
     def __getstate__(self):
-        # What follows from the forest is made again when it is needed.
+        # Arrays that are computed from the forest are not pickled, but computed again
+        # when they are needed.
         state = self.__dict__.copy()
         state.pop("_trees", None)
         state.pop("_layouts", None)

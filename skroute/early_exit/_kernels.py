@@ -17,9 +17,10 @@ from skroute.forests._kernels import leaves
 # If a single row is left, it goes down this many trees at the same time: their loads
 # from memory overlap.
 _TREES_TOGETHER = 8
-# The walk by bit vectors goes on to test rows that have left, until the other rows are
-# moved together (`_close_gaps`). Two costs, in tests of one row, decide when.
-# This is the cost of moving the code of one row in one column.
+# The walk by bit vectors goes on to test rows that have left, until the remaining rows
+# are moved together (`_close_gaps`). This happens when it costs less than the wasted
+# tests. `_MOVE` is the cost of moving the code of one row in one column, in units of
+# one test.
 _MOVE = 8
 # Cost of a tree for one row in addition to its tests, in units of one test.
 _TREE = 8
@@ -204,7 +205,7 @@ def _add_leaf_values(block, n_rows, first_leaf, output, values):
 
 @njit(cache=True, nogil=True, inline="always")
 def _drop_stopped(block, n_rows, position, thresholds, beta, results):
-    """Write the results of the rows that stop, and move the others to the front.
+    """Write results of rows that stop, and move the rows that go on to the front.
 
     Parameters
     ----------
@@ -428,7 +429,7 @@ def _last_trees(bits):
 
 @njit(cache=True, nogil=True)
 def _read_block(rows, begin, n_places, scores, block):
-    """Read rows and their partial sums into the first places of a block.
+    """Read rows and their partial sums into the first `n_places` entries of a block.
 
     Parameters
     ----------
@@ -605,7 +606,7 @@ def _add_member(block, n_places, bits, member):
 
 @njit(cache=True, nogil=True)
 def _let_leave(block, n_places, position, thresholds, beta, results):
-    """Write the results of the rows that leave after the member at a position.
+    """Write the results of the rows that leave after the member at `position`.
 
     Parameters
     ----------
@@ -650,7 +651,8 @@ def _let_leave(block, n_places, position, thresholds, beta, results):
         place = places[k]
         row = rows[place]
         if row == _GONE:
-            # The row has left before. At the last position all places are written.
+            # The row has left before: at the last position, `places` contains all rows
+            # of the block.
             continue
         answers[row] = _answer_at(totals, place, cut)
         n_evaluated[row] = position + 1
@@ -664,7 +666,7 @@ def _let_leave(block, n_places, position, thresholds, beta, results):
 
 @njit(cache=True, nogil=True)
 def _find_leaving(block, n_places, low, high, is_last):
-    """Write the places in the block of the rows that leave after a member.
+    """Write the indices, within the block, of the rows that leave after a member.
 
     Parameters
     ----------
@@ -704,7 +706,7 @@ def _find_leaving(block, n_places, low, high, is_last):
 
 @njit(cache=True, nogil=True)
 def _places_outside(values, n_places, low, high, places):
-    """Write the places of the values below `low` or above `high`; return their number.
+    """Write the indices of values below `low` or above `high`; return their number.
 
     Parameters
     ----------
@@ -731,8 +733,8 @@ def _places_outside(values, n_places, low, high, places):
         return 0
     n_written = 0
     for j in range(n_places):
-        # Each place is written, without a branch. The next one overwrites a place whose
-        # value is not outside.
+        # Each index is written, without a branch. The next index overwrites it if its
+        # value is between the thresholds.
         places[n_written] = j
         n_written += (values[j] < low) | (values[j] > high)
     return n_written
@@ -766,7 +768,7 @@ def _compute_margins(block, n_places):
 
 @njit(cache=True, nogil=True)
 def _answer_at(totals, place, cut):
-    """Return the answer to the row at a place of a block, as the number of its class.
+    """Return the number of the class that answers row `place` of a block.
 
     `totals` (n_outputs, n_places) are the sums of the rows of the block. For one
     output, the answer is 1 if the row's sum is above `cut`, and 0 otherwise.
@@ -812,8 +814,8 @@ def _close_gaps(block, n_places, last_tree_of_column, tree):
     places = block.places
     n_staying = 0
     for j in range(n_places):
-        # Each place is written, without a branch. The next one overwrites the place of
-        # a row that has left.
+        # Each index is written, without a branch. The next index overwrites it if the
+        # row at this index has left.
         places[n_staying] = j
         n_staying += rows[j] != _GONE
     for k in range(n_staying):
@@ -832,7 +834,7 @@ def _close_gaps(block, n_places, last_tree_of_column, tree):
 
 
 class _CandidateTail(NamedTuple):
-    """Thresholds with 0, 1, ... wrong answers beyond them, and rows beyond.
+    """Thresholds beyond which 0, 1, ... answers are wrong, and counts of rows beyond.
 
     Attributes
     ----------
@@ -886,8 +888,8 @@ def count_decided(
     # Both arrays are overwritten for each candidate.
     values = np.empty(n_rows, dtype=scores.dtype)
     bad = np.empty(n_rows, dtype=np.bool_)
-    # A tail that is not used keeps these values. No row is beyond a limit of inf above,
-    # or of -inf below.
+    # Without `use_hi` the upper tail keeps these values, and without `use_lo` the lower
+    # tail does: no row is above inf or below -inf.
     upper = _CandidateTail(
         limits=np.full(n_limits, np.inf, dtype=scores.dtype),
         n_beyond=np.zeros(n_limits, dtype=np.int64),
@@ -903,8 +905,9 @@ def count_decided(
         if use_hi:
             _fill_tail(values, bad, upper)
         if use_lo:
-            # Leaving below is wrong for rows that are not bad. The tail of the smallest
-            # values is the upper tail of the negated values.
+            # Leaving below the lower threshold is wrong for the rows that are right
+            # above the upper one (`~bad`). The smallest values are the largest negated
+            # values.
             _fill_tail(-values, ~bad, lower)
             lower.limits[:] = -lower.limits
         n_decided[index] = _most_decided(
@@ -915,7 +918,9 @@ def count_decided(
 
 @njit(cache=True, nogil=True)
 def _try_candidate(added, undecided, values, bad):
-    """Write sums or margins of rows after one more member, and wrong exits above.
+    """Write sums or margins, and where leaving at the upper threshold is wrong.
+
+    First, the scores of one more member are added to the partial sums.
 
     Parameters
     ----------
@@ -948,17 +953,18 @@ def _try_candidate(added, undecided, values, bad):
                 second = total
         if n_outputs == 1:
             values[index] = largest
-            # For one output, the target is True if leaving above is wrong.
+            # For one output, the target is True if leaving above the upper threshold is
+            # wrong.
             bad[index] = undecided.target[index] != 0
         else:
             values[index] = largest - second
-            # For several, the target is the answer of the full ensemble.
+            # For several outputs, the target is the answer of the full ensemble.
             bad[index] = leader != undecided.target[index]
 
 
 @njit(cache=True, nogil=True)
 def _fill_tail(values, bad, tail):
-    """Write the largest values at which leaving above is wrong, and rows above each.
+    """Write thresholds above which 0, 1, ... answers are wrong, and count rows above.
 
     Parameters
     ----------
@@ -1039,7 +1045,7 @@ def _most_decided(upper, lower, n_rows, fewest_errors, most_errors):
 
 
 class Cuts(NamedTuple):
-    """Two thresholds of one position, as places between rows sorted by value.
+    """The two thresholds of a position, as indices into the rows sorted by value.
 
     Attributes
     ----------
@@ -1093,7 +1099,7 @@ def best_cuts(values, rows, bad, to_go, prices, least_saving, use_lo, use_hi):
     """
     n_reaching = len(values)
     saved_above = _saved_above(rows, bad, to_go, prices[0])
-    # Cost saved if the first `j` rows leave below.
+    # Cost saved if the first `j` rows leave below the lower threshold.
     saved_below = 0.0
     # Largest value of `saved_below` up to `j`, and the number of rows that leave.
     most_saved_below = 0.0
@@ -1102,10 +1108,11 @@ def best_cuts(values, rows, bad, to_go, prices, least_saving, use_lo, use_hi):
     most_saved = 0.0
     n_below = 0
     first_above = n_reaching
-    # The upper threshold is before row `j`. The lower threshold is there or earlier.
+    # The upper threshold is just before row `j`. The lower threshold is not after it.
     for j in range(n_reaching + 1):
         if j > 0:
-            # Row `j - 1` is now one of those that may leave below.
+            # Row `j - 1` is now one of the rows that may leave below the lower
+            # threshold.
             sample = rows[j - 1]
             wrong_below = 1.0 - bad[sample]
             saved_below += to_go[sample] - prices[1, sample] * wrong_below
@@ -1128,7 +1135,7 @@ def best_cuts(values, rows, bad, to_go, prices, least_saving, use_lo, use_hi):
 
 @njit(cache=True, nogil=True)
 def _saved_above(rows, bad, to_go, prices):
-    """Return the cost saved if all rows from index `j` on leave above, for each `j`.
+    """Return, for each `j`, the cost saved if rows ``j:`` exceed the upper threshold.
 
     Parameters are those of :func:`best_cuts`, with the `prices` of leaving above, of
     shape (n_samples,).

@@ -51,13 +51,13 @@ FEWEST_TO_COMPARE = 100
 # calibration chooses among them. With 40 prices, thresholds of neighbouring prices
 # differ by about a tenth in disagreement.
 N_POLICIES = 40
-# Prices of a wrong answer for thresholds on partial sums, in evaluations of the full
-# ensemble. At the first price hardly a row is wrong. At the last one, an error is worth
-# the evaluation of half of the ensemble.
+# Prices of a wrong answer for thresholds on partial sums, in units of the cost of the
+# full ensemble. At the first price hardly a row is wrong. At the last one, an error is
+# worth the evaluation of half of the ensemble.
 PRICES = np.geomspace(256.0, 0.5, N_POLICIES)
-# Prices of a wrong answer for numbers of votes, in evaluations of the full ensemble.
-# Errors of votes are expected numbers of rows, which become far smaller than one row.
-# Higher prices than for thresholds thus make a difference.
+# Prices of a wrong answer for numbers of votes, in units of the cost of the full
+# ensemble. Errors of votes are expected numbers of rows, which become far smaller than
+# one row. Higher prices than for thresholds thus make a difference.
 VOTE_PRICES = np.geomspace(65536.0, 0.5, N_POLICIES)
 # The policy of the first price may be wrong too often on other rows. More cautious
 # policies come before it. Their thresholds are moved outwards by these distances, in
@@ -79,7 +79,7 @@ SEARCH_SHARE = 1 / 3
 SEARCH_SPREAD = 10
 # Doubt about the full ensemble's answer to a row while thresholds are learned: the
 # parameter `softness` of :func:`doubtful`, in standard deviations of the full scores. A
-# threshold then depends on all rows near a tie. Other rows have no doubt.
+# threshold then depends on all rows near a tie. About other rows there is no doubt.
 SOFTNESS = 0.01
 # Largest share of the rows that the search may answer wrongly to reach `SEARCH_ERRORS`.
 # Without this limit, nearly all of few rows might be wrong.
@@ -161,7 +161,7 @@ class ScoredRows(NamedTuple):
         return full_answers(self.scores, self.offset, self.beta)
 
     def values_and_bad(self, order):
-        """Return sums or margins by position, and where leaving above is wrong.
+        """Return sums or margins, and where leaving at the upper threshold is wrong.
 
         They are `values` and `bad` of :func:`running_values`.
         """
@@ -347,7 +347,8 @@ def shares_of(alpha, classes):
                 f"alpha[{label!r}] must be a number from 0 to 1, got {share!r}."
             )
     if len(shares) == 1:
-        # An ensemble of one class has two answers.
+        # An ensemble of one class has one output, and thus two answers, as an ensemble
+        # of two classes has.
         shares = [shares[0], shares[0]]
     return np.array(shares, dtype=np.float64)
 
@@ -575,12 +576,13 @@ def _allowed_errors(sample, alpha):
     weight_of_answer = share * n_rows / (n_allowed * np.count_nonzero(alpha))
     n_outputs = sample.scores.shape[2]
     if n_outputs == 1:
-        # With one output there are two answers. A row that leaves above gets answer 1,
-        # so that its error is one on a row of answer 0. Leaving below is the reverse.
+        # With one output there are two answers. A row that leaves above the upper
+        # threshold gets answer 1, so that its error is one on a row of answer 0.
+        # Leaving below the lower threshold is the reverse.
         above = np.full(n_rows, weight_of_answer[0])
         below = np.full(n_rows, weight_of_answer[1])
     else:
-        # With several outputs, rows leave above only: `below` is not used.
+        # With several outputs there is no lower threshold: `below` is not used.
         above = weight_of_answer[answers]
         below = above
     return _AllowedErrors(share, weights=np.stack([above, below]))
@@ -681,7 +683,8 @@ def _choose(n_wrong, n_rows, alpha, promise, labels):
     """
     shares = np.atleast_1d(alpha)
     if np.ndim(alpha) == 0:
-        # One share is a share of all rows. The rows of all answers are added up.
+        # If `alpha` is one number, it is a share of all rows: the counts of all answers
+        # are added up.
         n_wrong = n_wrong.sum(axis=1, keepdims=True)
         n_rows = n_rows.sum(keepdims=True)
     if promise is None:
@@ -709,7 +712,7 @@ def _choose(n_wrong, n_rows, alpha, promise, labels):
     return chosen, bounds
 
 
-# Both together ------------------------------------------------------------------------
+# Learning and calibration -------------------------------------------------------------
 
 
 def learn_exits(
@@ -854,7 +857,8 @@ def better_stopping(options, sample, costs, rng):
     train, held_out = hold_out(sample.n_rows, COMPARED_ON, rng, answers)
     train_sample = sample.taken(train)
     held_out_sample = sample.taken(held_out)
-    # Costs of the policies that keep `alpha` on the held-out rows, by way of stopping.
+    # Costs of the policies that keep `alpha` on the held-out rows, by value of
+    # `stopping`.
     costs_of_stopping = {}
     for stopping in ("thresholds", "votes"):
         candidate = options._replace(stopping=stopping)
@@ -898,8 +902,8 @@ def _warn_of_no_exit(alpha, n_rows, guarantee, confidence, labels):
         shares = alpha
         # The answer with the fewest allowed errors.
         hardest = int(np.argmin(n_rows * shares))
-        # An ensemble of one class has two answers and one label, which is shown for
-        # both. Otherwise each answer has a label.
+        # An ensemble of one class has one output, and thus two answers, but only one
+        # label. The label is shown for both answers. Otherwise each answer has a label.
         n_without_label = len(shares) - len(labels)
         label = labels[max(0, hardest - n_without_label)]
         limit = "none may change, which no number of rows shows."
@@ -973,7 +977,8 @@ def warn_of_rare_answers(alpha, calibrated, labels, confidence):
     # Bounds are NaN if the rows are those that thresholds were learned from.
     is_held_out = not np.isnan(calibrated.bounds[0])
     rare_answers = []
-    # An ensemble of one class has one label and two counts.
+    # An ensemble of one class has one label, but counts of two answers (one output).
+    # The second count is not read.
     for label, n_wrong, n_rows in zip(
         labels, calibrated.wrong, calibrated.n_rows, strict=False
     ):

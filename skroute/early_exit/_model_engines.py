@@ -12,8 +12,8 @@ from skroute.utils._compat import _safe_indexing, check_response_method, num_sam
 from skroute.utils._validation import check_probabilities
 
 # Score of a vote for the second of two classes. Such a vote is a probability of 1, and
-# the score is its distance from even chances. A vote for the first class has the
-# negative score.
+# the score is its distance from a probability of 0.5. A vote for the first class has
+# the negative score.
 HALF_VOTE = 0.5
 
 
@@ -119,7 +119,8 @@ class MemberEngine(Engine):
         """Raise an error if the scores of member `t` cannot be added to the others."""
         labels = getattr(self.members[t], "classes_", None)
         method = self.methods[t]
-        # A function of rows has no labels, and labels that are predicted need no order.
+        # Nothing is checked for a function, which has no `classes_`, and for a member
+        # that answers with labels.
         if labels is None or method not in ("predict_proba", "decision_function"):
             return
         has_other_classes = not np.isin(labels, self.classes).all()
@@ -301,7 +302,7 @@ def n_outputs_of(classes):
 
 
 def response_of(member):
-    """Return the method by which a member is asked.
+    """Return the name of the method that computes the scores of a member.
 
     Parameters
     ----------

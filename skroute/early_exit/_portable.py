@@ -1,4 +1,4 @@
-"""Export of an optimised ensemble as plain arrays, and answers from such a file."""
+"""Export of an optimised ensemble to a file of arrays, and answers from that file."""
 
 import os
 from collections.abc import Mapping
@@ -413,7 +413,7 @@ class PortableEnsemble:
         return probabilities(self._engine, scores, walk.n_evaluated, len(self.classes_))
 
     def predict_routed(self, X: ArrayLike) -> Routed:
-        """Return labels, and the number of members that each row took.
+        """Return labels, and the number of members that were evaluated for each row.
 
         Parameters
         ----------

@@ -299,7 +299,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
     # Fitting --------------------------------------------------------------------------
 
     def fit(self, X, y, X_calibration=None, **fit_params):
-        """Fit the ensemble, unless it is frozen, and optimise its evaluation.
+        """Fit the ensemble, unless it is frozen, and learn order and thresholds.
 
         Parameters
         ----------
@@ -331,7 +331,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return self._run_fit(self._fit, X, y, params)
 
     def _fit(self, X, y, *, task, X_calibration=None, **fit_params):
-        """Fit the ensemble on rows that are not held out, and learn its evaluation.
+        """Fit the ensemble on rows not held out, and learn order and thresholds.
 
         `task` reports steps to a callback. The other parameters are those of `fit`.
         """
@@ -371,7 +371,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         )
 
     def _routed(self, params):
-        """Return the metadata for `fit` of each model, only weights without routing.
+        """Return the metadata for each model's `fit`: weights only, if not routed.
 
         Parameters
         ----------
@@ -400,7 +400,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
     def optimize(
         self, X: ArrayLike, X_calibration: ArrayLike | None = None
     ) -> "QWYCEnsemble":
-        """Optimise the evaluation of a fitted ensemble on rows without labels.
+        """Learn order and thresholds of a fitted ensemble, on rows without labels.
 
         Parameters
         ----------
@@ -421,7 +421,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return self._run_fit(self._optimize, X, None, params, name="optimize")
 
     def _optimize(self, X, y, *, task, X_calibration):
-        """Learn the evaluation of an ensemble that is frozen or fitted.
+        """Learn order and thresholds of an ensemble that is frozen or fitted.
 
         `task` reports steps to a callback, and `y` is not used. The other parameters
         are those of `optimize`.
@@ -561,11 +561,13 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         # 0 / 0 is NaN: no row has this answer.
         with np.errstate(invalid="ignore"):
             disagreement = calibrated.wrong / calibrated.n_rows
-        # A bound for all rows at once is none for a class: NaN.
+        # A bound on the share among all rows does not bound the share of a class, which
+        # gets NaN.
         bounds = np.full(len(disagreement), np.nan)
         if bounds_by_class:
             bounds = calibrated.bounds
-        # An ensemble of one class has two answers, of which its class is the last.
+        # An ensemble of one class has one output, and thus two answers. Its class is
+        # the last answer.
         n_classes = len(self.classes_)
         self.class_disagreement_ = disagreement[-n_classes:]
         self.class_disagreement_bound_ = bounds[-n_classes:]
@@ -692,7 +694,7 @@ class QWYCEnsemble(CostAwareMixin, ClassifierMixin, MetaEstimatorMixin, BaseEsti
         return walk.answers
 
     def tradeoff(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Return disagreement and cost of each set of thresholds, on other rows.
+        """Return disagreement and cost of each set of thresholds, on the rows `X`.
 
         Parameters
         ----------

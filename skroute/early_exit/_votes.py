@@ -132,7 +132,8 @@ def optimal_stopping(
         elif use_lo:
             cost_of_stopping = cost_of_negative
         else:
-            # Rows stop above only. If they do not stop at all, this is not read.
+            # Rows stop with the positive answer only. Without `use_hi` no row stops, so
+            # that this cost is not used.
             cost_of_stopping = cost_of_positive
         k = np.arange(t + 1)
         # `k` (t + 1,) is compared with the limit of each price, (n_prices, 1).
@@ -298,7 +299,7 @@ def _votes(scores, offset, beta):
 
 
 def _vote_size(votes, margins):
-    """Return the size of hard votes with the same standard deviation as these votes.
+    """Return the size of hard votes with the same standard deviation as `votes`.
 
     A hard vote adds this size to the distance from the decision, or its negative.
 

@@ -62,8 +62,8 @@ from skroute.utils._timing import timed
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_numbers
 
-# Number of costs in a block, one for each pair of a set and a query: 1.6 MB, which fit
-# a processor's cache.
+# Number of costs in a block, one for each pair of a feature set and an item: 1.6 MB,
+# which fit a processor's cache.
 _BLOCK = 200_000
 # Largest number of items on which the time of each model is measured. It bounds the
 # time of `fit`, as models are slow.
@@ -261,7 +261,7 @@ class BaseFeatureSelector(
         return super().fit(X, y, size=size, **params)
 
     def _fit(self, X, y, *, task, size=None, **params):
-        """Fit the extractors, train and score sets, and fit the models of the choices.
+        """Fit the extractors, score feature sets, and fit the models of `choices_`.
 
         Parameters
         ----------
@@ -314,7 +314,7 @@ class BaseFeatureSelector(
             task=task,
         )
         median_size = None if sizes is None else float(np.median(sizes))
-        # Bit masks of the choices.
+        # Bit masks of the sets that may be chosen for an item.
         self._masks = self._choose(trainer, median_size)
         self.candidates_ = indicator(self._masks, n_extractors)
         self.quality_ = np.array(trainer.evaluate(self._masks.tolist()))
@@ -627,7 +627,7 @@ class BaseFeatureSelector(
     # Decisions by size and budget, and answers ----------------------------------------
 
     def _find(self, sizes, budgets):
-        """Return the best set for the size and budget of each query, block by block.
+        """Return the best set for each pair of a size and a budget, block by block.
 
         Parameters
         ----------
@@ -638,7 +638,7 @@ class BaseFeatureSelector(
         ndarray of int of shape (n_queries,)
             Indices of choices.
         """
-        # Number of queries in a block.
+        # Number of queries (pairs of a size and a budget) in a block.
         block_size = max(1, _BLOCK // len(self._masks))
         if len(sizes) <= block_size:
             # (n_queries, n_sets)
@@ -651,7 +651,7 @@ class BaseFeatureSelector(
         return np.concatenate(routes)
 
     def _cost_of(self, route, sizes):
-        """Return the cost of the feature set of each query.
+        """Return the cost of each feature set in `route`, for items of the given sizes.
 
         Parameters
         ----------
@@ -820,7 +820,7 @@ class BaseFeatureSelector(
         return dispatch(plan.route, partial(self._answer_rows, plan, response))
 
     def _answer_rows(self, plan, response, choice, rows):
-        """Return the answers of one choice for some rows.
+        """Return the answers of one feature set's model to some rows.
 
         A sweep over budgets asks a model once for each row. Later answers to the row
         come from the cache of the sweep.
@@ -849,7 +849,7 @@ class BaseFeatureSelector(
         )
 
     def _ask_model(self, plan, response, choice, rows):
-        """Call the model of a choice on the features of some rows.
+        """Call the model of a feature set on the features of some rows.
 
         The parameters are those of `_answer_rows`, and so is the result.
         """
@@ -859,7 +859,7 @@ class BaseFeatureSelector(
             return getattr(self.estimators_[choice], response)(table)
 
     def _features_of_choice(self, plan, choice, rows):
-        """Return the features of a choice for some rows, of shape (n_rows, n_features).
+        """Return the features of one set for some rows, of shape (n_rows, n_features).
 
         Parameters
         ----------

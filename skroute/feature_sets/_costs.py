@@ -39,7 +39,7 @@ _MOST_GROUPS = _N_KNOTS
 # Smallest divisor in seconds, in place of 0. No clock measures such a time: a measured
 # time below it is 0, from a clock that has not moved.
 _LEAST_SECONDS = 1e-12
-# Largest power of a size in a polynomial. Sums of such costs are still finite.
+# Largest value of a power of a size in a polynomial. Sums of such costs are finite.
 _LARGEST_POWER = 1e200
 
 

@@ -173,7 +173,7 @@ class GreedyFeatureSelector(BaseFeatureSelector):
         self.n_jobs = n_jobs
 
     def _choose(self, trainer, reference):
-        """Grow a greedy sequence of sets for each trade-off. Return masks of the sets.
+        """Grow sequences of sets for trade-offs of gain and cost. Return their masks.
 
         It sets two attributes that :meth:`_goals` reads: `_sequences`, the sets of each
         sequence, and `_followed`, the result of :func:`followed_sequences`.
@@ -250,7 +250,7 @@ class GreedyFeatureSelector(BaseFeatureSelector):
         return np.concatenate([[0.0], np.geomspace(1e-3, 3.0, 8) / scale])
 
     def _goals(self, budget):
-        """Return the sets of the greedy sequence that each budget follows.
+        """Return the sets of the greedy sequence that is used at each budget.
 
         Parameters
         ----------

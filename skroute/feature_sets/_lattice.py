@@ -58,7 +58,7 @@ def indicator(masks, n_extractors):
 
 
 class Expansion(NamedTuple):
-    """The trained feature sets, their qualities, and the guarantee for all others.
+    """Trained feature sets, their qualities, and a bound on the gain of other sets.
 
     Each set `t` of the lattice has a trained subset `s` with
     ``(1 + alpha) * quality(s) >= quality(t)``.
@@ -228,7 +228,7 @@ class LatticeSearch:
         self.order = [EMPTY_SET]
 
     def run(self, alpha):
-        """Train sets until they guarantee `alpha`, or the training budget is used up.
+        """Train sets until others gain at most `alpha`, or the training budget ends.
 
         With a training budget, alpha begins large and falls step by step to the wanted
         alpha. So the sets that lower alpha most are trained first.
@@ -259,7 +259,7 @@ class LatticeSearch:
         return Expansion(masks, self.quality[masks], self._certified())
 
     def _certified(self):
-        """Return the smallest alpha of the guarantee that the trained sets give now."""
+        """Return the present bound on a set's gain over its best trained subset."""
         return certified_alpha(self.quality, self.monotonicity_tol)
 
     def _pass_down_and_up(self, alpha):

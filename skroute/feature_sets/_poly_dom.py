@@ -294,7 +294,7 @@ class PolyDomSelector(BaseFeatureSelector):
         return expansion.masks[positions]
 
     def _lookup(self, cost, budget):
-        """Return the best set within the budget of each query.
+        """Return the best set within each budget.
 
         Parameters
         ----------

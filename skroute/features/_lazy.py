@@ -69,8 +69,8 @@ class LazyFeatures:
     Attributes
     ----------
     acquisition_log_ : list of Purchase
-        The receipt: all requests that were answered so far, in order, as named tuples
-        ``(columns, rows)``. A request that failed is not among them.
+        All requests that were answered so far, in order, as named tuples ``(columns,
+        rows)``. A request that failed is not among them.
 
     shape : tuple of int
         ``(n_samples,)``.
@@ -89,7 +89,7 @@ class LazyFeatures:
     Notes
     -----
     ``lazy[rows]`` selects some of the rows, so that scikit-learn's validation can split
-    lazy features. All selections share one receipt. Its positions are among all rows.
+    lazy features. All selections share one log. Its positions are among all rows.
 
     Examples
     --------
@@ -132,14 +132,14 @@ class LazyFeatures:
         return (self.n_samples,)
 
     def __getitem__(self, rows):
-        """Return lazy features of some rows, which share the receipt of all rows.
+        """Return lazy features of some rows, with the `acquisition_log_` of all rows.
 
         `rows` are an integer, a slice, positions or a mask.
         """
         # The index ``lazy[rows, ...]`` is a tuple. Only its first axis is read.
         if isinstance(rows, tuple):
             rows = rows[0]
-        # A shallow copy shares the receipt, `acquisition_log_`.
+        # A shallow copy shares the list of answered requests, `acquisition_log_`.
         selection = copy(self)
         all_positions = self._in_source(np.arange(self.n_samples))
         # An integer selects one row: `atleast_1d` makes an array of its position.
@@ -427,7 +427,7 @@ class RawRows(NamedTuple):
 
     @classmethod
     def of(cls, X):
-        """Return the form of training rows: names, library, dtypes and filling cells.
+        """Return the form of training rows: names, library, dtypes and first cells.
 
         Parameters
         ----------

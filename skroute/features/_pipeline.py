@@ -1,4 +1,4 @@
-"""A pipeline with the cost protocol, which transforms only what was bought."""
+"""A pipeline that ends in an estimator of skroute, and transforms bought cells only."""
 
 from typing import NamedTuple
 
@@ -191,7 +191,7 @@ class CostAwarePipeline(DelegatedViewsMixin, Pipeline):
         return [step for step in steps if step not in (None, "passthrough")]
 
     def _find_raw_groups(self, X):
-        """Find the group of each raw column and output, or refuse mixed groups.
+        """Find the group of each raw column and output. No output may mix groups.
 
         Parameters
         ----------

@@ -198,7 +198,7 @@ def _probabilities_of_votes(forest, scores):
 
 
 def _linked(rule, scores):
-    """Return the answers that the link function of `rule` makes of sums of leaves.
+    """Return the answers that the link function of `rule` computes from sums of leaves.
 
     Parameters
     ----------
@@ -306,7 +306,7 @@ def labels_at(forest, classes, positions):
         Their type is that of the library's own labels.
     """
     rule = forest.answer_rule
-    # Positions of an ensemble of one class can be 1: "clip" takes its only class.
+    # If there is only one class, positions can be 1: "clip" takes this class.
     labels = classes.take(positions, mode="clip")
     # If the threshold was moved, scikit-learn's threshold classifier answers. Its
     # labels have the type of the classes.
@@ -340,7 +340,7 @@ _FORESTS: WeakKeyDictionary = WeakKeyDictionary()
 
 
 def average_of(model, X):
-    """Return ``model.predict(X)`` of a regressor. Compiled trees replace a forest's.
+    """Return ``model.predict(X)`` of a regressor, for a forest by compiled trees.
 
     For each tree of a forest, scikit-learn checks the rows and calls joblib, which
     takes longer than the tree does. Here, the trees are evaluated together. Other

@@ -180,7 +180,7 @@ class BitTrees(NamedTuple):
 
 
 class _ClearingNodes(NamedTuple):
-    """The nodes that become tests, and the leaves that rows on their right can reach.
+    """Nodes that become tests, and the leaves that a row can reach after going right.
 
     Attributes
     ----------
@@ -340,7 +340,8 @@ def _levels_of_oblivious(trees):
     nodes = trees.nodes
     sizes = trees.tree_sizes
     # A complete tree has 2**k - 1 nodes: this number and the next one have no common
-    # bit. Trees with one split, of 3 nodes, are as fast in the other layout.
+    # bit. Trees with one split, of 3 nodes, are as fast in the layout of trees that are
+    # not oblivious.
     is_complete = (sizes & (sizes + 1)) == 0
     if not is_complete.all() or sizes.max() <= 3:
         return None
@@ -420,7 +421,7 @@ def find_tests(nodes, trees, dtype):
         return None
     # `column` is the number of the column that each test reads.
     keys, column = np.unique(_column_keys(nodes, flags), return_inverse=True)
-    # Entry `s` has the words of bit set `s`. The last entry is behind all sets.
+    # Entry `s` has the words of bit set `s`. One empty entry follows the last set.
     sets = np.split(trees.cat_words, trees.cat_start[1:])
     cut = np.zeros(len(nodes), dtype=np.int32)
     # The tests of each column, in the order of `keys`.
@@ -586,8 +587,8 @@ def _columns_of(keys, by_column, dtype):
     # The lower bits of a key are flags. The upper bits have the feature, and the mask
     # drops `_CATEGORIES_LAST` from them.
     feature = (keys >> _FEATURE_SHIFT) & FEATURE_MASK
-    # In a column of numbers, a missing value that goes left has code 0, which is above
-    # no cut.
+    # In a column of numbers, a missing value that goes left has code 0, as a number
+    # below all thresholds has.
     missing_of_numbers = np.where((keys & MISSING_RIGHT) != 0, MISSING_CODE, 0)
     # In a column of categories, code `limit` stands for categories in no set, and the
     # next code for missing values, see `_category_tests`.

@@ -478,7 +478,7 @@ def add_members(X, start, stop, bits, first, last, column_of_output, out):
             # The output that the tree adds to, -1 if its leaves have a value for each.
             output = outputs[t]
             if output >= 0 and column_of_output[output] < 0:
-                # The output of the tree has no column.
+                # The sums of the tree's output are not asked for.
                 continue
             span = test_start[t], test_start[t + 1]
             find_leaves(

@@ -70,8 +70,8 @@ def coded_trees(trees, dtype):
     nodes["child"] = trees.nodes["child"]
     nodes["threshold"][is_inner] = tests.cut
     nodes["feature"][is_inner] = tests.column
-    # The columns of codes treat zeros and missing values as the nodes do: no node is
-    # special.
+    # The columns of codes treat zeros and missing values as the nodes do. The trees
+    # thus need no slower walk (`special`).
     coded = trees._replace(nodes=read_only(nodes), special=False)
     return CodedTrees(columns, tuple(coded))
 

@@ -58,7 +58,7 @@ class ColumnRule(ABC):
 
     @property
     def categories_of_arrays(self) -> Mapping[int, Any]:
-        """Categories by column, for lookup in plain arrays. Empty if there is none."""
+        """Categories by column, if the library looks up cells of arrays. Else empty."""
         return {}
 
     def dense(self, X):
@@ -320,7 +320,7 @@ def category_columns(X):
 
 def _is_category(dtype):
     """Return True if a type of pandas, polars or Arrow is one of categories."""
-    # Most columns have types of numbers. Their names are not compared, to save time.
+    # Names of types are compared only if the type is not numeric, to save time.
     if getattr(dtype, "kind", _OBJECT_KIND) != _OBJECT_KIND:
         return False
     return kind_of_type(dtype) == CATEGORY
@@ -416,7 +416,7 @@ def _checked_numbers(values, column):
 
 
 def _positions(cells, categories):
-    """Return the positions of cells among categories, NaN for a cell that is not there.
+    """Return the position of each cell among the categories, NaN if it is no category.
 
     Parameters
     ----------

@@ -66,13 +66,14 @@ _FITTED_ATTRIBUTES = (
 # Prefixes of the names that LightGBM ("Column_0", ...) and CatBoost ("0", ...) give to
 # the columns of an array.
 _PREFIXES_OF_NUMBERED_COLUMNS = ("Column_", "")
-# Tolerated difference of probabilities and numbers from those of the library, in units
-# of the sums' precision. Sums and labels must be equal.
+# Tolerated difference between the forest and its library in probabilities and in
+# predicted numbers, in units of the machine epsilon of the sums. Sums and labels must
+# be equal.
 _ROUNDINGS_OF_ANSWER = 4
 
 
 def _classifies(self):
-    """Return True if `self`, a `FastForest`, has probabilities, or raise an error.
+    """Return True if `self`, a `FastForest`, has `predict_proba`, or raise an error.
 
     The error is an AttributeError, as `available_if` needs.
     """
@@ -87,7 +88,7 @@ def _classifies(self):
 
 
 def _has_scores(self):
-    """Return True if `self`, a `FastForest`, has scores of rows, or raise an error.
+    """Return True if `self` (FastForest) has `decision_function`, or raise an error.
 
     The error is an AttributeError, as `available_if` needs.
     """
@@ -335,7 +336,7 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         )
 
     def _read(self, model, X):
-        """Read a fitted model, compare answers, and set the fitted attributes.
+        """Read a fitted model, compare answers with it, and set fitted attributes.
 
         Parameters
         ----------
@@ -354,7 +355,8 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         parts = take_apart(model)
         forest = _forest_of(parts.ensemble)
         _check_answers(model, parts, forest=forest, X=X)
-        # `cut` is the threshold of scikit-learn's threshold classifiers, None without.
+        # `cut` is the threshold of a threshold classifier of scikit-learn. It is None
+        # if the model has no such threshold.
         self.forest_ = forest.with_cut(parts.cut)
         self._transformers = parts.transformers
         if forest.classes is not None:
@@ -379,18 +381,19 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         ignores_names = self.forest_.read_rule.columns.ignores_names
         may_be_renamed = ignores_names and not self._transformers
         if X is None or not hasattr(X, "columns"):
-            # Without a frame here, a frame of a later call may have other names.
+            # `X` is not a data frame. A data frame of a later call may have other names
+            # than `feature_names_in_`.
             self._may_be_renamed = may_be_renamed
             return
         columns = column_keys(X)
         if may_be_renamed and self._are_other_names(columns):
-            # From now on, the names of this frame are those of the columns.
+            # The names of this data frame become `feature_names_in_`.
             if all(isinstance(name, str) for name in columns):
                 self.feature_names_in_ = np.asarray(columns, dtype=object)
         self._check_columns(X)
 
     def _are_other_names(self, columns):
-        """Return True if rows may have the columns of fit under other names.
+        """Return True if `columns` may be other names of the columns seen in `fit`.
 
         LightGBM writes underscores in place of spaces: the names are then equal up to
         this change. Its `fit` can be given names (`feature_name=`) that differ from
@@ -412,7 +415,7 @@ class FastForest(VersionedPickleMixin, MetaEstimatorMixin, BaseEstimator):
         return columns == names or set(columns).isdisjoint(names)
 
     def _check_columns(self, X):
-        """Raise a ValueError unless rows have the columns of fit."""
+        """Raise a ValueError unless rows have the columns seen in `fit`."""
         may_be_renamed = vars(self).get("_may_be_renamed", False)
         if may_be_renamed and hasattr(X, "columns"):
             if self._are_other_names(column_keys(X)):

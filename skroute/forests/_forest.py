@@ -18,11 +18,11 @@ _PLAIN_SUMS = SumRule()
 _SUMS_AS_ANSWERS = AnswerRule()
 # Names of the cached properties. They are not pickled, but computed again.
 _CACHED = ("plain", "bits", "coded", "code_columns")
-# A unit is 1 / `_EXACT_UNITS`: a number of whole units has 20 bits behind the point.
-# Sums of such numbers below `_LARGEST_EXACT_SUM` have 30 bits before it. They are exact
-# in double precision, which has 53 bits.
+# A whole multiple of 1 / `_EXACT_UNITS` has 20 bits after the binary point. Sums of
+# such numbers below `_LARGEST_EXACT_SUM` have 30 bits before the binary point. They are
+# exact in double precision, which has 53 bits.
 _EXACT_UNITS = 2**20
-# Upper bound of the sums that are exact if they consist of whole units.
+# Upper bound of the sums of whole multiples of 1 / `_EXACT_UNITS` that are exact.
 _LARGEST_EXACT_SUM = 2**30
 # Bound on the rounding error of a sum, in units in the last place of the largest sum. A
 # bound that is too large only takes time: early exit asks the library about more rows.
@@ -120,7 +120,7 @@ class Forest:
         )
         if self.sum_rule.dtype == "float64" and largest_sum < _LARGEST_EXACT_SUM:
             in_units = np.append(self.offset, trees.values) * _EXACT_UNITS
-            # If all values are whole units, their sums are exact in any order.
+            # Sums of whole multiples of 1 / `_EXACT_UNITS` are exact in any order.
             if np.array_equal(in_units, np.rint(in_units)):
                 return least
         precision = np.finfo(self.sum_rule.dtype).eps
@@ -160,7 +160,7 @@ class Forest:
         return len(self.offset)
 
     def taken(self, order):
-        """Return the forest of the members `order` alone, in this order.
+        """Return a forest of only the members listed in `order`, in this order.
 
         Parameters
         ----------

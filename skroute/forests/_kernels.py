@@ -238,7 +238,9 @@ def _drop_pairs_at_leaves(pairs, n_going, node_of_pair, nodes):
 
 @njit(cache=True, nogil=True, inline="always")
 def _go_to_leaves(X, row_of_pair, node_of_pair, pairs, n_pairs, nodes, depth):
-    """Move all pairs of a row and a tree to a leaf, in place, if no node is special.
+    """Move all pairs of a row and a tree to a leaf, through numerical nodes only.
+
+    No node takes zero as missing. Pairs are changed in place.
 
     Parameters
     ----------
@@ -275,7 +277,7 @@ def _go_to_leaves(X, row_of_pair, node_of_pair, pairs, n_pairs, nodes, depth):
 def _go_to_leaves_special(
     X, row_of_pair, node_of_pair, n_pairs, nodes, cat_words, cat_start
 ):
-    """Move pairs of a row and a tree to their leaves, where nodes may be special.
+    """Move pairs of a row and a tree to their leaves, through nodes of any kind.
 
     Pairs are moved one by one.
 
@@ -334,7 +336,8 @@ def leaves(X, rows, n_rows, trees, first, last, scratch, out):
             pairs[n_pairs] = n_pairs
             out[n_pairs] = roots[t]
             n_pairs += 1
-    # One special node in any tree takes all pairs to the slower walk.
+    # `special`: some node of some tree tests categories or takes zero as missing. All
+    # pairs then take the slower walk.
     if special:
         _go_to_leaves_special(X, row_of_pair, out, n_pairs, nodes, cat_words, cat_start)
     else:
@@ -370,8 +373,8 @@ def _add_values_at(
     sums : ndarray of shape (n_rows, n_columns)
         Changed.
     """
-    # One loop for both kinds of trees. With a loop for each, few rows take twice as
-    # long.
+    # One loop for trees that add to one output and for trees that add to all outputs.
+    # With a loop for each kind, few rows take twice as long.
     if output >= 0:
         # Leaves have one value, in column 0 of `values`.
         first_output = output

@@ -136,8 +136,8 @@ def own_proba(model, X):
 
 # Number of test rows of each kind.
 _N_TEST_ROWS = 100
-# Values that replace some cells of test rows, by kind. The codes are at and beyond the
-# ends of a bit set's words of 32 bits.
+# Values that replace some cells of test rows, by kind. The category codes are at the
+# ends of the 32-bit words of a bit set, and beyond all its words.
 _TEST_VALUES = {
     "missing values": (np.nan,),
     "extreme values": (0.0, -0.0, 1e-40, -1e-36, 1e-30, 1e30, -1e30, 3e38, -3e38),
@@ -156,7 +156,7 @@ _TEST_VALUES = {
     "values beyond single precision": (1e300, -1e300),
     "categories that were not there": ("never seen",),
 }
-# In each column, one of this many cells is replaced.
+# Distance between replaced cells of a column: every third cell is replaced.
 _CELLS_PER_CHANGE = 3
 # The codes of categories in rows at thresholds are drawn below this number, so that
 # they need three words of a bit set.
@@ -305,7 +305,7 @@ def _with_changed_cells(rows, columns, values):
         replaces cells of all columns.
     """
     rows = rows.copy()
-    # A missing value is a single NaN, which is not equal to itself.
+    # The values are numbers, texts, or a single NaN, which is not equal to itself.
     is_missing = values[0] != values[0]
     is_text = isinstance(values[0], str)
     for j, column in columns.items():

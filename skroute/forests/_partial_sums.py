@@ -84,7 +84,8 @@ def partial_sums(forest, name):
         # Each class has a logistic function of its own.
         link = "ova"
     # Early exit passes distances from the decision at `beta` to the link. The shift by
-    # `beta` makes scores of them again, from which the library computes probabilities.
+    # `beta` turns the distances into scores again, from which the library computes
+    # probabilities.
     partial_rule = PartialRule(link=link, slope=slope, shift=rule.beta, beta=rule.beta)
     forest = replace(forest, partial_rule=partial_rule)
     if rule.cut is None:
@@ -192,8 +193,8 @@ def _moved_to_probability(forest, probability):
     slope_of_logistic = probability * (1 - probability)
     rounding = _ROUNDINGS_OF_PROBABILITY * precision / slope_of_logistic
     if rule.link == "mean":
-        # Leaves add distances from the threshold in place of those from even chances.
-        # `beta` stays the same, and `shift` makes probabilities of the sums again.
+        # Leaves add distances from the threshold in place of distances from 0.5. `beta`
+        # stays the same, and `shift` turns the sums into probabilities again.
         values = forest.trees.values + (_EVEN_PROBABILITY - probability)
         partial_rule = replace(
             rule,

@@ -7,14 +7,15 @@ from sklearn.utils import check_array
 from skroute.utils._tensors import is_dataset
 from skroute.utils._validation import read_only
 
-# Names of the classes in which libraries store rows. These classes do not return rows.
+# Names of the classes in which libraries store rows. Forests cannot read rows from
+# objects of these classes.
 _TABLES_OF_LIBRARIES = ("DMatrix", "QuantileDMatrix", "Dataset", "Pool")
 # Replaces a negative number in a column of categories. It is no category.
 _NO_CATEGORY = -1
 
 
 def refuse_tables(X):
-    """Raise a TypeError for a torch data set, and for a table of a library's own."""
+    """Raise a TypeError for torch data sets, and for tables such as a `DMatrix`."""
     if is_dataset(X) or type(X).__name__ in _TABLES_OF_LIBRARIES:
         raise TypeError(
             f"X is a {type(X).__name__}, of which trees read no rows: give an array, a "
@@ -54,7 +55,7 @@ def cast_numbers(rule, X):
     """
     # Numbers of these types stay as they are. Kind "O" are Python objects.
     stays = X.dtype.kind == "O" or X.dtype in (np.float32, np.float64)
-    # Without `cast`, the library casts numbers to `dtype` at once.
+    # Without `cast`, the library casts numbers directly to `dtype`.
     if stays or not rule.cast:
         return X
     return X.astype(rule.cast)
@@ -166,7 +167,7 @@ def _dense_matrix(X, absent):
 
 
 def _check_width(forest, X):
-    """Raise a ValueError if rows have another number of columns than those of fit."""
+    """Raise a ValueError if the number of columns differs from that seen in `fit`."""
     if X.shape[1] != forest.n_features:
         raise ValueError(
             f"X has {X.shape[1]} features, but the ensemble was trained on "

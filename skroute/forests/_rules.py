@@ -1,4 +1,4 @@
-"""Rules of a library: how it reads rows, adds up leaves and makes answers of sums."""
+"""Rules of a library: how it reads rows, adds up leaves and turns sums into answers."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -73,7 +73,7 @@ class SumRule:
 
 @dataclass(frozen=True)
 class AnswerRule:
-    """The way in which a library makes probabilities, labels and numbers of the sums.
+    """The way in which a library computes probabilities, labels and numbers from sums.
 
     Parameters
     ----------

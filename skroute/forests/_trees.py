@@ -1,4 +1,4 @@
-"""The first layout: trees of all libraries as arrays, their checks, and their making.
+"""The first layout: trees of all libraries as arrays, with checks and construction.
 
 Siblings are neighbours, so that a node stores its left child only. A leaf is its own
 child, so that a walk may take steps beyond it. A node has 16 bytes.
@@ -98,7 +98,7 @@ class Trees(NamedTuple):
         return np.repeat(np.arange(len(self.roots)), self.tree_sizes)
 
     def read_only(self):
-        """Return these trees with read-only arrays, and set `special`.
+        """Return the trees with read-only arrays, and compute the field `special`.
 
         Kernels are compiled once, for read-only arrays.
         """
@@ -107,7 +107,7 @@ class Trees(NamedTuple):
         return self._replace(**arrays, special=special)
 
     def taken(self, order):
-        """Return the trees of the members `order` alone, in this order.
+        """Return the trees of only the members listed in `order`, in this order.
 
         Parameters
         ----------
@@ -258,10 +258,11 @@ def _check_children(trees):
 
 
 def _check_nodes(trees, n_features):
-    """Check the feature of each node, the test at each leaf, the number of values."""
+    """Check that features exist, that leaves keep rows, and the number of values."""
     nodes = trees.nodes
     feature = nodes["feature"]
-    # True for nodes with the test of a leaf: each row goes left, to the leaf itself.
+    # True for nodes whose test sends each row left. The left child of a leaf is the
+    # leaf itself.
     keeps_rows = (nodes["threshold"] == np.inf) & (feature == 0)
     _require(
         keeps_rows[trees.is_leaf].all(),
@@ -490,12 +491,12 @@ def _bounds_of(sizes):
 
 
 def _joined_bounds(bounds, starts):
-    """Return the bounds of pieces of several arrays as bounds in the joined array.
+    """Return the bounds of slices of several arrays as bounds in the joined array.
 
     Parameters
     ----------
     bounds : list of ndarray of int
-        The bounds of the pieces of each array. Piece `p` of an array is
+        The bounds of the slices of each array. Slice `p` of an array is
         ``bounds[p]:bounds[p + 1]``. The first bound of each array is 0.
 
     starts : ndarray of int
@@ -505,8 +506,8 @@ def _joined_bounds(bounds, starts):
     -------
     ndarray, dtype=int32
     """
-    # Only the ends of pieces are joined: the start of an array is the end of the array
-    # before it.
+    # The first bound of each array is left out: in the joined array, it is the last
+    # bound of the array before it.
     ends = [array[1:] + start for array, start in zip(bounds, starts)]
     return np.append(0, np.concatenate(ends)).astype(np.int32)
 
@@ -552,8 +553,8 @@ def breadth_first(left, right, roots):
     is_leaf = left[source] < 0
     return BreadthFirst(
         source=source,
-        # At leaves `left` is negative. The entry of `new_position` that it takes there
-        # is not used.
+        # `left` is negative at leaves. The entry of `new_position` with this negative
+        # index is not used.
         child=np.where(is_leaf, position, new_position[left[source]]),
         is_leaf=is_leaf,
         roots=np.searchsorted(tree_of_node, np.arange(len(roots))),

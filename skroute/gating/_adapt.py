@@ -443,8 +443,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         """
         X, y = indexable(as_rows(X), on_host(y))
         checked = self._checked(X, y, sample_weight)
-        # The cheap model, the gate and the figures use relative weights. The full model
-        # gets `checked.weight`, as the user gave it.
+        # The cheap model, the gate and the validation use relative weights. The full
+        # model gets `checked.weight`, as the user gave it.
         weight = relative_weights(checked.weight)
         y = self.classes_[checked.encoded]
         # Quality of an answer. Class weights, if it has any, come from these rows.
@@ -628,11 +628,11 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return fitted.pair
 
     def _set_gate(self, pair, rows, is_held_out):
-        """Set the fitted pair, and the level of gate scores above which rows are sent.
+        """Set the pair, and the gate score (level) above which the full model answers.
 
-        If no level gains, the pair with a simpler gate is tried. If no gate gains, no
-        row is ever sent to the full model. Sets `pair_`, `_level`, `_ranks` and
-        `_held_out`.
+        If no level raises the quality, the pair with a simpler gate is tried. If no
+        gate does, no row is ever sent to the full model. Sets `pair_`, `_level`,
+        `_ranks` and `_held_out`.
 
         Parameters
         ----------
@@ -646,10 +646,10 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             True for the rows by which the level is set.
         """
         self.pair_ = pair
-        # The gate score of the pair above which rows are sent.
+        # The gate score of the pair above which rows are sent to the full model.
         self._level = 0.0
-        # `Ranks` by the gate scores of held-out rows, from which the level is
-        # subtracted. None: no row is ever sent, and the gate is not evaluated.
+        # `Ranks` by the gate scores of held-out rows minus the level. None: no row is
+        # ever sent, and the gate is not evaluated.
         self._ranks = None
         # Figures of the held-out rows. None without a gate: no rows are held out.
         self._held_out = None
@@ -663,7 +663,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         cheap_scores = pair.cheap_scores(held_out.values)
         cheap_proba = np.exp(log_probabilities(cheap_scores))
         cheap_quality = quality_of(objective, held_out.y, cheap_proba)
-        # Until a gate gains, no row is sent: all ranks are infinite.
+        # Until a gate raises the quality, no row is sent: all ranks are infinite.
         self._held_out = HeldOutFigures(
             ranks=np.full(len(held_out.y), np.inf),
             cheap_quality=cheap_quality,
@@ -676,7 +676,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
                 pair, rows, is_held_out, cheap_quality
             )
             level = held_out_scores.level()
-            # An infinite level sends no row, because no level gains.
+            # If no level raises the quality, the level is infinite and sends no row.
             if level < np.inf:
                 self.pair_ = pair
                 self._level = level
@@ -690,7 +690,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
             pair = pair.simpler
 
     def _held_out_scores(self, pair, rows, is_held_out, cheap_quality):
-        """Return gate scores of held-out rows, by which the level of the gate is set.
+        """Return gate scores of held-out rows, by which the gate's threshold is set.
 
         Parameters
         ----------
@@ -809,7 +809,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
 
     @property
     def validation_quality_(self):
-        """Mean quality of the held-out rows at `budget`, by online decisions."""
+        """Mean quality of the held-out rows at `budget`, with ``policy="online"``."""
         return self._validate().quality
 
     @property
@@ -819,7 +819,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
 
     @property
     def validation_cost_(self):
-        """Mean cost of the held-out rows at `budget`, by online decisions."""
+        """Mean cost of the held-out rows at `budget`, with ``policy="online"``."""
         return self._validate().cost
 
     @property
@@ -917,7 +917,8 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         cheap_cost = self.cost_table_["cheap"]
         full_cost = self.cost_table_["full"]
         if full_cost <= cheap_cost or budget >= full_cost * (1 - ROUNDING):
-            # A sent row costs no more, or the budget pays for it on every row.
+            # The full model costs no more than the cheap one, or the budget pays for it
+            # on every row.
             return np.inf
         # Each row costs at least `cheap_cost`. The rest of the budget pays for the rows
         # that are sent.
@@ -967,7 +968,7 @@ class AdaptGatingClassifier(MetaEstimatorMixin, FeatureBuyer):
         return dispatch(plan.route, partial(self._answer_rows, plan, response))
 
     def _answer_rows(self, plan, response, choice, rows):
-        """Return the answers of one choice for the rows that it gets.
+        """Return the answers of the cheap or of the full model to some rows.
 
         Parameters
         ----------

@@ -54,9 +54,9 @@ _MIN_ROWS_FOR_THREADS = 20_000
 # LightGBM's kZeroThreshold: it reads numbers of at most this size as 0.
 _LIGHTGBM_ZERO = 1e-35
 
-# Number of times that q and the gate's coefficients (a, b) are fitted in turn on
-# held-out rows, for each number of rounds. They need not converge: the objective only
-# compares numbers of rounds.
+# Number of times that q (probabilities of sending rows) and the gate's coefficients
+# (a, b) are fitted in turn on held-out rows, for each number of rounds. They need not
+# converge: the objective only compares numbers of rounds.
 _N_HELD_OUT_STEPS = 3
 
 # Smallest share of a class in the constant model. Its logarithm is then finite for a
@@ -120,7 +120,9 @@ def cloned(estimator, n_rows):
 
 @dataclass
 class BoostedPair(Pair):
-    """Boosted cheap model f1 and gate ``g(x) = a * doubt(f1(x)) + b + trees(x)``.
+    """Boosted cheap model f1, and a gate of log-odds against f1's answer and of trees.
+
+    The gate is ``g(x) = a * doubt(f1(x)) + b + trees(x)``, see :func:`doubt`.
 
     Attributes
     ----------
@@ -142,7 +144,7 @@ class BoostedPair(Pair):
     base: NDArray[np.float64]
     doubt_coef: NDArray[np.float64]
     gate_has_trees: bool = True
-    # The doubt is a function of the scores of f1.
+    # The gate reads the scores of f1: the doubt is a function of them.
     reads_cheap = True
 
     def __post_init__(self):
@@ -187,7 +189,7 @@ class BoostedPair(Pair):
 
     @property
     def simpler(self):
-        """Pair whose gate is the doubt of the cheap model, without trees.
+        """Pair whose gate is the log-odds against the answer of f1, without trees.
 
         None if the gate has no trees.
         """
@@ -197,9 +199,9 @@ class BoostedPair(Pair):
         return replace(self, doubt_coef=doubt_alone, gate_has_trees=False)
 
     def with_rounds(self, n_rounds, doubt_coef):
-        """Return the pair of the first `n_rounds` rounds, with new ``(a, b)``.
+        """Return the pair of the first `n_rounds` rounds, with new gate coefficients.
 
-        `doubt_coef` are the new coefficients of the gate.
+        `doubt_coef` are the new coefficients ``(a, b)``.
         """
         # The members of the forest are its rounds. Boosting may have ended early.
         n_members = min(n_rounds, self.forest.n_members)
@@ -250,12 +252,13 @@ class BoostedFit(NamedTuple):
 
 
 def boost(data, rows, problem, hyperparameters, *, n_threads, progress=nullcontext):
-    """Alternate the q-step with rounds of boosting: Algorithm 2 (Adapt-Gbrt).
+    """Alternate boosting and updates of q, each row's probability of the full model.
 
-    The gate is ``a * doubt + b + trees``. The doubt of the cheap model f1 is a function
-    of features that are bought already. At each q-step ``a`` and ``b`` of the gate are
-    refitted and one gate tree is grown. f1 grows in every round. With ``p_full=0``
-    there is no gate, and the algorithm is GreedyMiser.
+    This is Algorithm 2 (Adapt-Gbrt). The gate is ``a * doubt + b + trees``. The doubt
+    of the cheap model f1 is a function of features that are bought already. At each
+    update of q (the q-step) ``a`` and ``b`` of the gate are refitted and one gate tree
+    is grown. f1 grows in every round. With ``p_full=0`` there is no gate, and the
+    algorithm is GreedyMiser.
 
     Parameters
     ----------
@@ -347,7 +350,7 @@ class _Boosting:
     """
 
     def __init__(self, data, rows, problem, hyperparameters, n_threads):
-        """Start with a constant f1, and with the same q for all rows."""
+        """Start with a constant f1. The full model is equally likely for all rows."""
         import lightgbm
 
         self.rows = rows
@@ -369,8 +372,8 @@ class _Boosting:
         self.is_bought = np.zeros(len(self.penalties), dtype=bool)
         params = _booster_params(hyperparameters, self.n_outputs, n_threads)
         self.booster = lightgbm.Booster(params | self._penalty_params(), data)
-        # At first all rows have the same q. It is at most a half, so that f1 learns
-        # from all rows.
+        # At first each row is sent with the same probability q. It is at most a half,
+        # so that f1 learns from all rows.
         even_q = min(problem.p_full, 0.5)
         self.q = np.full(len(rows.y), even_q)
         # With this intercept, the gate sends each row with probability `even_q`. The 0
@@ -383,13 +386,14 @@ class _Boosting:
 
     @property
     def is_finished(self):
-        """True if the last round found no split and no q-step can change that."""
+        """True if the last round found no split, and no gate can change that."""
         return self.is_stuck and not self.has_gate
 
     def step_q(self):
-        """Update q (the q-step), refit the gate's ``(a, b)``, and record the objective.
+        """Update q (each row's probability of the full model), and refit the gate to q.
 
-        Changes `q` and `doubt_coef`, and appends to `objectives` and `round_counts`.
+        This is the q-step. Changes `q` and `doubt_coef`, and appends to `objectives`
+        and `round_counts`.
         """
         scores = self._training_scores()
         if self.has_gate:
@@ -611,7 +615,7 @@ def _predictions_as_metric(predictions, _data):
 
 
 class GateFit(NamedTuple):
-    """Result of the q-step and of the fit of the gate, for fixed scores of the trees.
+    """Probabilities q of the full model, and the gate, for fixed scores of the trees.
 
     Attributes
     ----------
@@ -631,10 +635,10 @@ class GateFit(NamedTuple):
 
 
 def refit_gate(scores, rows, *, p_full, doubt_coef, n_steps=1):
-    """Alternate the q-step and the fit of ``(a, b)``, for fixed scores of the trees.
+    """Fit q (each row's probability of the full model) and the gate's a and b in turn.
 
-    The gate is ``a * doubt + b + trees``. Each alternation computes q from the gate,
-    then ``(a, b)`` from q.
+    The gate is ``a * doubt + b + trees``, with fixed scores of the trees. Each
+    alternation computes q from the gate, then ``(a, b)`` from q.
 
     Parameters
     ----------
@@ -834,7 +838,7 @@ class BoostedGate(Gate):
         return dataset.construct()
 
     def fit_pair(self, rows, held_out, prepared, problem, n_jobs, progress):
-        """Boost cheap model and gate, and return the rounds that held-out rows choose.
+        """Boost cheap model and gate, up to the round that is best on held-out rows.
 
         Without a gate the result is the pair of all rounds. The parameters are those of
         :meth:`Gate.fit_pair`.
@@ -864,7 +868,7 @@ class BoostedGate(Gate):
         )
 
     def level(self, gate, gain, weight, p_full, n_standard_errors):
-        """Return the level above which sending held-out rows raises quality most.
+        """Return the gate score above which sending held-out rows raises quality most.
 
         The parameters are those of :meth:`Gate.level`.
         """

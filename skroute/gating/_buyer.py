@@ -145,7 +145,7 @@ class FeatureBuyer(FeatureGroupsMixin, CostAwareMixin, ClassifierMixin, BaseEsti
         return CheckedRows(values, encoded=encoded, weight=weight)
 
     def _fit_readers(self, X):
-        """Fit the readers of the columns of a frame, and return the numbers they read.
+        """Fit a `ColumnReader` for each column of a frame, and return cells as numbers.
 
         Sets `_readers`, `_raw` and `_categorical`.
 
@@ -290,7 +290,7 @@ def model_input(buyer, ledger, rows, columns, X):
 
 
 def _read_columns(readers, columns):
-    """Return columns as a table of numbers, each read by its reader.
+    """Return columns as a table of numbers, each converted by its `ColumnReader`.
 
     Parameters
     ----------
@@ -420,7 +420,7 @@ def check_bought(values, names, *, allow_nan):
 
 
 def _refuse_where(is_refused, what, names):
-    """Raise an error if some cells are refused.
+    """Raise an error if `is_refused` is True for any cell.
 
     The message has the number of their rows, and the names of their columns.
 

@@ -129,17 +129,17 @@ def candidates_within(held_out, policies, costs, *, budget, starts, n_left_of):
         fixed.append(_fixed_candidate(held_out, start, costs))
         n_left = n_left_of(start)
         for position, policy in enumerate(policies):
-            # The set that each row ends at, at each price: (n_prices, n_rows)
+            # The set that each row ends at, at each dual price: (n_prices, n_rows)
             ends = policy.ends_left(n_left)[:, start]
             mean_costs = held_out.mean(costs[ends])  # (n_prices,)
-            # Two prices, the second one lower. A share of the rows buys at the lower
-            # price, so that the mean cost is the budget.
+            # Two dual prices, the second one lower. A share of the rows buys at the
+            # lower one, so that the mean cost is the budget.
             spending = spend(mean_costs, budget)
             share = spending.share
-            # The set that each row ends at, at one of the two prices: (n_rows,)
+            # The set that each row ends at, at one of two dual prices: (n_rows,)
             ends_at_price = ends[spending.price_index]
             ends_at_lower = ends[spending.lower_index]
-            # The quality and cost of each row at one of the two prices: (n_rows,)
+            # The quality and cost of each row at one of two dual prices: (n_rows,)
             quality_at_price = held_out.quality[ends_at_price, rows]
             quality_at_lower = held_out.quality[ends_at_lower, rows]
             cost_at_price = costs[ends_at_price]
@@ -178,13 +178,13 @@ def _fixed_candidate(held_out, start, costs):
 
 
 def _mixed_answers(held_out, ends_at_price, ends_at_lower, share):
-    """Return the class probabilities of rows, of which a share has the lower price.
+    """Return class probabilities if a share of the rows buys at the lower dual price.
 
     Parameters
     ----------
     held_out : HeldOut
     ends_at_price, ends_at_lower : ndarray of shape (n_rows,)
-        The set that each row ends at, at the price and at the lower price.
+        The set that each row ends at, at the higher and at the lower price.
     share : float
         Share of the rows at the lower price.
 
@@ -226,7 +226,7 @@ def judge(held_out, fixed, by_policy):
     """
     n_rows = held_out.quality.shape[1]
     is_first = first_half(n_rows)
-    # The candidate in use is chosen by all rows.
+    # The candidate that is returned is chosen by all rows.
     chosen = _best(held_out, fixed, by_policy, np.ones(n_rows, dtype=bool))
     # The candidates that each half chooses alone. They are rated on the other half.
     chosen_by_first = _best(held_out, fixed, by_policy, is_first)
@@ -279,7 +279,8 @@ def _best(held_out, fixed, by_policy, rows):
     cheapest = equal[int(np.argmin(costs))]
     best = by_policy[cheapest]
     if held_out.score is not None:
-        # A scorer has no value for a single row, so that a lead has no standard error.
+        # A scorer has no value for a single row, so that a difference of two candidates
+        # has no standard error.
         return best
     lead = best_fixed.quality[rows] - best.quality[rows]
     noise = standard_error(lead, held_out.weight[rows])

@@ -20,7 +20,7 @@ from skroute.utils._tolerances import ROUNDING, SCORE_TIE
 LEAF = -1
 # In place of the leaf of a row in a tree that was grown on the row.
 _NO_LEAF = -1
-# A price, in the unit of `price_grid`, at which no purchase is worth it.
+# A dual price, in the unit of `price_grid`, at which no purchase is worth it.
 _NO_PURCHASE = 1e12
 # Largest number of bins of an `AnswerState`, which groups rows by their answers.
 _MOST_BINS = 24
@@ -33,15 +33,15 @@ _SMOOTHING = (0.25, 0.5, 0.25)
 _LEAST_WEIGHT = 1e-6
 # Number of trees in the forest of a `LeafState`.
 _N_TREES = 20
-# Largest number of leaves of a tree of a `LeafState`. A finer forest overspends, since
-# the rows of a leaf decide for one another.
+# Largest number of leaves of a tree of a `LeafState`. With more leaves, rows exceed
+# the budget, since the few other rows of its leaf decide for a row.
 _MOST_LEAVES = 64
 # Least number of rows of a leaf of a `LeafState`.
 _ROWS_OF_A_LEAF = 15
 
 
 class PriceRange(NamedTuple):
-    """Number and range of the prices of cost at which purchases are learned.
+    """Number and range of the dual prices of cost for which purchases are learned.
 
     The unit of the prices is that of `price_grid`.
 
@@ -58,11 +58,11 @@ class PriceRange(NamedTuple):
     highest: float
 
 
-# Prices of the policies that group rows by answers (`AnswerState`). Nearly all rows buy
-# at the lowest price, and no row buys at the highest.
+# Dual prices of the policies that group rows by answers (`AnswerState`). Nearly all
+# rows buy at the lowest price, and no row buys at the highest.
 ANSWER_PRICES = PriceRange(40, 1e-3, 1e2)
-# Prices of the policies that group rows by leaves (`LeafState`). They are fewer, since
-# learning takes fifty times as long for each price.
+# Dual prices of the policies that group rows by leaves (`LeafState`). They are fewer,
+# since learning takes fifty times as long for each price.
 LEAF_PRICES = PriceRange(20, 2e-3, 3.0)
 
 # States -------------------------------------------------------------------------------
@@ -224,7 +224,8 @@ class LeafState(State):
             min_samples_leaf=_ROWS_OF_A_LEAF,
             # Each tree is grown on half of the rows.
             max_samples=0.5,
-            # Each split may use any column, so that every tree can find a switch.
+            # Each split may use any column, so that no tree misses a column that shows
+            # which other columns matter.
             max_features=1.0,
             random_state=0,
         )
@@ -458,7 +459,7 @@ class Moves(NamedTuple):
 
 
 class Expectation(NamedTuple):
-    """Expected leads of rows over stopping: gains in quality, less the price of cost.
+    """Expected leads over stopping: gain in quality less dual price times added cost.
 
     Attributes
     ----------
@@ -473,7 +474,7 @@ class Expectation(NamedTuple):
 
     @property
     def go(self):
-        """The set to buy next, by row and price: (n_rows, n_prices). STOP: none."""
+        """The set to buy next at each dual price, or STOP: (n_rows, n_prices)."""
         if not len(self.larger):
             n_rows, _, n_prices = self.leads.shape
             return np.full((n_rows, n_prices), STOP)
@@ -482,7 +483,7 @@ class Expectation(NamedTuple):
 
 
 class Policies(NamedTuple):
-    """Learned purchases of rows from every set, at each of some prices.
+    """Learned purchases of rows that have each set, at each of several dual prices.
 
     Attributes
     ----------
@@ -517,7 +518,7 @@ class Policies(NamedTuple):
         return self.moves[-1 if n_left is None else n_left - 1]
 
     def ends_left(self, n_left):
-        """Return the set that each held-out row ends at, by price and first set.
+        """Return the set that each held-out row ends at, by dual price and first set.
 
         The result has shape (n_prices, n_sets, n_rows). `n_left` is as in `moves_left`,
         or 0: then each row stays at its first set.
@@ -530,7 +531,7 @@ class Policies(NamedTuple):
         return self.ends[-1 if n_left is None else n_left - 1]
 
     def at_prices(self, positions):
-        """Return the policies at some prices, given by their `positions`.
+        """Return the policies at some dual prices, given by their `positions`.
 
         The result is for new rows only. It is small, since `ends` and `nexts`, which
         are about held-out rows, are empty lists.
@@ -546,7 +547,7 @@ class Policies(NamedTuple):
         return Policies(prices, self.states, all_moves, ends=[], nexts=[])
 
     def shares(self, value, costs, weight, *, n_first):
-        """Return for each set the largest share of held-out rows that comes to it.
+        """Return for each set the largest share of held-out rows that ever have it.
 
         The share is the largest over prices, first sets and rounds.
 
@@ -621,7 +622,7 @@ class Policies(NamedTuple):
 
 
 def price_grid(value, costs, price_range):
-    """Return rising prices, from 0 to a price at which nothing is bought.
+    """Return rising dual prices, from 0 to a price at which nothing is bought.
 
     Their unit is the gain in mean value from the worst set to the best one, divided by
     the mean cost of the sets that are not free.
@@ -654,7 +655,7 @@ def price_grid(value, costs, price_range):
 
 
 def learn_policies(value, states, sets, costs, *, prices, allowed, n_rounds, weight):
-    """Learn the purchases after each set and at each price, by backward induction.
+    """Learn purchases after each set and at each dual price, by backward induction.
 
     The sets are taken from the most expensive one to the cheapest. So the worth of all
     larger sets for each held-out row is computed before it is needed. The expectation
@@ -702,7 +703,7 @@ def learn_policies(value, states, sets, costs, *, prices, allowed, n_rounds, wei
 
 
 class _SetOutcomes(NamedTuple):
-    """Sets at which held-out rows with one set end, their worth, and the next sets.
+    """Next sets, final sets and their worth, for held-out rows that have one set.
 
     Attributes
     ----------
@@ -851,15 +852,15 @@ def _larger_sets(position, sets, costs, allowed):
 
 
 class Spending(NamedTuple):
-    """Two prices at which rows buy, so that their mean cost is a budget.
+    """Two dual prices at which rows buy, so that the mean cost of a row is the budget.
 
     Attributes
     ----------
     price_index, lower_index : int
-        Positions, among all prices, of the price and of the lower price. They are equal
-        if the budget pays for the purchases of all rows at every price.
+        Positions, among all prices, of the higher and of the lower price. They are
+        equal if the budget pays for the purchases of all rows at every price.
     share : float
-        Share of the rows that buy at the lower price. The others buy at the price.
+        Share of the rows that buy at the lower price. The others buy at the higher.
     """
 
     price_index: int
@@ -868,7 +869,7 @@ class Spending(NamedTuple):
 
 
 def spend(cost, budget):
-    """Return the two prices at which the mean cost of rows is a budget (`Spending`).
+    """Return two dual prices at which a row's mean cost is the budget (`Spending`).
 
     Parameters
     ----------
@@ -878,14 +879,14 @@ def spend(cost, budget):
         Largest mean cost.
     """
     within = cost <= budget * (1 + ROUNDING)
-    # Position of the price at which most is spent within the budget. -inf leaves out
-    # prices at which the cost exceeds the budget.
+    # Position of the dual price at which most is spent within the budget. -inf leaves
+    # out prices at which the cost exceeds the budget.
     price_index = int(np.argmax(np.where(within, cost, -np.inf)))
     if within.all():
         # No row needs to buy at a lower price.
         return Spending(price_index, price_index, 0.0)
-    # Position of the price at which the cost exceeds the budget least. inf leaves out
-    # prices at which the cost is within the budget.
+    # Position of the dual price at which the cost exceeds the budget least. inf leaves
+    # out prices at which the cost is within the budget.
     lower_index = int(np.argmin(np.where(within, np.inf, cost)))
     # With this share of the rows at the lower price, the mean cost is the budget.
     extra_cost = cost[lower_index] - cost[price_index]

@@ -148,7 +148,7 @@ def lowest_level(gate, weight, share):
 
 
 def best_level(gate, gain, weight, p_full, n_standard_errors=0.0):
-    """Return the gate level that gains most quality if the rows above it are sent.
+    """Return the gate score above which sending rows to the full model gains most.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def best_level(gate, gain, weight, p_full, n_standard_errors=0.0):
 
 
 class Ranks(NamedTuple):
-    """Conformal ranks of gate scores among held-out scores, with ties broken at random.
+    """Conformal ranks: the share of held-out scores above a score, ties at random.
 
     The rank of a row is the smallest share of sent rows at which it is sent. A new row
     is equally likely to have each of the n + 1 places among n held-out rows. It is
@@ -303,7 +303,7 @@ class Ranks(NamedTuple):
 
 @dataclass
 class HeldOutScores:
-    """Gate scores of held-out rows, by which the level of the gate is set.
+    """Gate scores of held-out rows, by which the gate's threshold (level) is set.
 
     Attributes
     ----------

@@ -103,7 +103,8 @@ class LinearColumns(NamedTuple):
         -------
         LinearColumns
         """
-        # Raw column and level of each column of the linear model.
+        # For each column of the linear model its raw column, and its level: the code of
+        # its category, `_MISSING` or `_NUMBERS`.
         origins = []
         levels = []
         n_raw_columns = values.shape[1]
@@ -319,7 +320,7 @@ class LinearGate(Gate):
         )
 
     def level(self, gate, gain, weight, p_full, n_standard_errors):
-        """Return the lowest level of the gate that `p_full` allows, but at least 0.
+        """Return the lowest level (0 or more) with at most a share `p_full` above it.
 
         The parameters are those of :meth:`Gate.level`. `gain` is not used.
         """
@@ -350,7 +351,7 @@ class Smooth(NamedTuple):
 
 
 def loss_kl(scores, y, q, weight):
-    """Return the mean loss of cheap model and gate for fixed q, with its gradient.
+    """Return mean loss and gradient, for given probabilities q of the full model.
 
     This is the smooth part of the problem (OPT2) of Algorithm 1: the logistic loss of
     the cheap model with the weights 1 - q, plus the logistic loss of the gate against
@@ -630,7 +631,7 @@ class _LinearProblem:
         self.gap_tol = _GAP_SHARE * tol
 
     def objective(self, q, W):
-        """Return the objective (OPT) for given q and coefficients.
+        """Return the objective for full-model probabilities q and coefficients W.
 
         Parameters
         ----------
@@ -656,7 +657,7 @@ class _LinearProblem:
         return penalty(W, self.group_of, self.thresholds)
 
     def minimise_pair(self, q, start):
-        """Return the best coefficients of cheap model and gate for fixed q: (OPT2).
+        """Return the best coefficients for given probabilities q of the full model.
 
         Parameters
         ----------
@@ -714,10 +715,11 @@ class _LinearProblem:
 
 
 def adapt_linear(X, rows, problem, *, max_iter, tol, start=None, progress=nullcontext):
-    """Alternate (OPT1) for q and (OPT2) for g and f1: Algorithm 1 (Adapt-Lin).
+    """Fit the rows' probability of the full model, then gate and cheap model, in turn.
 
-    q is the probability with which each row is sent to the full model. (OPT1) finds the
-    best q for a gate g and a cheap model f1, and (OPT2) the best g and f1 for a q.
+    This is Algorithm 1 (Adapt-Lin). q is the probability with which each row is sent to
+    the full model. (OPT1) finds the best q for a gate g and a cheap model f1, and
+    (OPT2) the best g and f1 for a q.
 
     With ``p_full=0`` there is no gate: f1 is fitted alone, and the gate's intercept is
     minus infinity.
@@ -755,7 +757,8 @@ def adapt_linear(X, rows, problem, *, max_iter, tol, start=None, progress=nullco
         return _fit_without_gate(linear, problem.n_outputs)
     W = start
     if W is None:
-        # q is at most a half, so that f1 learns from all rows.
+        # The probability q of sending a row is at most a half, so that f1 learns from
+        # all rows.
         even_q = np.full(len(X), min(problem.p_full, 0.5))
         no_coef = np.zeros((X.shape[1], problem.n_outputs + 1))
         W = linear.minimise_pair(even_q, no_coef)

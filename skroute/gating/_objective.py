@@ -141,8 +141,8 @@ def q_step(cheap_loss, full_loss, gate, p_full, weight):
     beta : float
         Dual price of the constraint. 0 if the constraint does not bind.
     """
-    # B - A. The difference of the gate's terms, log(1 + e^-g) - log(1 + e^g), is -g,
-    # which has no rounding error.
+    # Objective of a sent row less that of a row that is not sent: B - A. The difference
+    # of the gate's terms, log(1 + e^-g) - log(1 + e^g), is -g, without rounding error.
     difference = full_loss - cheap_loss - gate
 
     def mean_q(beta):
@@ -192,8 +192,8 @@ def smallest_price(mean_q, p_full):
 def kl_objective(q, cheap_loss, full_loss, gate, weight):
     """Return the objective (OPT) of Adapt without its penalty of features.
 
-    It is the mean of ``(1-q) A + q B - H(q)``, with the entropy H and the losses A and
-    B of the cheap and the full model.
+    It is the mean of ``(1-q) A + q B - H(q)``, with the entropy H. A and B are
+    the losses of the cheap and of the full model, each plus a term of the gate.
 
     Parameters
     ----------
@@ -216,7 +216,8 @@ def kl_objective(q, cheap_loss, full_loss, gate, weight):
     # log(1 + e^g), without overflow. The other term, log(1 + e^-g), is `softplus` - g.
     softplus = np.maximum(gate, 0.0) + np.log1p(np.exp(-np.abs(gate)))
     entropy = -xlogy(q, q) - xlogy(1 - q, 1 - q)
-    # (1-q) A + q B - H(q), in which the factors of `softplus` have the sum 1.
+    # Mean over sending and not sending, less the entropy. `softplus` is in both losses,
+    # with factors of sum 1, so that it is added once.
     value = (1 - q) * cheap_loss + q * (full_loss - gate) + softplus - entropy
     return float(weight @ value)
 
@@ -249,10 +250,10 @@ def doubt(scores):
 
 
 def fit_doubt(u, q, offset, weight, start=(0.0, 0.0), max_iter=50, ridge=1e-6):
-    """Fit ``(a, b)`` of the gate ``g = offset + a u + b`` to q by logistic regression.
+    """Fit the gate ``offset + a * doubt + b`` to probabilities q of the full model.
 
-    It is Newton's method for the gate's part of (OPT2), a convex problem in two
-    numbers.
+    It is a logistic regression by Newton's method, for the gate's part of (OPT2), a
+    convex problem in two numbers.
 
     Parameters
     ----------

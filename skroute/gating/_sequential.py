@@ -81,17 +81,18 @@ _CACHED = 8
 # Number of pairs of `max_rounds` and `max_cost` whose policies are cached. The policies
 # of a pair take some 50 MB.
 _CACHED_POLICIES = 2
-# Largest number of sets that get a model. More sets take time, and few rows come to
+# Largest number of sets that get a model. More sets take time, and few rows would buy
 # them.
 _MOST_SETS = 44
 # Number of trees in the small forests of the rough policy by which sets are selected.
 _ROUGH_TREES = 2
 # Largest number of leaves of a tree of the rough policy by which sets are selected.
 _ROUGH_LEAVES = 32
-# A set gets a model only if more than this share of the rows comes to it at some price.
+# A set of `sets_behind_switches` gets a model only if more than this share of the rows
+# has it at some dual price.
 _LEAST_SHARE = 0.005
-# Number of first sets, the best at each price, from which the rough policy follows rows
-# to count how many come to each set.
+# Number of first sets, the best ones at each dual price, from which a rough policy
+# makes purchases for rows, to count the rows that have each set.
 _FIRST_SETS = 3
 
 
@@ -174,7 +175,7 @@ class OperatingPoint(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Decisions of one call: the first set, and the policies of later purchases.
+    """Decisions within the limits of one call: first set, policies of later purchases.
 
     Attributes
     ----------
@@ -188,8 +189,8 @@ class Choice(NamedTuple):
         Position of the deciding policies in the list of `_policies`. None if nothing is
         bought after the first set.
     policies : Policies or None
-        The deciding policies at two prices: the price, then the lower price. None if
-        `goes_on` is False.
+        The deciding policies at two dual prices: the higher, then the lower one. None
+        if `goes_on` is False.
     spending : Spending or None
         Positions of the two prices among all prices of the policies, and the share of
         the rows at the lower price. None if nothing is bought after the first set.
@@ -242,7 +243,7 @@ class _PlanState(NamedTuple):
 
 
 class HeldOutRows(NamedTuple):
-    """Answers to the held-out rows with each set, and values of these answers.
+    """Answers to the held-out rows with each set, and the quality of these answers.
 
     Attributes
     ----------
@@ -621,7 +622,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return objective
 
     def _check_scorer(self, held_out, shares):
-        """Raise an error if the scorer cannot judge the halves of the held-out rows.
+        """Raise an error if the scorer cannot rate each half of the held-out rows.
 
         Parameters
         ----------
@@ -654,7 +655,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         seed : int
             Seed of the draws of the search.
         """
-        # Costs within which the best set gets a model in any case.
+        # Limits of cost. The best set within each of them gets a model in any case.
         limits = []
         for limit in (self.budget, self.max_cost):
             if limit is not None and np.isfinite(limit):
@@ -674,7 +675,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return Parallel(n_jobs=self.n_jobs, prefer="threads")(calls)
 
     def _judge_sets(self, held_out, X, objective, honest_proba):
-        """Return the answers to held-out rows with each set, and their values.
+        """Return the answers to held-out rows with each set, and the answers' quality.
 
         Parameters
         ----------
@@ -736,7 +737,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         if objective.asks == "predict_proba":
             # The expected quality is too high if a model is too sure. The real quality
             # is right on average, but noisy. The mean of both has half of each error.
-            # Labels are left out: their real quality, right or wrong, is too noisy.
+            # Labels get no such mean: their real quality, right or wrong, is noisier.
             value_by_set = 0.5 * (value_by_set + quality)
             value_by_all_groups = 0.5 * (value_by_all_groups + quality)
         # Policies are judged by answers of models that were not tuned on the row.
@@ -763,7 +764,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         )
 
     def _make_states(self):
-        """Return the states of all sets, which group rows with similar bought values.
+        """Return a `State` for each set: a division of rows by their bought values.
 
         Returns
         -------
@@ -920,8 +921,9 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return expected
 
     def _key(self, proba):
-        """Return class probabilities as one number for each row, see `Shown.key`.
+        """Return one number per row for the answer: a probability, or expected quality.
 
+        For two classes it is the probability of the second one (see `Shown.key`).
         `proba` has shape (n_rows, n_classes), the result (n_rows,).
         """
         if proba.shape[1] == 2:
@@ -992,7 +994,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return self._choice(*self._limits(budget, max_rounds, max_cost)).point
 
     def _limits(self, budget, max_rounds, max_cost):
-        """Return the limits of a call, checked: budget, purchases, and cost of a row.
+        """Return checked limits of a call: budget, number of purchases, cost of a row.
 
         Parameters
         ----------
@@ -1025,7 +1027,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         )
 
     def _learn(self, max_rounds, max_cost):
-        """Learn the policies within the purchases and the cost that a row may have.
+        """Learn policies that keep the limits of number and cost of a row's purchases.
 
         Parameters
         ----------
@@ -1099,7 +1101,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         """
         has_bought_nothing = start == 0 and not self._sets[0].any()
         if has_bought_nothing:
-            # The rows have shown nothing by which some could buy more than others.
+            # Rows have no values yet, by which some of them could buy more than others.
             return 0
         if max_rounds is None:
             return None
@@ -1164,7 +1166,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
         price = np.inf
         share = 0.0
         if goes_on:
-            # A share of the rows buys at the lower price, the others at the price.
+            # A share of the rows buys at the lower of two dual prices, the others at
+            # the higher one.
             spending = candidate.spending
             pair = [spending.price_index, spending.lower_index]
             pair_policies = policies[candidate.policy].at_prices(pair)
@@ -1220,7 +1223,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
     # Decide ---------------------------------------------------------------------------
 
     def _plan(self, X, call):
-        """Buy for each row, and return the decisions.
+        """Buy features for each row, and return the decisions.
 
         Parameters
         ----------
@@ -1283,7 +1286,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         # Number of the last round so far: 1 after a first set that costs something, 0
         # after one that is free.
         last_round = int((self.group_costs_[first] > 0).any())
-        # A share of the rows buys at the lower of two prices. These rows are drawn.
+        # A share of the rows buys at the lower of two dual prices. They are drawn here.
         drawn_rows = LowerPrice(n_rows, choice.point.share)
         # Positions of the rows that may buy more.
         going = np.arange(n_rows if choice.goes_on else 0)
@@ -1306,13 +1309,14 @@ class SequentialFeatureClassifier(FeatureBuyer):
             buys = step.target != STOP
             going = going[buys]
             target = step.target[buys]
-            # Position of the highest price at which each row buys. Prices rise.
+            # Position of the highest dual price at which each row buys. Prices rise.
             reach = step.reach[buys]
             # Groups that each row buys in this round. (n_going, n_groups)
             extra = self._sets[target] & ~self._sets[set_of_row[going]] & ~known[going]
             extra_cost = extra @ self.group_costs_
             if is_capped:
-                # Where the budget ends, the rows that would pay most are served first.
+                # Where the budget ends, rows that buy at the highest dual price come
+                # first.
                 order = np.argsort(-reach, kind="stable")
                 # Cost of each row and of all rows before it in this order.
                 summed_cost = np.cumsum(extra_cost[order])
@@ -1355,7 +1359,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         with_reach : bool
             True if the highest price at which each row buys is needed.
         """
-        # These policies have two prices: the price, then the lower price. `at_price`
+        # These policies have two dual prices: the higher, then the lower. `at_price`
         # and `at_lower_price` are positions on the axis of prices.
         policies = choice.policies
         at_price = 0
@@ -1366,8 +1370,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
             at_price = choice.spending.price_index
             at_lower_price = choice.spending.lower_index
         target = np.full(len(going), STOP, dtype=np.int64)
-        # Position of the highest price at which each row buys. -1: the row buys at no
-        # price, or `with_reach` is False.
+        # Position of the highest dual price at which each row buys. -1: the row buys at
+        # no price, or `with_reach` is False.
         reach = np.full(len(going), -1, dtype=np.int64)
         expectations = {}
         # Rows of one set are decided together.
@@ -1378,7 +1382,8 @@ class SequentialFeatureClassifier(FeatureBuyer):
             shown = self._shown(X, ledger, int(set_position), rows, len(set_of_row))
             expectation = policies.expect(int(set_position), shown, n_left)
             expectations[int(set_position)] = expectation
-            # The set that each row buys at each price, or STOP. (n_inside, n_prices)
+            # The set that each row buys at each dual price, or STOP.
+            # (n_inside, n_prices)
             next_sets = expectation.go
             target[inside] = drawn_rows.take(
                 rows,
@@ -1539,7 +1544,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
         return known
 
     def _answer(self, plan, response):
-        """Return the answers to the rows, by the models of the sets that they end at.
+        """Return the answers to rows, each by the model of the set that a row ends at.
 
         `plan` is the result of `_plan`, `response` the name of the called method.
         """
@@ -1730,7 +1735,7 @@ class SequentialFeatureClassifier(FeatureBuyer):
             if not has_bought and choice.start != position:
                 # Every row buys the first set: nothing was compared before it.
                 return None
-            # Position of the row's price. 0: the price. 1: the lower price.
+            # Position of the row's dual price. 0: the higher price. 1: the lower one.
             price_index = int(step.is_lower[row])
             leads = expectation.leads[row, :, price_index]  # (n_larger,)
             best = int(np.argmax(leads))
@@ -1779,8 +1784,8 @@ class Step(NamedTuple):
     is_lower : ndarray of bool of shape (n_going,)
         True for rows that buy at the lower price.
     expectations : dict from int to Expectation
-        Expected leads of the rows of each set. Its prices are the price and the lower
-        price, or all prices if `reach` was needed.
+        Expected leads of the rows of each set. Its prices are the higher and the
+        lower price, or all prices if `reach` was needed.
     """
 
     rows: np.ndarray
@@ -1790,14 +1795,14 @@ class Step(NamedTuple):
     expectations: dict
 
 
-# State of the draw between the two prices for a row: not drawn yet, or the drawn price.
+# State of the draw between two dual prices for a row: not drawn yet, or the drawn one.
 _NOT_DRAWN = -1
 _AT_PRICE = 0
 _AT_LOWER_PRICE = 1
 
 
 class LowerPrice:
-    """Draw of the rows that buy at the lower of two prices, by hashes of their values.
+    """Draw of rows that buy at the lower of two dual prices, by hashes of their values.
 
     The price of a row is drawn when its purchases at the two prices first differ.
 
@@ -1814,11 +1819,11 @@ class LowerPrice:
         self._drawn = np.full(n_rows, _NOT_DRAWN)
 
     def is_lower(self, rows):
-        """Return True for each of `rows` (positions) that buys at the lower price."""
+        """Return True for each of `rows` (positions) that has the lower dual price."""
         return self._drawn[rows] == _AT_LOWER_PRICE
 
     def take(self, rows, *, target_at_price, target_at_lower, values):
-        """Return the set that each row buys at its own price, or STOP.
+        """Return the set that each row buys at its own dual price, or STOP for none.
 
         Prices that are needed now are drawn, and stored for later calls.
 
@@ -1827,7 +1832,7 @@ class LowerPrice:
         rows : ndarray of shape (n_taken,), dtype=int64
             Positions of the rows.
         target_at_price, target_at_lower : ndarray of shape (n_taken,), dtype=int64
-            The sets that the rows buy at the price, and at the lower price, or STOP.
+            The sets that rows buy at the higher and at the lower price, or STOP.
         values : ndarray of shape (n_taken, n_columns)
             Values that the rows have bought. Their hash draws the price.
         """
@@ -1837,7 +1842,7 @@ class LowerPrice:
         differs = target_at_price != target_at_lower
         is_new = differs & (self._drawn[rows] == _NOT_DRAWN)
         draws = even_draws(feature_keys(values[is_new]))
-        # The share is that of the lower price.
+        # `_share` is the share of the rows that buy at the lower dual price.
         self._drawn[rows[is_new]] = np.where(
             draws < self._share, _AT_LOWER_PRICE, _AT_PRICE
         )
@@ -1905,7 +1910,7 @@ def split_rows(y, seed):
 
 
 def best_sets(task, seed, limits):
-    """Return the best sets within each cost, and within each limit.
+    """Return promising sets: those of lowest loss within some cost, `limits` included.
 
     Parameters
     ----------
@@ -1924,7 +1929,7 @@ def best_sets(task, seed, limits):
 
 
 def sets_behind_switches(task, seed):
-    """Search for sets behind switches, and return the search and the sets.
+    """Search for sets after a switch: a group whose value tells which others matter.
 
     Parameters
     ----------
@@ -1943,7 +1948,7 @@ def sets_behind_switches(task, seed):
 
 
 def select_sets(search, best, grown):
-    """Return the sets that get a model, by cost.
+    """Return the sets that get a model, sorted by cost.
 
     All sets of `best` get a model. The sets of `grown` to which most rows come by a
     rough policy get one, too, up to `_MOST_SETS` in all.
@@ -1976,7 +1981,7 @@ def select_sets(search, best, grown):
 
 
 def shares_of_sets(search, sets):
-    """Return for each set the largest share of judging rows that comes to it.
+    """Return for each set the largest share of rows for which a rough policy buys it.
 
     The rows are followed from the best first sets at each price, by a rough policy that
     is learned from small boosters. The share is the largest over prices and first sets.

@@ -34,7 +34,8 @@ _MOST_ROWS_OF_A_LEAF = 20
 _BINS = 63
 # Largest number of bins in a model of one column: LightGBM's default.
 _BINS_OF_ONE_COLUMN = 255
-# Largest factor of the log-odds of a forest. Larger factors fit noise of few rows.
+# Largest factor by which the log-odds of a forest are multiplied. Larger factors fit
+# noise of few rows.
 _MOST_FACTOR = 3.0
 # Largest number of boosting rounds of a forest.
 _MOST_ROUNDS = 300
@@ -379,7 +380,7 @@ def _boost(task, columns, params, first, second):
 
 
 def _tuned(task, columns, boosted, tuned_on, rows):
-    """Return the model with the rounds and factors of lowest loss on some rows.
+    """Return the model, with rounds and weights of its forests tuned on some rows.
 
     Parameters
     ----------
@@ -419,7 +420,7 @@ def _tuned(task, columns, boosted, tuned_on, rows):
 
 
 def fit_again(task, groups, model):
-    """Fit the forests of a model again on other rows, with its rounds and factors.
+    """Fit the forests of a model on other rows, with the tuned rounds and weights.
 
     Parameters
     ----------

@@ -41,12 +41,12 @@ _MOST_SETS = 60
 _SURE_PURCHASES = 3
 # With fewer rows than this, all sets are compared on all parts.
 _FEW_ROWS = 400
-# A set gets a model if it costs at least this number times the cost of the last set
-# that gets one.
+# A set gets a model if it costs at least this number times the cost of the next
+# cheaper set that gets one.
 _RATIO = 1.15
-# Number of promising groups that branches try as the next purchase.
+# Number of promising groups that `_branches` tries to add to a set, one at a time.
 _BRANCHES = 4
-# Number of purchases of a branch, one after the other.
+# Largest number of groups that `_branches` adds to a set, one after the other.
 _DEPTH = 2
 # A set without columns answers with the class shares. Smaller shares count as this
 # number, so that their logarithm is finite.
@@ -114,13 +114,13 @@ class Trials:
         return float(self.task.costs[groups].sum())
 
     def loss(self, groups, n_parts=_PARTS):
-        """Return the mean log loss of a set over the first `n_parts` parts."""
+        """Return the mean log loss of a set over the first `n_parts` parts of rows."""
         return np.mean(
             [self._loss(groups, part_index) for part_index in range(n_parts)]
         )
 
     def _loss(self, groups, part_index):
-        """Return the log loss of a set on one part, by a booster of the other parts.
+        """Return the log loss of a set on one part of the rows, fitted on the others.
 
         The loss is stored in `_losses` for the next call. If `part_index` is 0, the
         booster is stored in `_boosters` for `promise`.
@@ -176,8 +176,8 @@ class Trials:
         new_booster = grow_trees(params, self._all_columns, _TREES_OF_A_PROMISE)
         gain_of_columns = new_booster.feature_importance("gain")
         gain = np.bincount(task.group_of, gain_of_columns, len(task.costs))
-        # Free groups are divided by 1. They are in every set, so that their quotient is
-        # not used.
+        # The gain of a free group is divided by 1. The quotient is not used, since free
+        # groups are in every set.
         divisor = np.where(task.costs > 0, task.costs, 1.0)
         # -1: the group is in the set already.
         return np.where(groups, -1.0, gain / divisor)
@@ -265,8 +265,9 @@ def find_sets(trials, limits=()):
         chosen.append(best_within(trials, front, limit))
     branch_starts = [root]
     if not root.any():
-        # Without free groups, the best single group is bought first. It is the last one
-        # in `front`, whose undominated sets have falling losses. There may be none.
+        # Without free groups, the best single group is bought first. Losses fall
+        # along `front`, so that its last set of one group is the best. There may be
+        # none.
         single_groups = [groups for groups in front if groups.sum() == 1]
         branch_starts = single_groups[-1:]
     branches = _branches(trials, branch_starts)
@@ -274,11 +275,10 @@ def find_sets(trials, limits=()):
 
 
 def _search(trials, root):
-    """Return the best set within each cost, then a chain up to the set of all groups.
+    """Return the sets of lowest loss within a cost, then larger sets up to all groups.
 
-    The best sets are the undominated ones: no cheaper set has a lower loss. The chain
-    begins with the last undominated set. Each of its sets has one group more than the
-    set before.
+    The sets of lowest loss are the undominated ones: no cheaper set has a lower loss.
+    After the last of them, each set has one group more than the set before.
 
     Parameters
     ----------
@@ -325,7 +325,7 @@ def _search(trials, root):
                 losses.append(trials.loss(child, n_parts))
         # The parent is judged on the same parts as its children.
         losses[position] = trials.loss(sets[position], n_parts)
-    # The chain begins with the undominated sets. The groups that the last of them
+    # `chain` begins with the undominated sets. The groups that the last of them
     # misses are then added, one at a time.
     chain = [sets[position] for position in front]
     last = chain[-1]
@@ -427,7 +427,7 @@ def best_within(trials, sets, limit):
 
 
 def _branches(trials, starts):
-    """Return the sets after up to `_DEPTH` promising purchases from some sets.
+    """Return the sets that have up to `_DEPTH` promising groups more than some sets.
 
     Parameters
     ----------
@@ -441,7 +441,7 @@ def _branches(trials, starts):
     list of ndarray of bool of shape (n_groups,)
     """
     branches = []
-    # The sets after the same number of purchases.
+    # The sets to which the same number of groups was added.
     level = starts
     for _ in range(_DEPTH):
         next_level = []

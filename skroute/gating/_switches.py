@@ -21,10 +21,10 @@ _MOST_FITTED = 8000
 # Largest number of judging rows, on which sets are compared. It bounds time. More rows
 # lead to nearly the same sets.
 _MOST_JUDGING = 3000
-# Largest number of judging rows whose attributions are computed. It bounds time. More
-# rows lead to nearly the same sets.
+# Largest number of judging rows (on which sets are compared) whose attributions are
+# computed. It bounds time. More rows lead to nearly the same sets.
 _MOST_ATTRIBUTED = 1200
-# At most one row in this number of rows becomes a judging row.
+# At most one row in this number of rows is drawn for comparing sets.
 _JUDGING_PART = 3
 # Largest number of boosting rounds of the model of everything, which reads all columns.
 _TREES_OF_EVERYTHING = 150
@@ -41,7 +41,7 @@ _LEAVES = 15
 _RATE = 0.1
 # Learning rate of a trial for many classes, which has fewer rounds.
 _RATE_OF_MANY_CLASSES = 0.2
-# Largest number of leaves of a tree of the model of everything.
+# Largest number of leaves of a tree of the model that reads all columns.
 _LEAVES_OF_EVERYTHING = 63
 # Largest number of sets that are tried in all. It bounds the time.
 _MOST_TRIALS = 200
@@ -61,21 +61,21 @@ _LEAST_GAP = 0.01
 # Pairs are tried if no group alone closes this share of the gap in mean loss to the set
 # of all groups.
 _CLOSES_ENOUGH = 0.1
-# Largest number of leaves of the tree of a switch.
+# Largest number of leaves of the tree that splits rows by a switch.
 _LEAVES_OF_A_SWITCH = 4
-# Least number of rows of a leaf of the tree of a switch.
+# Least number of rows of a leaf of the tree that splits rows by a switch.
 _ROWS_OF_A_LEAF = 30
-# A leaf of the tree of a switch also has at least the tree's number of rows divided by
-# this.
+# A leaf of the tree that splits rows by a switch also has at least the tree's number of
+# rows divided by this.
 _LEAF_SHARE = 20
-# Number of switches that are followed from one set.
+# Number of best switches by which the rows with one set are split.
 _SWITCHES = 2
-# With fewer rows that have attributions, no switch is looked for.
+# No switch is looked for if attributions are computed for fewer rows than this.
 _ROWS_OF_A_SWITCH = 100
-# A part is the rows of one leaf of the tree of a switch. Sets are grown for a part only
-# if at least this many held-out rows are in it.
+# A part is the rows of one leaf of the tree that splits rows by a switch. Sets are
+# grown for a part only if at least this many judging rows are in it.
 _ROWS_OF_A_PART = 60
-# Sets are grown for a part only if at least this share of all held-out rows is in it.
+# Sets are grown for a part only if at least this share of all judging rows is in it.
 _SHARE_OF_A_PART = 0.02
 # Smaller probabilities count as this number in a loss, which is then finite.
 _LEAST_PROBABILITY = 1e-6
@@ -91,7 +91,7 @@ def cross_entropy(truth, proba):
 
 
 class Trial(NamedTuple):
-    """Answers of a small booster of one set to the judging rows.
+    """Answers of a small booster of one set to the rows on which sets are compared.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class Trial(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Judging rows that have bought the same set, from which larger sets are grown.
+    """Rows with one bought set, on which larger sets are compared.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ class Switch(NamedTuple):
 
 
 class SwitchSearch:
-    """Losses of sets on judging rows, and attributions of the groups for these rows.
+    """Losses of sets on drawn rows, and each group's attributions for these rows.
 
     A set is a Boolean array of shape (n_groups,).
 
@@ -167,7 +167,7 @@ class SwitchSearch:
     """
 
     def __init__(self, task, rng):
-        """Draw the judging rows, and fit the model of everything on the other rows."""
+        """Draw rows to compare sets on. Fit a model of all columns on the others."""
         rows = rng.permutation(len(task.y))
         n_judging = min(len(rows) // _JUDGING_PART, _MOST_JUDGING)
         self.judging = task.of(rows[:n_judging])
@@ -175,8 +175,8 @@ class SwitchSearch:
         full_booster = self._fit_everything(task.of(other_rows))
         self.fitted = task.of(other_rows[:_MOST_FITTED])
         scores = class_scores(full_booster, self.judging.X)
-        # Class probabilities by the model of everything, (n_judging, n_classes). Trials
-        # are judged against these soft labels, which have less noise than the labels.
+        # Class probabilities by the model of all columns, (n_judging, n_classes). They
+        # replace the labels in the loss of a trial, since they have less noise.
         self._soft_labels = softmax(scores, axis=1)
         self.importance = self._attributions(full_booster)
         # Trials so far. The keys are bytes of sets.
@@ -188,7 +188,7 @@ class SwitchSearch:
         return len(self._trials)
 
     def _fit_everything(self, task):
-        """Return the model of everything: a booster of all columns, fitted on `task`.
+        """Return a booster of all columns, fitted on `task`.
 
         Boosting ends when the loss of the judging rows falls no more.
         """
@@ -204,7 +204,7 @@ class SwitchSearch:
         )
 
     def _attributions(self, booster):
-        """Return the importance of each group to a booster, for each judging row.
+        """Return the importance of each group to a booster, for each row of a sample.
 
         The result has shape (n_attributed, n_groups), as the attribute `importance`.
         """
@@ -238,7 +238,7 @@ class SwitchSearch:
         return self._trials[key]
 
     def _proba(self, groups):
-        """Return class probabilities of the judging rows by a small booster of a set.
+        """Return class probabilities of the `judging` rows by a small booster of a set.
 
         `groups` is the set. The result has shape (n_judging, n_classes).
         """
@@ -259,18 +259,18 @@ class SwitchSearch:
         return softmax(scores, axis=1)
 
     def mean_loss(self, groups, rows):
-        """Return the weighted mean loss of a set over judging rows (positions)."""
+        """Return the weighted mean loss of a set over rows (positions in `judging`)."""
         weight = self.judging.weight[rows]
         return float(np.average(self.trial(groups).loss[rows], weights=weight))
 
     def attributed(self, rows):
-        """Return the judging rows among `rows` (positions) that have attributions."""
+        """Return the rows among `rows` (positions) whose attributions are computed."""
         # Only the first judging rows have attributions.
         return rows[rows < len(self.importance)]
 
 
 def grow_behind_switches(search):
-    """Return sets that forward selection finds, for all rows and behind each switch.
+    """Return sets from forward selection, for all rows and for rows split by a group.
 
     Parameters
     ----------
@@ -286,7 +286,7 @@ def grow_behind_switches(search):
     n_judging = len(search.judging.y)
     # The free groups are in every set.
     root = costs == 0
-    # Parts of the judging rows that are not followed yet. The first has all rows.
+    # Parts of the judging rows that are not searched yet. The first has all rows.
     queue = [Part(root, np.arange(n_judging), depth=0)]
     sets = [root]
     while queue and search.n_trials < _MOST_TRIALS:
@@ -404,7 +404,7 @@ def _best_step(search, groups, rows, *, loss, gap):
 
 
 def _find_switches(search, followed, first_groups):
-    """Return the best switches for a part, and the switch of the group bought first.
+    """Return the groups whose values tell best which others matter for some rows.
 
     Parameters
     ----------
@@ -440,7 +440,7 @@ def _find_switches(search, followed, first_groups):
 
 
 def _switch_of(search, rows, attributed, group, missing):
-    """Return one group as a `Switch`, with its worth and its parts of the rows.
+    """Return one group as a `Switch`: its worth, and the parts it divides rows into.
 
     Parameters
     ----------

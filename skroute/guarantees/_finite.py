@@ -19,9 +19,9 @@ import numpy as np
 
 
 def accepts(n_rows, n_labelled, n_allowed, n_disagreements, level):
-    """Return True if the test accepts that at most `n_allowed` other rows disagree.
+    """Return True if the test accepts up to `n_allowed` wrong unlabelled answers.
 
-    A row disagrees if its answer differs from the label of the reference.
+    An answer is wrong if it differs from the label of the reference: its row disagrees.
 
     The promise is about the rows without a label. Suppose it is just broken: `n_allowed
     + 1` of them disagree. The test accepts the promise if then the probability of at
@@ -46,7 +46,7 @@ def accepts(n_rows, n_labelled, n_allowed, n_disagreements, level):
     """
     from scipy.stats import hypergeom
 
-    # Number of rows of the batch that disagree if the promise is just broken.
+    # Number of wrong answers in the batch if it breaks the promise by one answer.
     n_disagree = n_allowed + 1 + n_disagreements
     if n_disagree > n_rows:
         # The batch has too few rows to break the promise.
@@ -56,9 +56,9 @@ def accepts(n_rows, n_labelled, n_allowed, n_disagreements, level):
 
 
 def tolerated_disagreements(n_rows, n_labelled, n_allowed, level):
-    """Compute the largest number of labelled rows that may differ from their label.
+    """Compute the largest number of wrong labelled answers that the test accepts.
 
-    With one more such row, the test rejects the promise.
+    With one more wrong answer, the test rejects the promise.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def tolerated_disagreements(n_rows, n_labelled, n_allowed, level):
 
 
 def smallest_allowed(n_rows, n_labelled, n_disagreements, level):
-    """Compute the smallest accepted `n_allowed`: unlabelled rows that may disagree.
+    """Compute the smallest number of wrong unlabelled answers that can be promised.
 
     The result is from 0 to `n_rows`, which is always accepted: no larger number of rows
     can disagree. The parameters are those of `accepts`.
@@ -97,7 +97,7 @@ def smallest_allowed(n_rows, n_labelled, n_disagreements, level):
 
 
 def labels_needed(n_rows, n_allowed, level, share=0.0):
-    """Compute how many labels the test needs if a share of the labelled rows disagrees.
+    """Compute how many labels the test needs if a share of the answers is wrong.
 
     `n_rows`, `n_allowed` and `level` are those of `accepts`.
 

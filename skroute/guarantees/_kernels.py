@@ -65,7 +65,7 @@ def log_capital(values, mean, n_population, cap, prior_variance, log_target):
             # Not even values of 1 would reach this mean: the hypothesis is false.
             return np.inf
         if mean_left < 1.0:
-            # The bet of eq. (26).
+            # The bet of Waudby-Smith and Ramdas (2024), eq. (26).
             uncapped_bet = np.sqrt(2.0 * log_target / (n_rows * variance))
             # With this bet, a value of 1 loses the share `cap` of the capital.
             largest_bet = cap / (1.0 - mean_left)
@@ -151,7 +151,7 @@ def restarted_bets(
         n_seen = n_before + i
         if n_seen % restart_interval == 0:
             _start_bettor(n_seen // restart_interval, log_capitals)
-            # After an alarm, leaders stay as they were when it was raised.
+            # After an alarm, the leading bettors stay as they were when it was raised.
             if first_alarm == NO_ALARM:
                 _replace_losing_leaders(leaders, n_seen)
         bet_value = min(values[i], largest_value)
@@ -168,7 +168,7 @@ def restarted_bets(
 
 @njit(cache=True, nogil=True)
 def _start_bettor(k, log_capitals):
-    """Add the initial capital of bettor `k` to each bet.
+    """Divide the initial capital of bettor `k` equally among the bets.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def _start_bettor(k, log_capitals):
 
 @njit(cache=True, nogil=True)
 def _replace_losing_leaders(leaders, n_seen):
-    """Replace each leader whose capital has not grown by the bettor that starts now.
+    """Replace each bet's leading bettor, if it has not gained, by the newest bettor.
 
     The arrays of `leaders` (see `restarted_bets`) are changed in place. `n_seen` is the
     number of values so far.

@@ -15,7 +15,8 @@ from skroute.utils._validation import check_numbers
 # wide range.
 CAP = 0.99
 # Variance of the values, scaled to [0, 1], that bets assume before the first value. It
-# is smaller than in the paper, because signed losses have a small variance.
+# is smaller than in Waudby-Smith and Ramdas (2024), because signed losses have a small
+# variance.
 PRIOR_VARIANCE = 0.05
 # Log of one over the level for which bets are tuned. It is the same for all
 # confidences. So the p-value depends on the values alone, and a bound at a higher

@@ -10,8 +10,8 @@ from skroute.utils._compat import Interval, Real, validate_params
 from skroute.utils._tolerances import COUNT_ROUNDING
 from skroute.utils._typing import ArrayLike
 
-# Number of bets that the forecast compares. Neighbours differ by 3.5 %, and the number
-# of rows for the best of them by far less than the error of the forecast.
+# Number of sizes of a bet that the forecast compares. Each size is 3.5 % above the one
+# before. A finer grid would change the forecast by far less than its error.
 _N_BETS = 800
 # Smallest bet, as a share of the largest possible bet. If the mean is just below the
 # limit, only very small bets gain.

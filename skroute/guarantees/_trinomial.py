@@ -56,14 +56,15 @@ _LARGEST_LIMIT = 1 - 1e-6
 # Distances from the refused limit at which the p-value is computed, in steps. They are
 # dense near the limit, and sparse further on.
 _STEPS_ABOVE = np.r_[0:25, 36:61:12]
-# Number of steps in the longest rise that is expected.
+# Number of steps in the longest interval of limits on which p-values may rise.
 _STEPS_PER_RISE = 12
-# The length of the longest rise that is expected, in the unit of the limit, is the sum
-# of two parts. The first part is this factor times the limit.
+# The longest interval of limits on which p-values may rise has a length of two parts.
+# The first part is this factor times the limit.
 _RISE_PER_LIMIT = 0.02
-# The second part of the length of a rise is this factor times 1 / n, with n rows.
+# Second part of the length of the longest interval of limits on which p-values may
+# rise, times the number of rows.
 _RISE_PER_ROW = 0.2
-# Upper bound of the length of a rise, the sum of both parts.
+# Upper bound of the length of an interval of limits on which p-values may rise.
 _LONGEST_RISE = 0.05
 
 
@@ -255,8 +256,9 @@ def _nuisance_interval(n, n_unequal):
     """
     from scipy.special import betaincinv
 
-    # Each end has half of the chance. If no row is unequal, the lower end is 0. If all
-    # rows are, the upper end is 1.
+    # Each end of the interval is wrong with at most half of the probability
+    # `_OUTSIDE_LEVEL`. If no row is unequal, the lower end is 0. If all rows are
+    # unequal, the upper end is 1.
     lowest = 0.0
     if n_unequal > 0:
         lowest = betaincinv(n_unequal, n - n_unequal + 1, _OUTSIDE_LEVEL / 2)

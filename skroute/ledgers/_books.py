@@ -1,4 +1,4 @@
-"""The amounts and counts of a purse, and the changes of each booking."""
+"""A purse (an account of money): its amounts and counts, and how they change."""
 
 import time
 from typing import NamedTuple
@@ -15,14 +15,14 @@ class BudgetExhaustedError(RuntimeError):
 
 
 class WindowFullError(RuntimeError):
-    """The money pays for a choice, but the windows of all such choices are full.
+    """The rate limits (windows) of all choices that the money pays for are full.
 
     A window empties with time: wait, and send the request again.
     """
 
 
 class AlreadyCommittedError(ValueError):
-    """A request has a key that is already committed."""
+    """A request has the key of an earlier request, whose call is already paid."""
 
 
 class Offer(NamedTuple):
@@ -103,7 +103,7 @@ class Reservation(NamedTuple):
 
 
 class Books(NamedTuple):
-    """The amounts and counts of a purse at one moment.
+    """The amounts and counts of a purse (an account of money) at one moment.
 
     Attributes
     ----------
@@ -165,7 +165,7 @@ class Books(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """The terms of a purse: total, number of requests and period. They do not change.
+    """The fixed terms of a purse (an account): total, requests, period, window.
 
     Attributes
     ----------
@@ -189,7 +189,7 @@ class Terms(NamedTuple):
 
 
 class Window(NamedTuple):
-    """A limit on what all calls of a choice use in any interval of some seconds.
+    """A rate limit of a choice: the amount that its calls may use per time interval.
 
     Attributes
     ----------
@@ -216,7 +216,7 @@ class Window(NamedTuple):
 
 
 class WindowUse(NamedTuple):
-    """Amount that one call uses of a window, see :class:`Window`.
+    """Amount, such as tokens, that one call uses of a :class:`Window` (rate limit).
 
     Attributes
     ----------
@@ -301,7 +301,7 @@ def _is_positive_number(value):
 
 
 def check_seconds(seconds, name):
-    """Return positive seconds as a float. None and infinity, which are never, are None.
+    """Return positive seconds as a float, or None (never) for None and infinity.
 
     `name` is the name of the argument, for the message.
     """
@@ -315,7 +315,7 @@ def check_seconds(seconds, name):
 
 
 def period_number(period, now):
-    """Return the number of the period of a time, or None without periods.
+    """Return the number of the period that contains `now`, or None without periods.
 
     Parameters
     ----------
@@ -340,7 +340,7 @@ def period_number(period, now):
 
 
 class Purse:
-    """The books of one purse inside a transaction, with the bookings as methods.
+    """A purse (an account) inside a transaction. Its methods change its amounts.
 
     It has an attribute for each field of `Books`, which bookings change in place.
 
@@ -395,7 +395,7 @@ class Purse:
         return self.total * (1 + ROUNDING) - self.spent - self.reserved
 
     def roll(self, now):
-        """Begin the period of a time, if it is later than the present period.
+        """Begin the period that contains `now`, if the present period is earlier.
 
         If the clock goes back, the present period goes on. The purse must have periods.
         """
@@ -404,7 +404,7 @@ class Purse:
             self.begin(number)
 
     def begin(self, number):
-        """Begin the period with a number. Set its total, and count from 0.
+        """Begin the period `number`: set its total, and count from 0.
 
         Money that is reserved stays reserved, and open and expired reservations stay
         counted.
@@ -435,7 +435,7 @@ class Purse:
         self.n_open += 1
 
     def expire(self, offer):
-        """Release the money of a call after its deadline. Deciding is spent."""
+        """Release a call's money after its deadline, except the cost of deciding."""
         self._close(offer)
         self.n_expired += 1
 

@@ -236,7 +236,7 @@ class Ledger:
         all_purses[0].n_started += 1
         for purse in all_purses:
             purse.hold(amount)
-        # The key belongs to the reservation of the choice, which comes later.
+        # The key is None: the reservation that `reserve` adds later has the key.
         return self.store.add_reservation(
             purses,
             "held",
@@ -364,8 +364,8 @@ class Ledger:
             held = self.store.find_reservation(held.number)
             give_back(self.store, held, now)
         first_purse = all_purses[0]
-        # The open reservation of the same key, or the error that it is committed. None:
-        # the request is new.
+        # The open reservation of the same key, or an error if its call is paid. None:
+        # the request must be decided.
         earlier = self._find_earlier(first_purse, key)
         if earlier is not None:
             return earlier
@@ -380,7 +380,7 @@ class Ledger:
         spare = room
         if first_purse.n_expected is not None:
             spare -= keep * max(first_purse.n_expected - first_purse.n_started, 0)
-        # Choices of which a window has no room.
+        # Choices whose call would exceed a window (a rate limit).
         full = frozenset()
         try:
             if uses is None:
@@ -389,8 +389,8 @@ class Ledger:
                 full = self._full_choices(uses, now)
                 offer = choose(first_purse, room, spare, full=full)
         except BaseException as error:
-            # It is raised after the transaction, so that passed deadlines and the
-            # released amount are stored. An interrupt is such an error, too.
+            # The error is raised after the transaction, so that passed deadlines and
+            # the released amount are stored. An interrupt is treated in the same way.
             first_purse.n_started -= 1
             return error
         if offer is None:
@@ -410,7 +410,7 @@ class Ledger:
         )
 
     def _full_choices(self, uses, now):
-        """Return the choices of which at least one window has no room.
+        """Return the choices whose call would exceed a window (a rate limit).
 
         Parameters
         ----------
@@ -434,7 +434,7 @@ class Ledger:
         return frozenset(full)
 
     def _use_windows(self, uses_of_choice, now):
-        """Take the amounts that a call uses from the windows of its choice.
+        """Count a call against the windows (rate limits) of its choice.
 
         A window is stored as a purse. A used amount is stored as a held reservation,
         and is free again after the deadline of the reservation. A failed call does not
@@ -452,7 +452,8 @@ class Ledger:
         now : float
             Seconds since 1970, by which the purses are read.
         """
-        # `now` is not used: a store may have corrected its clock, and its lag, since.
+        # The time is read again, since the store may have corrected its clock, and the
+        # lag of this clock, after `now` was read.
         latest_now = self.store.now() + self.store.clock_lag()
         for use in uses_of_choice:
             # A window is stored as a purse. Its `total` is the most that may be used.
@@ -632,8 +633,8 @@ class Ledger:
             reservation._replace(deadline=_after(seconds, now), key=None)
         )
         if key is not None:
-            # This record shows that the request of the key is counted already. Its
-            # state is that after a failed call: the request may be sent again.
+            # This record shows that the request with this key is counted already. The
+            # state "failed" of the record allows the request to be sent again.
             self.store.add_reservation(
                 reservation.purses,
                 "failed",
@@ -742,7 +743,7 @@ class Ledger:
         return sorted(unsettled, key=lambda reservation: reservation.number)
 
     def _begin(self, names):
-        """Begin a transaction: book all that is due, and read some purses.
+        """Begin a transaction: apply passed deadlines, and read the purses `names`.
 
         Passed deadlines and new periods are stored, also if the call is refused later,
         or if the clock goes back.
@@ -772,13 +773,13 @@ class Ledger:
                     due._replace(state="expired", deadline=None)
                 )
             else:
-                # The reservation is committed or failed: expired ones have no deadline.
-                # Its key is forgotten.
+                # The state is "committed" or "failed", since an "expired" reservation
+                # has no deadline. The key of the reservation is forgotten.
                 self.store.delete_reservation(due)
         return now, purses
 
     def _find_earlier(self, purse, key):
-        """Return the open reservation of a key, or the error if it is committed.
+        """Return a key's open reservation, an error if its call is paid, or None.
 
         If the earlier call failed, or its deadline has passed, the result is None. The
         key is then free for the reservation that is made now. The count of the earlier
@@ -806,13 +807,13 @@ class Ledger:
                 self.store.replace_reservation(reservation._replace(key=None))
             else:
                 self.store.delete_reservation(reservation)
-            # The count is 0 if a new period has begun since the first time.
+            # The count is 0 if a new period has begun after the earlier request.
             purse.n_started = max(purse.n_started - 1, 0)
             return None
         if reservation.state == "open":
             return reservation
-        # It is committed, since held reservations have no key. The error does not quote
-        # the key, which may be private.
+        # The state is "committed" (the call is paid), since held reservations have no
+        # key. The error does not quote the key, which may be private.
         return AlreadyCommittedError(
             "A request with this key was committed already: its call was made and "
             f"paid. Give another request another key (this one has {len(key)} "
@@ -900,7 +901,7 @@ def _not_open(number, offer):
 
 
 def _windows_full(n_full):
-    """Return the error for a request that fits the money, but no window."""
+    """Return the error for `n_full` choices whose windows (rate limits) are full."""
     return WindowFullError(
         f"The windows of {n_full} choices have no room for this request, and the "
         "money pays for no other choice. Wait, and send it again."

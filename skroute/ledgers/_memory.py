@@ -104,7 +104,7 @@ class MemoryStore(Store):
                 raise
 
     def _undo(self):
-        """Undo all changes of the transaction. An interrupt may end it anywhere."""
+        """Undo all changes of a transaction that an error or interrupt has ended."""
         for purse, amounts in reversed(self._purses_before):
             for field, amount in zip(Books._fields, amounts):
                 setattr(purse, field, amount)
@@ -141,14 +141,14 @@ class MemoryStore(Store):
             table[key] = entry
 
     def after_fork(self):
-        """Become the store of another ledger. Release the held amounts."""
+        """Give this copied store a new identity, and release the held amounts."""
         for reservation in list(self._reservations.values()):
             if reservation.state == "held":
                 give_back(self, reservation, self.now())
         self._identity = uuid.uuid4().hex
 
     def find_purse(self, name):
-        """Return the purse of a name, or None. Note its amounts, which may change."""
+        """Return the purse of a name, or None. Note its amounts for `_undo`."""
         purse = self._purses.get(name)
         if purse is not None:
             # The transaction may change the purse in place.
@@ -248,6 +248,6 @@ class MemoryStore(Store):
         return state
 
     def __setstate__(self, state):
-        """Set the state of a copied store, and become that of another ledger."""
+        """Set the state of a copied store, with a new identity and no held amounts."""
         self.__dict__.update(state)
         self.after_fork()

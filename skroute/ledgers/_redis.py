@@ -39,7 +39,7 @@ return cjson.encode({done, now[1], now[2], first or false, found})
 # Maximal number of fields that one command reads, and of answers that are kept for the
 # next booking. It bounds the length of a command and the memory.
 _MANY = 1000
-# Stands for an answer of Redis that is nothing. In Lua such an answer is false.
+# Answer of the script for a key or field that does not exist in Redis: Lua has false.
 _NOTHING = False
 # Seconds by which the clocks of a process and of Redis may drift apart after a call.
 # NTP changes their rates by up to 0.05 %, which is 0.2 ms between calls of half a
@@ -147,7 +147,7 @@ class RedisStore(RecordStore):
         super().__init__()
 
     def after_fork(self):
-        """Forget the connection, and choose a new name for the calls of this object."""
+        """Forget the connection. Calls get names that no call of the parent has."""
         super().after_fork()
         # The name of a call is this name and the number of the call.
         self._name = uuid.uuid4().hex
@@ -186,7 +186,7 @@ class RedisStore(RecordStore):
         return time.monotonic() + self._ahead
 
     def clock_lag(self):
-        """Return the duration of the last call, and some room for drifting clocks.
+        """Return the duration of the last call, plus a margin for drifting clocks.
 
         Redis read its clock during this call.
         """
@@ -256,8 +256,8 @@ class RedisStore(RecordStore):
             try:
                 result = self._booked(body, arguments)
             except Exception:
-                # The error may come from old answers. If they are still right, it is
-                # real.
+                # Answers in `_view` that are out of date may have caused the error. It
+                # is raised only if all of them are still right.
                 if self._call(self._reads):
                     raise
                 continue
@@ -275,7 +275,7 @@ class RedisStore(RecordStore):
         return result
 
     def _read(self, *read):
-        """Return the last answer to a command, which the transaction compares later.
+        """Return a command's answer, from a cache that is checked before writing.
 
         `read` are the parts of the command, texts. A command without an answer in
         ``_view`` is sent.
@@ -287,7 +287,7 @@ class RedisStore(RecordStore):
         return self._reads.setdefault(read, self._view[read])
 
     def _get(self, name, field):
-        """Return the text of a field, with the changes of this transaction, or None.
+        """Return a field's text with this transaction's changes, or None if absent.
 
         Parameters
         ----------

@@ -7,7 +7,8 @@ import uuid
 from skroute.ledgers._ledger import Ledger
 from skroute.ledgers._records import RecordStore, text_of, text_of_reservation
 
-# Records are JSON, see `_records`; `own` is the first purse of a reservation.
+# Records are JSON, see `_records`. The column `own` has the name of a reservation's
+# first purse.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS ledger (version INTEGER, identity TEXT);
 CREATE TABLE IF NOT EXISTS purses (name TEXT PRIMARY KEY, record TEXT) WITHOUT ROWID;
@@ -126,8 +127,8 @@ class SQLiteStore(RecordStore):
     def after_fork(self):
         """Forget the connection of the parent, which must not be closed here."""
         super().after_fork()
-        # Python closes a connection that nothing refers to. So this pair refers to the
-        # pair of the parent process, None before the first fork, and its connection.
+        # Python closes a connection that nothing refers to. So this pair keeps the
+        # parent's connection, and the parent's own pair (None before the first fork).
         self._parents = (getattr(self, "_parents", None), self._connection)
         self._connection = None
 
@@ -320,7 +321,7 @@ def _in_transaction(connection, body, *arguments):
 
 
 def _checked_path(path):
-    """Return the path of a file as a text. Refuse SQLite's other names."""
+    """Return a file's path as a str. Refuse ":memory:", URIs and an empty name."""
     name = os.fsdecode(path)
     if name == ":memory:":
         raise ValueError(

@@ -268,7 +268,7 @@ class Store(ABC):
         return time.time()
 
     def clock_lag(self) -> float:
-        """Return the largest number of seconds by which :meth:`now` may be behind.
+        """Return how many seconds :meth:`now` may at most be behind the store's clock.
 
         It is 0 if all processes share one clock, and never negative. A store that
         replaces :meth:`now` also replaces this method if the time of its server is

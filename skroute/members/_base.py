@@ -80,7 +80,7 @@ def check_classes(classes):
     `classes` is array-like of shape (n_classes,), with at least one label.
     """
     labels = np.asarray(classes)
-    # 0 is an error below. It stands for an array of another shape, too.
+    # 0 is an error below: there is no label, or the array is not one-dimensional.
     n_different = len(np.unique(labels)) if labels.ndim == 1 else 0
     if n_different == 0 or n_different < len(labels):
         raise ValueError(

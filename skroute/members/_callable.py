@@ -157,7 +157,7 @@ class CallableClassifier(MemberClassifier):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        # The function gets the rows as they are, so that it may take any.
+        # Rows are not converted for the function. So they may be sparse or contain NaN.
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
         return tags
@@ -313,7 +313,7 @@ class CallableClassifier(MemberClassifier):
         except Exception:
             self._count(n_failed=1)
             raise
-        # The rows are answered, also if the function of the cost fails.
+        # Answered rows are counted first, since a function `cost` may raise an error.
         self._count(n_rows=n_rows)
         # One cost for all rows, or a cost for each row.
         cost = self.cost(batch) if callable(self.cost) else self.cost

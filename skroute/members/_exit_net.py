@@ -1,4 +1,4 @@
-"""The interface of a net with exits, as early exit reads it."""
+"""The interface of nets with exits (answers after each stage), for early exit."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -56,7 +56,7 @@ class ExitNet(ABC):
     def stage_call(
         self, exit: int, previous: int = -1
     ) -> Callable[[Any], NDArray[Any]]:
-        """Return a function of rows, to measure the time of the stages up to an exit.
+        """Return a function to time the stages after `previous` (-1: all) to `exit`.
 
         Parameters
         ----------

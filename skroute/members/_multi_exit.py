@@ -207,7 +207,7 @@ class MultiExitClassifier(
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> "MultiExitClassifier":
-        """Train all exits together, or take the module as it is trained.
+        """Train all exits together, or use the trained module if `max_epochs` is 0.
 
         Parameters
         ----------
@@ -391,7 +391,7 @@ class MultiExitClassifier(
     def stage_call(
         self, exit: int, previous: int = -1
     ) -> Callable[[Any], NDArray[np.float64]]:
-        """Return a function that puts rows through stages, to measure its time.
+        """Return a function to time the stages after `previous` (-1: all) to `exit`.
 
         Parameters
         ----------
@@ -415,7 +415,7 @@ class MultiExitClassifier(
         runs: list[Any] = []
 
         def call(X):
-            """Put rows that are at `previous` through the stages up to `exit`."""
+            """Put rows at exit `previous` through the next stages up to `exit`."""
             if not runs:
                 run = self.start(X)
                 run.logits(previous)

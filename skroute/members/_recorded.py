@@ -364,9 +364,9 @@ def _read_indicators(predictions, scores, names):
     """
     columns = names.astype(str)
     names_of_scores = column_keys(scores) or columns
-    # The columns of a frame `predictions` are named as those of `scores`, or by the
-    # labels. `in_order` puts the columns of a frame into the given order, and leaves
-    # anything else, and a frame with other names, as it is.
+    # If `predictions` is a frame, its column names are the labels, or the column names
+    # of `scores`. `in_order` sorts the columns of a frame with the given names. It
+    # returns an array, or a frame with other names, unchanged.
     table = in_order(predictions, map(str, names_of_scores))
     table = in_order(table, columns)
     shape = (num_samples(predictions), len(names))

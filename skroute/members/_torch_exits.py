@@ -219,7 +219,7 @@ def available_device(device):
 
 
 def build(module, n_features, n_classes, device, *, trained):
-    """Return the net that `fit` uses: `module`, a copy of it, or the net it builds.
+    """Return the net for `fit`: `module`, its copy, or the net that `module` builds.
 
     Parameters
     ----------
@@ -284,7 +284,7 @@ def find_exits(module, stages, heads):
 
 
 def _find_parts(module, names, attribute):
-    """Return submodules of a net by name, by default the children of an attribute.
+    """Return submodules of a net by name, or all in `attribute` if `names` is None.
 
     Parameters
     ----------
@@ -486,8 +486,8 @@ def on_the_host(state):
     for name, value in state.items():
         if isinstance(value, nn.Module) and device_of(value).type != "cpu":
             modules[name] = value
-    # All modules are saved at once, so that a module of two attributes stays one. A
-    # copy on the device is avoided, since the device may be full.
+    # All modules are saved at once, so that two attributes with the same module still
+    # share one. A copy on the device is avoided, since the device may be full.
     buffer = io.BytesIO()
     torch.save(modules, buffer)
     buffer.seek(0)

@@ -293,11 +293,12 @@ class BudgetSweep:
         costs=None,
         **params,
     ):
-        # Labels of rows are compared before `find_router`: rows that a pipeline has
-        # transformed may have lost them.
+        # The row labels (index) of frames are compared before `find_router`: rows that
+        # a pipeline has transformed may have lost them.
         check_rows_match(X=X, y=y, sample_weight=sample_weight, costs=costs, **params)
         router, self.X = find_router(estimator, X)
-        # A cascade may decide by signals alone: then X is None, and `y` has the rows.
+        # A cascade may need no features of rows: then X is None, and the rows of `y`
+        # are counted.
         rows = y if self.X is None else self.X
         check_consistent_length(rows, y)
         self.n_rows = num_samples(rows)
@@ -305,10 +306,11 @@ class BudgetSweep:
         if row_quality is None:
             self.y = checked_targets(y, router)
         else:
-            # `row_quality` may have a quality for a missing label. Nothing is checked.
+            # `row_quality` may rate the answer to a row without a label. So `y` may
+            # have missing labels, and is not checked.
             self.y = rows_of(y, router)
         self.objective = worth_of(router, y, row_quality)
-        # The argument `costs` has the bill of each choice on each row.
+        # The argument `costs` has the actual cost (bill) of each choice on each row.
         self.bills = costs
         if costs is not None and router.needs_costs_:
             # This router was fitted on costs of each row, which are known before the
@@ -415,7 +417,7 @@ class BudgetSweep:
         cost = np.empty((self.n_rows, len(budgets)))
         # Total weight of the rows of each choice.
         route_weight = np.empty((len(budgets), len(choices)))
-        # True if the costs at all budgets are bills.
+        # True if the costs at all budgets are actual costs (bills), not expected ones.
         billed = True
         for position, budget in enumerate(budgets):
             outcomes = self.outcomes(budget)
@@ -761,7 +763,8 @@ def _confidence_of_answers(sweep, budget, route, answered):
         quality = router.predict_quality(sweep.X, budget=budget, **sweep.params)
         return quality[answered]
     if hasattr(router, "predict_quality"):
-        # Other routers estimate all choices, (n_rows, n_choices), at any budget alike.
+        # Other routers estimate all choices, (n_rows, n_choices). Their estimates do
+        # not depend on the budget.
         quality = router.predict_quality(sweep.X)
         return quality[answered, route[answered]]
     raise TypeError(

@@ -42,7 +42,7 @@ from skroute.utils._plotting import (
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import check_row_weights, refuse_missing
 
-# A matrix of more models than this has small entries without decimals.
+# If a matrix has more models than this, its numbers have a small font and no decimals.
 _MANY_MODELS = 6
 # A choice whose share of the rows is at most this at all budgets is not in the legend.
 # Its area is as thin as a line.
@@ -316,7 +316,7 @@ class AccuracyCostDisplay(Display):
         :class:`AccuracyCostDisplay`
         """
         check_consistent_length(y_preds, costs)
-        # The labels of rows are compared for each point of the curve.
+        # The row labels (index) of frames are compared for each point of the curve.
         check_rows_match(
             y_true=y_true,
             y_preds=_by_position(y_preds),

@@ -708,7 +708,7 @@ def _rate(y, answers, *, function, name):
 
 
 def _decoding_objective(function, decode, *, asks="predict", name="callable"):
-    """Return an objective that calls a function with decoded answers.
+    """Return an objective that calls a function with the results of `decode`.
 
     Parameters
     ----------

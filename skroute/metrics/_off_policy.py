@@ -36,8 +36,8 @@ from skroute.utils._tables import (
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import warn
 
-# Largest share of new rows that may equal rows of the fit without a warning. Some
-# requests are repeated.
+# Largest share of new rows that may be equal to training rows of the router without a
+# warning. Some requests are repeated.
 _MAX_REPEATED_SHARE = 0.01
 # Word for an estimate at a budget where log and router do not overlap.
 _NO_OVERLAP = "no overlap"
@@ -441,7 +441,7 @@ def cost_of_deciding(router, plan):
         # If no call costs anything, the bill is the cost of deciding.
         return router.bill(plan, no_bills)
     except TypeError:
-        # By the protocol, the router takes no bills that differ from row to row. Its
+        # A router raises this error if its costs do not differ from row to row. These
         # costs do not separate deciding from the call of a model.
         return np.zeros(n_rows)
 
@@ -652,14 +652,14 @@ def _default_budgets(router):
         )
     path_budgets = router.price_path_.budgets
     smallest = router.min_budget_
-    # The smallest budget includes the routing cost, and the budgets of the path do not.
-    # So the width of the path is added.
+    # `smallest` includes the routing cost, and `path_budgets` do not. So the width of
+    # the range of `path_budgets` is added to `smallest`.
     largest = smallest + max(path_budgets[-1] - path_budgets[0], 0.0)
     return np.linspace(smallest, largest, _N_BUDGETS)
 
 
 def count_seen(router, X, harm):
-    """Return how many rows equal rows of a router's fit. Warn if they are many.
+    """Return how many rows are equal to training rows of a router. Warn if many are.
 
     Parameters
     ----------
@@ -673,7 +673,7 @@ def count_seen(router, X, harm):
     int
         0 if the router does not know the rows of its fit.
     """
-    # A function of rows: True for those that equal a row of the fit.
+    # A function that returns True for each row that is equal to a row of the fit.
     is_seen = getattr(router, "_seen", None)
     if is_seen is None:
         # The router does not know the rows of its fit.
@@ -786,7 +786,7 @@ class LogEvaluation:
         decisions = self.decisions
         route = decisions.routes[0]
         weight = decisions.weights[0]
-        # Value that the model expects of each choice, (n_known_rows, n_choices).
+        # Value that the model predicts for each choice, (n_known_rows, n_choices).
         expected = self._expected_values(values, is_ratio=is_ratio)[decisions.rows]
         row = np.arange(len(decisions.rows))
         # Error of the model on the logged answers.
@@ -917,7 +917,7 @@ class MeanEstimate(NamedTuple):
 
 
 def direct_method(expected):
-    """Return the mean of values that a model expects of the choices made.
+    """Return the mean of the values that a model predicts for the choices made.
 
     Parameters
     ----------

@@ -22,8 +22,8 @@ from skroute.utils._named import check_rows_match, in_order
 from skroute.utils._tables import Column, Table, share_column
 from skroute.utils._validation import check_numbers
 
-# Route of a request without an answer: a stream had no money left, or no room in its
-# time windows.
+# Route of a request without an answer: a `BudgetStream` had no money left, or no room
+# in its time windows.
 _NO_CHOICE = -1
 
 
@@ -81,7 +81,7 @@ class Replay(NamedTuple):
 
 
 def _means(values, masks):
-    """Return the mean of the values in each mask that are not NaN.
+    """Return the mean of the known values (not NaN) of the rows in each mask.
 
     Parameters
     ----------
@@ -193,7 +193,8 @@ def replay(
 
     router = copy.deepcopy(router)
     if hasattr(router, "commit"):
-        # A stream or an online router has a state, which changes with each request.
+        # A `BudgetStream` or an `OnlineBudgetRouter` has a state, which changes with
+        # each request.
         rows = check_rows(fitted, X, reset=False)
         route = _decide_one_by_one(
             router, rows, quality=quality, costs=row_costs, names=names, delay=delay
@@ -215,7 +216,7 @@ def replay(
 
 
 def _fitted_router(router):
-    """Return the fitted estimator that a stream decides with, or the router itself.
+    """Return the fitted router inside a `BudgetStream`, or the router itself.
 
     A TypeError is raised if it is not a router.
     """
@@ -296,7 +297,7 @@ def _decide_one_by_one(router, X, *, quality, costs, names, delay):
     # An online router has the method `decide`, and learns from outcomes.
     learns = hasattr(router, "decide")
     if not learns:
-        # A stream learns nothing from outcomes, and is charged at once.
+        # A `BudgetStream` learns nothing from outcomes, and is charged at once.
         delay = 0
     route = np.full(len(quality), _NO_CHOICE, dtype=np.int64)
     pending = deque()
@@ -320,7 +321,7 @@ def _decide_one_by_one(router, X, *, quality, costs, names, delay):
 
 
 def _commit(router, outcome, *, learns):
-    """Report the outcome of a decision to a router. A stream gets the cost alone.
+    """Report an outcome to a router. A `BudgetStream` gets the cost alone.
 
     Parameters
     ----------

@@ -415,7 +415,8 @@ def _rows_of_router(curve, singles, *, confidence_level, n_resamples, random_sta
         n_resamples=n_resamples,
         random_state=random_state,
     )
-    # Lines of the page's table. The results are line by line, with all stops of a line.
+    # Names of lines of the page's table. `results` has the intervals of the first name
+    # at all stops of the slider, then those of the second name, ...
     names = ["spent per row", "router", "above the random mix"]
     stops = range(len(curve.cost))
     rows = []
@@ -517,7 +518,7 @@ def _best_singles(singles, largest_costs):
 
 
 def _row(stop, name, *, cost, value):
-    """Return an entry of `ReportTables.numbers`: a line of the page's table at a stop.
+    """Return an entry of `ReportTables.numbers`, for one line and one slider stop.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Money, quality and time that a router saves, next to what it replaces."""
+"""Savings of a router: cost, quality and time, compared with references."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -249,7 +249,7 @@ _LABELS = {
 
 
 def _interval_columns(name, contenders, row_intervals, *, in_text):
-    """Return three columns of a difference: its estimates, and the ends of intervals.
+    """Return three columns for one difference: estimates and both ends of intervals.
 
     The printed table leaves the columns of the ends out.
 
@@ -570,7 +570,7 @@ def _references(sweep, call, router_cost, *, today, seconds):
     times = _seconds_of_singles(sweep, singles.names, call=call, seconds=seconds)
     named = {}
     if today is not None:
-        # The column of the choice that answers each row today.
+        # The column of the choice of the current system, for each row.
         label, columns = _columns_of_today(today, singles.names, sweep.n_rows)
         rows = np.arange(sweep.n_rows)
         named[label] = Contender(
@@ -633,7 +633,7 @@ def _seconds_of_singles(sweep, names, *, call, seconds):
 
 
 def _columns_of_today(today, names, n_rows):
-    """Return the name of today's answers, and the position of each row's choice today.
+    """Return a name for the current system (`today`), and its choice for each row.
 
     Parameters
     ----------

@@ -74,9 +74,10 @@ def mean_cost_scorer(estimator: Any, X: Any, y: Any = None, **kwargs: Any) -> fl
     router, X = find_router(estimator, X)
     bills = kwargs.get("costs")
     if bills is None or router.needs_costs_:
-        # Either there are no bills, or `predict_cost` takes them itself.
+        # Either `costs` is not given, or `predict_cost` takes it itself.
         return float(np.mean(router.predict_cost(X, **kwargs)))
-    # The router decides without the bills. None is the router's own budget.
+    # The router decides without `costs`, which it does not know before the calls. None
+    # is the router's own budget.
     budget = kwargs.pop("budget", None)
     del kwargs["costs"]
     plan = router.plan(X, router.make_call(budget, **kwargs))
@@ -653,8 +654,8 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         "error_score": GridSearchCV._parameter_constraints["error_score"],
         "verbose": GridSearchCV._parameter_constraints["verbose"],
     }
-    # Attributes in place of parameters of GridSearchCV. The methods `scoring` and
-    # `refit` are in place of two others.
+    # Attributes that replace the parameters of GridSearchCV with the same names. The
+    # methods `scoring` and `refit` also replace parameters.
     pre_dispatch = "2*n_jobs"
     return_train_score = False
 
@@ -847,8 +848,8 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         self
             The fitted estimator.
         """
-        # Labels of rows in a wrong order are an error, which a single fold may not
-        # show. So all rows are checked together.
+        # Row labels (the index of a frame) in a wrong order are an error, which a
+        # single fold may not show. So all rows are checked together.
         check_rows_match(X=X, y=y, **params)
         super().fit(X, y, **params)
         # scikit-learn has set `scorer_` to the method `scoring`, which refers to this

@@ -307,7 +307,7 @@ def average_performance_gap_recovered(
     weak: tuple[float, float],
     strong: tuple[float, float],
 ) -> float:
-    r"""Compute APGR, the share of the gap between two models that is recovered.
+    r"""Compute APGR, the recovered share of the quality gap between two models.
 
     The share of the gap recovered (PGR) at one point of the curve is
 
@@ -369,7 +369,7 @@ def call_performance_threshold(
     weak: tuple[float, float],
     strong: tuple[float, float],
 ) -> float:
-    """Compute CPT(x), the smallest cost that recovers a share x of a gap.
+    """Compute CPT(x), the least cost for a share x of the quality gap of two models.
 
     The gap is the difference in quality between a weak and a strong model. The cost is
     returned on a scale: 0 is the cost of the weak model, and 1 the cost of the strong
@@ -425,7 +425,7 @@ def call_performance_threshold(
     curve = _scale_to_anchors(cost, quality, weak=weak, strong=strong)
     reaching = np.flatnonzero(curve.quality >= share - ROUNDING)
     if not len(reaching):
-        # No point recovers this share of the gap.
+        # No point recovers this share of the gap in quality.
         return float("nan")
     # Positions of the first point that reaches the share, and of the point before it,
     # if any. The curve is straight between the two.
@@ -889,7 +889,7 @@ class CurveNumbers(NamedTuple):
 
 # Names of the summary numbers of a curve.
 METRICS = CurveNumbers._fields
-# Summary numbers of which lower is better. Higher is better for the others.
+# Summary numbers of which lower is better. Of all other numbers, higher is better.
 _LOWER_IS_BETTER = ("cpt_50", "cpt_80", "distance")
 
 
@@ -1209,7 +1209,8 @@ def compare_with_references(
         )
     oracle_routes = []
     for budget in curve.budget:
-        # The greedy plan is within one row of the best. The solver checks the costs.
+        # The total quality of the greedy plan is below the best one by at most the gain
+        # on one row. The solver checks the costs.
         plan = solve_assignment(quality, costs, budget, solver="greedy")
         oracle_routes.append(plan.choices)
     oracle_choices = np.column_stack(oracle_routes)  # (n_rows, n_budgets)

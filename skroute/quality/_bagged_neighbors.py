@@ -566,7 +566,8 @@ def weighted_shares(distances, row_weight, place_weights):
     order = distances.argsort(axis=1, kind="stable")
     sorted_distances = np.take_along_axis(distances, order, axis=1)
     sorted_weight = row_weight[order]
-    # The places of each row go from `begin` to `end`, (n_queries, n_rows).
+    # Rows are on a line, by rising distance. A row of weight w takes w places of the
+    # line, from `begin` to `end`, (n_queries, n_rows).
     end = sorted_weight.cumsum(axis=1)
     begin = np.zeros(end.shape)
     begin[:, 1:] = end[:, :-1]
@@ -579,15 +580,15 @@ def weighted_shares(distances, row_weight, place_weights):
     end[:, :-1][is_tied] = np.inf
     # The running minimum starts with the last row.
     end = np.minimum.accumulate(end[:, ::-1], axis=1)[:, ::-1]
-    # Total weight of the first 0, 1, 2, ... places of the line. Places beyond the last
-    # entry of `place_weights` have the weight 0.
+    # Entry j is the total weight of the j nearest places, which rows take by rising
+    # distance. Places beyond the last entry of `place_weights` have the weight 0.
     n_places = np.arange(len(place_weights) + 1)
     total = np.append(0.0, np.cumsum(place_weights))
-    # Total weight of the places that the rows at one distance have in common.
+    # Total weight of all rows at the distance of each row, (n_queries, n_rows).
     weight_of_distance = np.interp(end, n_places, total)
     weight_of_distance -= np.interp(begin, n_places, total)
     shares = np.empty(distances.shape)
-    # Rows at one distance share this weight in proportion to their weights.
+    # Rows at one distance share `weight_of_distance` in proportion to their weights.
     sorted_shares = weight_of_distance * sorted_weight / (end - begin)
     np.put_along_axis(shares, order, sorted_shares, axis=1)
     return shares / shares.sum(axis=1, keepdims=True)

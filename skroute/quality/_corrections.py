@@ -11,8 +11,8 @@ _DEGREE = 4
 # Number of points at which a curve is stored. Between them it is linear. It hardly
 # differs from the polynomial of degree 4.
 _POINTS = 33
-# Share of the estimates that are below the first point, and above the last point. A
-# polynomial is not reliable at extreme estimates.
+# Share of the estimates that are below the first point of a curve, and share above its
+# last point. A polynomial is not reliable at extreme estimates.
 _ENDS = 0.005
 # The rest of a polynomial is what the polynomials of lower degree cannot express. A
 # polynomial has a root mean square of about 1. If the root mean square of a rest is
@@ -27,8 +27,8 @@ _ROUNDING = 1e-9
 # `_BITS_OF_RANGE`) is fine enough for the narrowest range.
 _MOST_RATIO = 16
 # Outcomes have a heavy tail if their range is above this number of standard deviations.
-# The range of 1,000 normal values is about 6.5 standard deviations. The range of
-# answers of which half are wrong is 2.
+# The range of 1,000 normal values is about 6.5 standard deviations. If half of the
+# outcomes are 0 and half are 1, their range is 2 standard deviations.
 _TAIL = 8
 # Estimates are rounded to multiples of a unit. The unit is the widest range of the
 # outcomes, rounded up to a power of two, divided by 2**20: about a millionth of it. The
@@ -176,21 +176,25 @@ def _fit_shrunken(columns, residual, total_weight):
     # diagonal entry of the triangle is the length of a rest. (n_choices, n_columns)
     length_of_rest = np.abs(np.diagonal(triangle, axis1=1, axis2=2))
     root_mean_square = length_of_rest / np.sqrt(total_weight)
-    # A column without a rest is not used, and no column after it. This happens if the
-    # estimates of a choice have few different values. (n_choices, n_columns)
+    # A column that is a linear combination of the columns before it is not used, nor
+    # the columns after it. This happens if the estimates of a choice have few different
+    # values. (n_choices, n_columns)
     is_used = np.logical_and.accumulate(root_mean_square > _LEAST_REST, axis=1)
     is_used = is_used[:, None]  # (n_choices, 1, n_columns): the same for all rows
     used_basis = np.where(is_used, basis, 0)
     # Each coefficient is the sum over rows of the products of a column of the basis
     # with the residuals. (n_choices, n_rows, n_columns)
     products = used_basis * residual.T[..., None]
-    coef = products.sum(axis=1)  # the `c`, (n_choices, n_columns)
-    # The variance `v` of a coefficient is estimated from its products: the sum of their
-    # squared deviations from their mean. Rounding must not make it negative.
+    coef = products.sum(axis=1)  # `c` in the docstring, (n_choices, n_columns)
+    # The variance of a coefficient (`v` in the docstring) is estimated from its
+    # products: the sum of their squared deviations from their mean. Rounding must not
+    # make this sum negative.
     variance = np.maximum((products**2).sum(axis=1) - coef**2 / total_weight, 0)
-    # The `t` of each column, a mean over the choices. (n_columns,)
+    # Estimated mean square of the true coefficients of each column, over the choices
+    # (`t` in the docstring). (n_columns,)
     signal = np.maximum((coef**2 - variance).mean(axis=0), 0.0)
-    # `t / (t + v)`, or 0 where both are 0. (n_choices, n_columns)
+    # Factor of each coefficient, 0 where signal and variance are 0. The shape is
+    # (n_choices, n_columns).
     shrinkage = np.divide(
         signal,
         signal + variance,

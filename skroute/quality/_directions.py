@@ -4,8 +4,8 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.decomposition import TruncatedSVD
 
-# Lower bound of the share of a direction that is due to other rows than one. The share
-# is 0 if only one row has the direction. The bound is above 0, because it is a divisor.
+# Lower bound of one minus the leverage of a row. This number is 0 if only this row
+# extends along some direction. The bound is above 0, because the number is a divisor.
 _LEAST_REST = 1e-12
 # Largest number of rows that `_squares_along_rests` samples. Bounds its time.
 _SAMPLED_ROWS = 50
@@ -83,21 +83,25 @@ def along_directions_of_others(rows, directions, rows_as_new=None):
     """
     if rows_as_new is None:
         rows_as_new = rows
-    # Comments name the symbols of the docstring. There are `a`, `b`, `r` and `z` for
-    # each row.
+    # The comments below name symbols that the docstring defines, such as `z`. Each row
+    # has its own `a`, `b`, `r` and `z`.
     coordinates = along(rows, directions)  # z
     coordinates_as_new = along(rows_as_new, directions)  # V.T @ b
     # r @ r: the squared length of a row, less the squared length along the directions.
     squared_rests = _products_of_rows(rows, rows)
     squared_rests -= (coordinates**2).sum(axis=1)
-    # r @ b: the product of a row with its `b`, less the product along the directions.
+    # r @ b: the product of a row with the same row of `rows_as_new`, less the product
+    # along the directions.
     rest_products = _products_of_rows(rows, rows_as_new)
     rest_products -= (coordinates * coordinates_as_new).sum(axis=1)
     squares = (coordinates**2).sum(axis=0)  # diagonal of L, (n_directions,)
-    # Diagonal of L - w. The same `w`, a mean, is taken for all rows.
+    # L - w: the sum of squares of the rows along each direction, less their sum of
+    # squares along a vector orthogonal to the directions. The latter sum is a mean over
+    # such vectors. (n_directions,)
     gaps = squares - _squares_along_rests(rows, coordinates, squared_rests)
-    # D @ z: the diagonal of D has the inverse gaps. If a gap is not positive, the
-    # direction is as weak as the rest of a row, and its coordinate is not corrected.
+    # D @ z: coordinates divided by L - w. If L - w is not positive, the rows do not
+    # extend more along the direction than along an orthogonal vector. The coordinate is
+    # then not corrected.
     scaled_coordinates = np.divide(
         coordinates, gaps, out=np.zeros_like(coordinates), where=gaps > 0
     )
@@ -114,11 +118,11 @@ def along_directions_of_others(rows, directions, rows_as_new=None):
 
 
 def _squares_along_rests(rows, coordinates, squared_rests):
-    """Return other rows' squares along the part of a row orthogonal to the directions.
+    """Return the sum of squares of rows, along a vector orthogonal to the directions.
 
-    This part, the rest of a row, is orthogonal to the directions. Each other row
-    has a coordinate along this rest. The squares of these coordinates are added up. The
-    result is a weighted mean of such sums over a sample of rows. A sampled row is
+    The vector is the rest of a row: its part orthogonal to the directions. Each other
+    row has a coordinate along this rest. The squares of these coordinates are added up.
+    The result is a weighted mean of such sums over a sample of rows. A sampled row is
     weighted by the squared length of its rest.
 
     Parameters
@@ -139,19 +143,21 @@ def _squares_along_rests(rows, coordinates, squared_rests):
     products = rows @ rows[::step].T  # (n_rows, n_sampled)
     if issparse(products):
         products = products.toarray()
-    # A sampled row is the sum of two parts: one along the directions, and its rest. The
-    # squared products of the row with all rows are summed. The sum for the row is the
-    # sum for the first part, plus the sum for the rest.
+    # A sampled row is the sum of two parts: one along the directions, and one that is
+    # orthogonal to them, its rest. For the row and for each part, squared products with
+    # all rows are summed. The sum for the row is the total of the sums for both parts.
     squares = (coordinates**2).sum(axis=0)  # (n_directions,)
     with_row = (products**2).sum(axis=0)  # (n_sampled,)
     with_part_along = (coordinates[::step] ** 2) @ squares
-    # Squared product of the rest with the sampled row itself.
+    # Squared product of the rest of a sampled row with this row itself.
     with_itself = squared_rests[::step] ** 2
-    # The remainder is the sum for the other rows, times the squared length of the rest.
+    # Sum of the squared products of the rest with all other rows. It is the sum of the
+    # rows' squared coordinates along the rest, times the squared length of the rest.
     of_others = with_row - with_part_along - with_itself
     total_weight = squared_rests[::step].sum()
     if total_weight <= 0:
-        # The sampled rows have no rest. Rounding may make this sum of squares negative.
+        # The sampled rows have no part that is orthogonal to the directions. Rounding
+        # may make this sum of squares negative.
         return 0.0
     # The result is a sum of squares. Below 0 it is rounding.
     return max(float(of_others.sum() / total_weight), 0.0)

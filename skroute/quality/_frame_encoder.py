@@ -411,9 +411,9 @@ def _are_texts(cells):
 
 
 def _most_directions(n_components, n_rows):
-    """Return the largest number of directions for a column of texts, or sparse rows.
+    """Return the largest number of singular vectors for texts, or for sparse rows.
 
-    A direction is a singular vector. The result is `n_components`, but at most one
+    The encoders call them directions. The result is `n_components`, but at most one
     direction for each five rows, and at least 1.
     """
     return min(n_components, max(1, n_rows // _ROWS_OF_DIRECTION))
@@ -462,7 +462,7 @@ class _ColumnEncoder(ABC):
 
 
 class _SparseRows(_ColumnEncoder):
-    """Encoder of all columns of sparse rows: coordinates along a few directions.
+    """Encoder of all columns of sparse rows: coordinates along singular vectors.
 
     Parameters
     ----------
@@ -495,7 +495,7 @@ class _SparseRows(_ColumnEncoder):
         return along(csr_array(column), self.directions)
 
     def names_out(self, name, width):
-        """Return names of directions: ``direction0``, ... `name` is not used."""
+        """Return names of the outputs: ``direction0``, ... `name` is not used."""
         return [f"direction{number}" for number in range(width)]
 
 
@@ -524,8 +524,8 @@ class _Column(_ColumnEncoder):
 
     def __init__(self, column, name, *, text, n_components, seed):
         self.reader = ColumnReader.fit(column, name)
-        # For the reader, a column of texts is one of categories. Such a column gets the
-        # kind "text" below.
+        # `reader.kind` is `CATEGORY` for texts, too. A column of texts gets the kind
+        # "text" below.
         self.kind = self.reader.kind
         if self.kind != CATEGORY:
             # Numbers and dates.
@@ -874,7 +874,7 @@ def _rarity(n_texts_with, n_texts):
 
 
 class _EmbeddedTexts:
-    """Encoder of texts by a user's callable or transformer, and a few directions.
+    """Encoder of texts by a user's callable or transformer, reduced to few numbers.
 
     Parameters
     ----------
@@ -959,7 +959,7 @@ class _EmbeddedTexts:
         if hasattr(self.encoder, "transform"):
             self.encoder = clone(self.encoder).fit(texts)
         vectors = self._vectors(texts)
-        # None: the numbers of the encoder are few enough, and stay as they are.
+        # None: embeddings of at most `n_components` numbers stay as they are.
         self.directions = None
         if self.n_components >= self.width:
             return _dense(vectors)
@@ -967,7 +967,7 @@ class _EmbeddedTexts:
         return along_directions_of_others(vectors, self.directions)
 
     def transform(self, column):
-        """Return coordinates of other texts, or their embeddings without directions.
+        """Return coordinates of other texts, or embeddings if there are no directions.
 
         `column` (n_texts, 1) has the texts.
         """
@@ -978,5 +978,5 @@ class _EmbeddedTexts:
 
 
 def _dense(rows):
-    """Return sparse rows as an array, and others as they are."""
+    """Return sparse rows as an array, and dense rows as they are."""
     return rows.toarray() if issparse(rows) else rows

@@ -143,7 +143,7 @@ def _decide(rule, estimate, costs):
     _Decisions
     """
     cheaper = choose_at_price(estimate, costs, rule.price)
-    # A share of 0: all tied rows take the cheaper choice.
+    # If `rule.share` is 0, all tied rows take the cheaper choice.
     more_expensive = cheaper
     if rule.share:
         # A negative tolerance breaks ties towards the more expensive choice.
@@ -205,7 +205,7 @@ def _hull_of_means(mean, costs):
 
 
 def _is_above(middle, left, right, costs, mean):
-    """Return True if `middle` is better than a mix of `left` and `right` of its cost.
+    """Return True if `middle` is better than the mix of `left` and `right` at its cost.
 
     The line from `left` to `middle` is then steeper than the line from `left` to
     `right`. Both slopes are multiplied by the differences of cost of both lines, so

@@ -76,8 +76,9 @@ def _read_column_numbers(choice, names):
     largest = int(choice.max())
     if smallest < 0:
         raise ValueError(f"choice must have numbers from 0 up, got {smallest!r}.")
-    # A column may have no name, and no row may have chosen it. But a number as large as
-    # the number of rows is probably an identifier, not the number of a column.
+    # A column without a name is allowed, even if it is not chosen on any row. But a
+    # number as large as the number of rows is probably an identifier, not the number of
+    # a column.
     if largest >= max(len(names), len(choice)):
         raise ValueError(
             f"choice has the column number {largest!r}, but there are not as many "

@@ -53,7 +53,7 @@ _SHARE_OF_LEAF = 1 / 200
 # cells, whose leaves would have one or two cells otherwise.
 _FEWEST_CELLS_OF_LEAF = 3
 # Upper bound of the least number of cells in a leaf. It holds for tables with many
-# known cells, whose leaves would mix rows that differ otherwise.
+# known cells. Larger leaves would mix rows that are different.
 _MOST_CELLS_OF_LEAF = 50
 # Folds of the estimates that fill unknown cells for a user's estimator. The number is
 # small, because each of the many fits in a cross-validation fills cells.
@@ -184,7 +184,8 @@ def estimate_propensities(rows, choice, n_choices, folds):
         by_tree[test] = fallback
         by_linear[test] = fallback
         if len(np.unique(choice[train])) == 1:
-            # A classifier needs two classes. The shares stay the estimate.
+            # A classifier needs two classes. The estimate stays the share of the choice
+            # in the rows of `train`.
             continue
         by_forest[test] = _modelled_propensities(
             forest, rows, choice, train=train, test=test, fallback=fallback

@@ -1,4 +1,4 @@
-"""Members of `QualityRegressor`: trees, boosted trees, ridge, similarities.
+"""Estimators that `QualityRegressor` stacks, called members: trees, ridge, ...
 
 Each of `MEMBERS` is a function ``(rows, deviations, seed, weight=None)`` that fits a
 :class:`Member`. The arguments are standardised rows in single precision and in C order,
@@ -58,7 +58,8 @@ _PENALTIES = np.geomspace(1e-4, 1e3, 22)
 _LEAST_SQUARE = 1e-10
 # Rule by which forests read rows: the rows of members are in single precision.
 _READ_RULE = ReadRule(dtype="float32")
-# Output of a tree that adds to all outputs: its leaves have a number for each output.
+# Mark in place of the position of an output, for a tree that adds to all outputs. Its
+# leaves have a number for each output.
 _ALL_OUTPUTS = -1
 # Feature of a leaf in packed trees: a leaf has none.
 _LEAF = -1
@@ -131,7 +132,7 @@ class Member(ABC):
 
 
 class SummedTrees(Member):
-    """Member of trees: its estimate for a row is the sum of the leaves of the row.
+    """Member of trees: its estimate for a row is a sum of one leaf value per tree.
 
     Parameters
     ----------
@@ -204,7 +205,7 @@ class SummedTrees(Member):
         return cls(replace(forest, trees=trees))
 
     def first_trees(self, n_folds):
-        """Return the first trees of the forest, with leaves scaled to replace them all.
+        """Return the first trees, with leaf values scaled up for the trees left out.
 
         This forest was fitted without one fold. The forest for new rows has about
         `_KEPT_TREES` trees, equally many of the forest of each fold. Leaves of the
@@ -227,13 +228,13 @@ class SummedTrees(Member):
         return SummedTrees(replace(forest, trees=forest.trees.with_values(values)))
 
     def predict(self, rows):
-        """Return the sum of the leaves of each row, of shape (n_rows, n_outputs)."""
+        """Return the sum of the leaf values of each row, shape (n_rows, n_outputs)."""
         # From tree 0 to the last one: all trees.
         walk, layout = walk_of(self.forest, len(rows), first=0, last=self._n_trees)
         return self._sums(rows, walk, layout)
 
     def predict_once(self, rows):
-        """Return the result of `predict`, without a layout of the trees for few rows.
+        """Return the result of `predict`. For few rows, do not build a faster layout.
 
         For few rows, a layout that predicts faster takes longer to build than it saves.
         """
@@ -245,7 +246,7 @@ class SummedTrees(Member):
         return self._sums(rows, add_leaves, self.forest.plain)
 
     def _sums(self, rows, walk, layout):
-        """Return the sum of the leaves of each row, by the kernel `walk`.
+        """Return the sum of the leaf values of each row, by the kernel `walk`.
 
         `layout` has the trees in the form that the kernel takes. `walk_of` returns
         both.
@@ -644,19 +645,19 @@ def _cluster_centres(rows, n_centres):
     ndarray of shape (at most n_centres, n_features)
     """
     first_rows = np.unique(rows[:n_centres], axis=0)
-    # Half the squared length of a row, less half its squared distance to each first
-    # row. The length does not depend on the first row. So the nearest first row has the
-    # largest closeness. (n_rows, n_first_rows)
+    # Half the squared length of a row, less half its squared distance to each of
+    # `first_rows`. The length is the same for all of these. So the nearest of
+    # `first_rows` has the largest closeness. (n_rows, n_first_rows)
     closeness = rows @ first_rows.T - (first_rows**2).sum(axis=1) / 2
     cluster_of_row = closeness.argmax(axis=1)
-    # A first row to which no row is nearest has no cluster.
+    # A row of `first_rows` has no cluster if it is not the nearest one of any row.
     clusters = np.unique(cluster_of_row)
     centres = [rows[cluster_of_row == cluster].mean(axis=0) for cluster in clusters]
     return np.array(centres)
 
 
 def _typical_distance(rows):
-    """Return the root of half the median squared distance, or 1 for equal rows.
+    """Return the root of half the median squared distance of rows, or 1 if all equal.
 
     Each row in the first half of the rows has a distance to each row in the second
     half. Distances of 0 do not count.
@@ -711,12 +712,13 @@ def shared_ridge(X, Y, weight=None):
         root_weight = np.sqrt(weight)[:, None]
         x_centred = root_weight * (X - x_mean)
         y_centred = root_weight * (Y - y_mean)
-    # The principal axes of the outputs are the columns, (n_outputs, n_outputs).
+    # The columns of `rotation` are the principal axes of the outputs. The shape is
+    # (n_outputs, n_outputs).
     _, rotation = np.linalg.eigh(y_centred.T @ y_centred)
     components = y_centred @ rotation
     rotated = _cross_validated_ridge(x_centred, components, total_weight)
     if rotated is None:
-        # The columns do not vary: the estimate is the mean.
+        # The columns of X do not vary: the estimate is the mean of Y.
         return np.zeros((X.shape[1], Y.shape[1])), y_mean
     coef = rotated @ rotation.T
     return coef, y_mean - x_mean @ coef
@@ -855,7 +857,8 @@ def _packed_trees(forest):
         feature_dtype = np.int16
     values = trees.values[is_leaf]  # (n_leaves, n_outputs)
     largest = np.abs(values).max(axis=0, initial=0)
-    # An output whose leaves are all 0 has the unit 1.
+    # Leaf values of each output are divided by a unit. An output whose leaves are all 0
+    # has the unit 1.
     positive = np.where(largest > 0, largest, 1.0)
     # Values in this unit are at most 1, so that none is too large for half precision.
     # Division by a power of two does not round.
@@ -907,7 +910,7 @@ def _unpacked_forest(packed):
         roots=packed.roots,
         depths=packed.depths,
         outputs=np.full(n_trees, _ALL_OUTPUTS, dtype=np.int32),
-        # Each tree is a member of its own.
+        # The trees are not grouped: group t starts with tree t.
         member_start=np.arange(n_trees + 1, dtype=np.int32),
         # No split is by categories.
         cat_words=np.zeros(0, dtype=np.uint32),

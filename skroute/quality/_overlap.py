@@ -14,9 +14,9 @@ _MOST_ROWS_WITHOUT = 10
 # A choice may also be missing in the log if the policy makes it on less than this share
 # of the rows. The larger of the two bounds holds.
 _MOST_SHARE_WITHOUT = 0.02
-# Log and policy may make a choice on no common row by chance. If they are expected to
-# agree on more rows than this, the probability of no agreement is below exp(-7), about
-# one in a thousand. The log then lacks the choice.
+# Log and policy can by chance make a choice on different rows only. If they are
+# expected to agree on more rows than this, the probability of no agreement is below
+# exp(-7), about one in a thousand. The log then lacks the choice.
 _EXPECTED_ROWS = 7.0
 # Smallest effective number of agreeing rows that an estimate needs. Means of fewer rows
 # have no useful standard error.
@@ -67,7 +67,7 @@ def effective_size(weight):
 
 
 def never_matched(needed, matched, made, n_rows):
-    """Return True if a log lacks a choice where a policy makes it, beyond chance.
+    """Return True if a choice of the policy is never that of the log, beyond chance.
 
     Parameters
     ----------
@@ -89,7 +89,8 @@ def never_matched(needed, matched, made, n_rows):
         # The log never made the choice. The policy may make it on a few rows, which
         # hardly change a mean.
         return needed >= max(_MOST_SHARE_WITHOUT * n_rows, _MOST_ROWS_WITHOUT)
-    # Number of agreeing rows if the log made the choice on all rows alike.
+    # Expected number of agreeing rows, if the log made the choice with the same
+    # probability on all rows.
     expected = needed * made / n_rows
     # `matched` may be a sum of weights: less than half a row counts as no row.
     return matched < 0.5 and expected > _EXPECTED_ROWS
@@ -138,7 +139,7 @@ def _choice_without_match(agreement, names):
 
 
 def _missing_weight(weight):
-    """Return a message if the mean weight is below 1 by more than chance, else None.
+    """Return a message if the mean importance weight is too far below 1, else None.
 
     `weight` is an attribute of `Agreement`.
     """

@@ -1,4 +1,4 @@
-"""The default estimator of quality: a stack of members, selected by its decisions."""
+"""The default estimator of quality: a stack, selected by the gain of its decisions."""
 
 from typing import NamedTuple, Self
 
@@ -73,7 +73,7 @@ _RECORDS = {
 
 
 class CrossEstimates(NamedTuple):
-    """Estimates for the rows of a fit: out of fold, as new rows, and by each fold.
+    """Out-of-fold estimates for the rows of a fit, with three ways to weigh members.
 
     Attributes
     ----------
@@ -516,7 +516,7 @@ class QualityRegressor(
             return self._weighted_cross_fit(problem, with_by_fold)
 
     def _weighted_cross_fit(self, problem, with_by_fold):
-        """Fit on the rows of weight above 0, and estimate the others as new rows.
+        """Fit on the rows of weight above 0, and predict the rows of weight 0.
 
         Parameters
         ----------
@@ -558,7 +558,7 @@ class QualityRegressor(
         return CrossEstimates(estimate, as_new=estimate_as_new, by_fold=by_fold)
 
     def _cross_fit(self, problem, with_by_fold):
-        """Fit means or a family on all rows of a problem, and return `CrossEstimates`.
+        """Fit the mean of each choice, or stack members. Return `CrossEstimates`.
 
         Parameters
         ----------
@@ -1038,7 +1038,9 @@ def _fit_for_new_rows(name, members_of_folds, *, table, deviations, seed):
 
 
 def _in_shape_of_y(tables, is_single):
-    """Return tables as a tuple (one table as it is), of one dimension less if single.
+    """Return tables without their last axis if `y` had one dimension, else as they are.
+
+    Several tables are returned as a tuple, and one table as an array.
 
     Parameters
     ----------
@@ -1052,7 +1054,7 @@ def _in_shape_of_y(tables, is_single):
 
 
 def check_family(family):
-    """Return the names in `family`, or of all members, or raise a ValueError.
+    """Return the names in `family`, or raise a ValueError. None is for all names.
 
     Parameters
     ----------

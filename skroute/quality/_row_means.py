@@ -4,8 +4,8 @@ import numpy as np
 
 from skroute.utils._statistics import standard_error
 
-# A lead above this many standard errors is beyond noise: chance alone exceeds it about
-# once in 40 times.
+# A mean difference above this many standard errors is beyond noise: chance alone
+# exceeds it about once in 40 times.
 _ERRORS_OF_LEAD = 2
 
 
@@ -41,7 +41,7 @@ def weights_of_rows(weight, rows):
 
 
 def beyond_noise(lead, weight=None):
-    """Return True if a mean lead is above zero by more than two standard errors.
+    """Return True if the mean of `lead` is above two of its standard errors.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Stack the members of a family, with weights selected by their decisions.
+"""Stack several estimators, with weights selected by the gain of their decisions.
 
 A *deviation* is an estimate, or an outcome, less the mean quality of its choice.
 Members estimate deviations. A *candidate* is a set of members with fitted weights, with
@@ -110,12 +110,12 @@ def stacked_weights(deviations, outcome_deviations, members, row_weight=None):
         outcome_deviations = root_weight * outcome_deviations
     level = estimates.mean(axis=2)  # (n_used, n_rows)
     outcome_level = outcome_deviations.mean(axis=1)
-    # Differences of all rows and choices, one after another in one axis.
-    # (n_used, n_rows * n_choices)
+    # Estimates of all rows and choices less the level of the row, one after another in
+    # one axis. (n_used, n_rows * n_choices)
     difference = (estimates - level[..., None]).reshape(len(estimates), -1)
-    # The same of the outcomes, (n_rows * n_choices,).
+    # Outcomes less the level of the row, (n_rows * n_choices,).
     outcome_difference = (outcome_deviations - outcome_level[:, None]).ravel()
-    # The weights of `members` are replaced in place. The others stay 0.
+    # The weights of `members` are replaced in place. Weights of other members stay 0.
     weights = MemberWeights.zeros(len(deviations))
     weights.difference[members] = _non_negative_ridge(difference, outcome_difference)
     weights.level[members] = _non_negative_ridge(level, outcome_level)
@@ -222,7 +222,7 @@ class Combination(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """Selected weights and corrections: by all rows, and for each fold by the others.
+    """Weights and corrections, selected by all rows, and by the rows outside each fold.
 
     Attributes
     ----------
@@ -242,7 +242,7 @@ class Selection(NamedTuple):
     compared: list[Compared]
 
     def estimates_by_fold(self, deviations):
-        """Return the estimates of all rows by the combination of each fold.
+        """Return estimates of all rows, by the combination selected without each fold.
 
         Parameters
         ----------
@@ -393,7 +393,7 @@ def choose_weights(
     divisors=1.0,
     row_weight=None,
 ):
-    """Fit weights of all members, or select one member if its lead is beyond noise.
+    """Fit weights of all members, or select one member if it is significantly better.
 
     Weights and corrections are compared out of fold: for each fold they are fitted on
     the other folds.

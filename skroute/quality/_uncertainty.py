@@ -101,8 +101,8 @@ def error_curves(estimate, error, spread_of_truth):
     squares = (_ERROR_FACTOR * error) ** 2
     mean_squares = squares.mean(axis=0)
     # The real truth varies more than the simulated one. Its variance is larger by about
-    # the mean squared error. This error over the simulated variance is the share that
-    # the simulation misses, or 0 if the simulated truth does not vary.
+    # the mean squared error. This error divided by the simulated variance is the share
+    # that the simulation misses. It is 0 if the simulated truth does not vary.
     missed = np.divide(
         mean_squares,
         spread_of_truth**2,

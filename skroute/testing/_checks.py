@@ -135,7 +135,7 @@ def assert_same_decisions(first, second):
 
 
 def check_calls_are_views_of_one_pass(estimator):
-    """Check that `predict`, `route` and `predict_cost` are parts of one pass."""
+    """Check that `predict`, `route` and `predict_cost` agree with `predict_routed`."""
     fitted = fit_on_rows(estimator)
     X_new = make_rows().X_new
     choices = fitted.choices_
@@ -179,7 +179,7 @@ def check_plan_and_answer(estimator):
 
 
 def check_single_choices(estimator):
-    """Check that each single choice answers every row at a cost of its own."""
+    """Check that each entry of `single_choices_` can be used alone for all rows."""
     fitted = fit_on_rows(estimator)
     X_new = make_rows().X_new
     for name in fitted.single_choices_:
@@ -472,7 +472,8 @@ def check_estimates_of_requests(fitted, X_new):
     # Value of each choice that is offered, (n_rows, n_offered).
     values = quality - requests.penalty - price * requests.costs
     route = fitted.route(X_new, budget=np.inf)
-    # The column of each route: `positions` are the sorted routes of the columns.
+    # The column of `values` for the route of each row. `positions` are the routes of
+    # the columns, sorted.
     chosen_columns = np.searchsorted(requests.positions, route)
     chosen_values = values[np.arange(len(values)), chosen_columns]
     # The choices may differ if their values are tied.

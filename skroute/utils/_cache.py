@@ -31,7 +31,8 @@ class CallCache:
     """
 
     def __init__(self, row_counts=None):
-        # The dict itself, not a copy: both caches add their calls to the same counts.
+        # The dict itself, not a copy: the cache that it is from and this cache add
+        # their calls to the same counts.
         self.row_counts = {} if row_counts is None else row_counts
         # Dict from a key to a pair: the value, and an object that is kept alive because
         # its id is part of the key, or None.

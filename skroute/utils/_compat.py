@@ -259,7 +259,7 @@ def fit_task(estimator, name, X, y):
 
 
 def print_nested(estimator_repr, stand_in):
-    """Make scikit-learn print a stand-in of nested estimators with this `__repr__`.
+    """Make scikit-learn print a stand-in for nested estimators with a given `__repr__`.
 
     Its printer has a table from a ``__repr__`` to a function that prints. Estimators
     whose ``__repr__`` is not in the table are printed as plain objects. This function

@@ -497,7 +497,7 @@ def needs_encoding(X):
 
 
 def _cells_of_rows(X):
-    """Return rows whose entries are single values, or None if they are not.
+    """Return rows if all their entries are single values, or None otherwise.
 
     Parameters
     ----------

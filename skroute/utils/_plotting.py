@@ -77,7 +77,7 @@ def colours_of(names):
     if n_names <= len(COLOURS):
         return list(COLOURS[:n_names])
     colour_map = import_optional("matplotlib", "a display").colormaps["turbo"]
-    # The ends of the map are too dark to be told apart.
+    # The ends of the colour map are too dark to be told apart.
     first = 0.05
     last = 0.95
     step = (last - first) / (n_names - 1)

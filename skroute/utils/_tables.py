@@ -14,8 +14,8 @@ from sklearn.base import BaseEstimator
 
 from skroute.utils._optional import import_optional
 
-# Width of a text in characters, as of our own code. Columns that do not fit stand in a
-# further block below.
+# Width of a printed table in characters. Columns that do not fit stand in a further
+# block of lines below.
 _WIDTH = 88
 # Spaces before each line below the title.
 _INDENT = "  "
@@ -316,7 +316,7 @@ def choice_columns(choices, route_share):
 
 
 def note_of_unused(choices, route_share):
-    """Return a note that names the choices that were made at no budget, in a list.
+    """Return a list with a line about choices made at no budget, or an empty list.
 
     Parameters
     ----------

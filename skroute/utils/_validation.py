@@ -501,7 +501,7 @@ def refuse_missing(**targets):
 
 
 def check_truth(*, y, name="y", **others):
-    """Check true answers before they are compared with others.
+    """Check that true answers are complete, and in the row order of other arguments.
 
     Parameters
     ----------

@@ -488,7 +488,7 @@ default=None
     # Decisions ------------------------------------------------------------------------
 
     def _check_rows(self, X):
-        """Return the checked rows of a call.
+        """Return the argument `X` of a prediction method, checked.
 
         If `fit` got no X, the features are not read. Rows are then only counted, and
         hashed to draw a rule.
@@ -639,10 +639,10 @@ default=None
         if not plan.decided:
             # In a plan of `plan_single` each row asks only the model of its route.
             return bills[np.arange(n_rows), plan.route]
-        # The state of a decided plan marks the asked models, (n_samples, n_models).
+        # In other plans, `state` is True for the asked models, (n_samples, n_models).
         return (bills * plan.state).sum(axis=1)
 
-    # The calls ------------------------------------------------------------------------
+    # Further public methods -----------------------------------------------------------
 
     def predict_quality(
         self, X, budget=None, *, signals=None, costs=None, request_id=None
@@ -773,7 +773,9 @@ default=None
         costs=None,
         request_id=None,
     ):
-        """Return the mean quality of the choices made; abstaining counts as in `fit`.
+        """Return the mean logged quality of the choices made, abstaining included.
+
+        The quality of abstaining is ``abstain_quality_``.
 
         Parameters
         ----------

@@ -109,9 +109,9 @@ class CascadeLog(NamedTuple):
         )
 
     def outcomes(self):
-        """Return the quality of each choice, (n_rows, n_models + 1).
+        """Return the quality of each model and of abstaining, (n_rows, n_models + 1).
 
-        The last choice is abstaining. Its quality is NaN if no row can abstain.
+        The last column is abstaining. Its quality is NaN if no row can abstain.
         """
         abstain_quality = np.nan
         if self.abstain_quality is not None:
@@ -152,7 +152,7 @@ def cascades_to_compare(n_models, max_calls, by_cost, has_estimates):
 
 
 class CascadeMove(NamedTuple):
-    """The best move of each row in one state, by positions of models.
+    """The best move of each row in one state: the model to ask, or the final choice.
 
     Attributes
     ----------
@@ -319,10 +319,10 @@ class _CascadeLearner(StateLearner):
         self._regressions = regressions
 
     def fit(self, state, targets):
-        """Fit the last columns of `targets`: the values of asking each next model.
+        """Fit the columns of `targets` that are values of asking each next model.
 
-        The first columns are the quality of each answer. They are already fitted in
-        the basis.
+        The columns before them, the quality of each answer, are already fitted in the
+        basis.
         """
         models = self._states.answering[state]
         return self._regressions.basis(models).fit(targets[:, len(models) :])
@@ -409,7 +409,7 @@ class ChosenRule(NamedTuple):
 
 
 class CascadeRule(NamedTuple):
-    """A fitted cascade, and the position in its grid of the price that decides."""
+    """A fitted cascade, and the position of the rule's price in the grid of prices."""
 
     cascade: FittedCascade
     price_index: int

@@ -57,7 +57,7 @@ class MemberAnswers:
     """
 
     def __init__(self, router, X):
-        # Cache of a sweep over budgets. It also counts the rows that are asked.
+        # Cache of a sweep over budgets. It also counts the calls of members on rows.
         self._sweep = cache_of(router)
         self._members = router._members
         self._has_own_labels = router._has_own_labels
@@ -87,13 +87,13 @@ class MemberAnswers:
     def probabilities(self, member, rows):
         """Return the probabilities of one member, (n_rows, n_labels)."""
         if hasattr(self._members.models[member], "predict_scores"):
-            # The scores of such a member need not be its probabilities.
+            # Scores of a member with `predict_scores` need not be probabilities.
             return self._ask(member, "predict_proba", rows)
         return self.scores(member, rows)
 
 
 class SingleMember(NamedTuple):
-    """State of a plan in which one member answers every row: its position."""
+    """State of a plan in which one member answers every row: the member's position."""
 
     position: int
 
@@ -122,7 +122,7 @@ class Choice(NamedTuple):
 
 
 class JudgedAnswers(NamedTuple):
-    """Out-of-fold answers of all members to the rows of `fit`, and how to judge them.
+    """Out-of-fold answers of all members to the rows of `fit`, and the true labels.
 
     Attributes
     ----------
@@ -195,7 +195,7 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
     # Fit ------------------------------------------------------------------------------
 
     def _fit_and_judge(self, members, X, y, *, task, params):
-        """Fit the members, and return their out-of-fold answers and how to judge them.
+        """Fit the members, and return their out-of-fold answers with the true labels.
 
         Sets the attributes of ``_fit_members`` and ``_has_own_labels``: for each
         member, True if its labels are not those of its best scores, so that it is asked
@@ -245,7 +245,8 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
                     model, responses["scores"], responses["predict"]
                 )
             self._has_own_labels.append(has_own)
-        # None for several labels: the router finds them in the scores.
+        # None if rows have several labels: the answers are the labels whose scores
+        # are above a threshold.
         labels = None
         if not self._members.is_multilabel:
             labels = []
@@ -256,7 +257,7 @@ class CombiningRouter(MemberRouter, ClassifierMixin, BaseEstimator):
                     labels.append(named_labels(responses["scores"]))
         objective = objective_of(self, self._members.target)
         # The weights of the classes in balanced accuracy are those of all rows of
-        # `fit`, also where some rows are judged.
+        # `fit`, also if the quality of only some rows is computed.
         objective = objective.bound(answers.target, answers.weight)
         judged = JudgedAnswers(
             answers.answers_by("scores"),
@@ -610,7 +611,9 @@ def search_combination(
     second_labels=None,
     row_weight=None,
 ):
-    """Find w and theta of two members by training quality: FrugalMCT, section 4.3.
+    """Find the weight and the threshold of two members with the best training quality.
+
+    They are w and theta in section 4.3 of the paper of FrugalMCT.
 
     Parameters
     ----------
@@ -775,7 +778,7 @@ def _grow(answers, members, combination_of):
     weights_alone = np.eye(len(answers.scores))
     best = None
     best_mean = -np.inf
-    # In a pair, both members as the last one lead to the same weights. One is enough.
+    # In a pair, both orders of the members give the same weights. One is enough.
     last_members = members[1:] if len(members) == 2 else members
     for last in last_members:
         weights_of_others = combination_of[frozenset(members) - {last}].weights

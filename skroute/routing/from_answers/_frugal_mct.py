@@ -47,7 +47,8 @@ _MAX_ROWS_PER_TREE = 8_000
 # ``alpha * log(n_rows) / n_rows`` as in the paper. This is the largest alpha. The
 # smallest is its negative.
 _MAX_ALPHA = 10
-# Smallest number of rows on which delta is searched: each half must have two.
+# Smallest number of rows on which delta is searched: each of two halves must have
+# two.
 _MIN_ROWS_FOR_DELTA = 4
 
 
@@ -120,7 +121,7 @@ def addon_options(answers, base, weights, thresholds):
 
 
 class BaseOptions(NamedTuple):
-    """The choices after one base, the member that is asked first, and their policy.
+    """Choices after one base (the member that is asked first), with their policy.
 
     Attributes
     ----------
@@ -646,8 +647,8 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
         (`best_or_cheaper`).
         """
         options_now = self._options_now(exclude)
-        # A budget that pays for no base is raised to that of the cheapest base. The
-        # callers raise the error: `_plan` for its budget, a stream for its total.
+        # A budget that pays for no base is raised to that of the cheapest base. Such
+        # a budget is no error here: `_plan` checks its budget, a stream its total.
         smallest_budget = min(base_options.policy.least for base_options in options_now)
         budget = max(budget, smallest_budget)
         affordable = affordable_bases(options_now, budget)
@@ -675,7 +676,7 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
         return self.choice_costs_.min()
 
     def _policy(self):
-        """Return the policy of the base at the parameter `budget`."""
+        """Return the policy of the base that is chosen at the parameter `budget`."""
         check_is_fitted(self)
         return self._options_at(check_budget(self.budget)).policy
 
@@ -718,7 +719,7 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
         )
 
     def _plan(self, X, call):
-        """Choose the base of the call's budget, ask it, and decide what to buy.
+        """Choose the base that is best at the budget, ask it, and decide what to buy.
 
         The state of the plan are the answers so far (`MemberAnswers`).
         """
@@ -844,7 +845,7 @@ class FrugalMCTClassifier(CombiningRouter, PricedRouter):
 
     @property
     def base_(self):
-        """Name of the base at the constructor's budget."""
+        """Name of the base that is chosen at the constructor's budget."""
         check_is_fitted(self)
         return self._members.names[self._options_at(check_budget(self.budget)).base]
 
@@ -900,7 +901,8 @@ def search_delta(policy, budget):
     # Delta is the share of the budget that is left unspent, at most all of it.
     deltas = deltas[deltas <= 1]
     halves = np.array_split(np.random.default_rng(0).permutation(n_rows), 2)
-    # Means over all rows for each delta. Each half adds its part.
+    # Means over all rows for each delta. Each half adds the sum over its rows, divided
+    # by the number of all rows.
     cost = np.zeros(len(deltas))
     quality = np.zeros(len(deltas))
     for train, test in (halves, halves[::-1]):

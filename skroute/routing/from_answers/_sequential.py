@@ -64,8 +64,8 @@ _MAX_SETS = 255
 # add-on. On splits of nine data sets, a half and a whole standard error are equally
 # good. Without a penalty the luckiest of many candidates is taken for the best.
 _PENALTY = 0.5
-# Value of `Rule.price_index` for a rule that buys at most one add-on. It is no
-# position.
+# Value of `Rule.price_index` for a rule that buys at most one add-on. It is not a
+# position in `prices_`.
 ONE_ADDON = -1
 # Value of `_Step.next_state` for a row that ends and asks no further member.
 _ENDED = -1

@@ -262,7 +262,7 @@ def move_of(estimates, costs, prices):
 
 
 class StateOutcomes(NamedTuple):
-    """Quality and cost of the training rows, decided from one state on out of sample.
+    """Out-of-sample quality and cost of the training rows, decided from one state on.
 
     Attributes
     ----------
@@ -356,7 +356,7 @@ class _Asking:
         """
         answer_quality = self._answer_quality[state]
         next_costs = self._costs[self._states.next_members(state)]
-        # Value of asking each next member, before the price of the call itself.
+        # Value of asking each next member. The price of this call is not subtracted.
         next_values = [
             _value_of(outcomes_after_call, self._prices, self._trust)
             for outcomes_after_call in next_outcomes

@@ -443,7 +443,8 @@ default=None
         """Return the unfitted estimators of quality and cost, by parameter name."""
         readers = readers_of(self)
         if self.quality_estimator is None and routing_enabled():
-            # The default estimator of quality gets `sample_weight`, as the price does.
+            # The default estimator of quality gets `sample_weight`, with which prices
+            # are learned as well.
             readers["quality_estimator"].set_fit_request(sample_weight=True)
         return readers
 
@@ -559,7 +560,7 @@ default=None
         self._warn_after_fit(budget)
 
     def _read_amounts(self, amounts, log, weight):
-        """Return the amounts of `fit` (`AmountTables`), or None if there are none.
+        """Return the argument `amounts` of `fit` as `AmountTables`. None stays None.
 
         Parameters
         ----------
@@ -579,7 +580,7 @@ default=None
         )
 
     def _check_quotes_allowed(self, costs):
-        """Raise an error if `fit` got quotes with another estimate, or without bills.
+        """Raise an error if `quoted_costs` come with other estimates, or without bills.
 
         `costs` are the bills of `fit`, None if there are none.
         """
@@ -669,7 +670,8 @@ default=None
     def _quality_reader(self, log, fit_params):
         """Return the unfitted estimator that learns quality from a log."""
         reader = self.quality_estimator
-        # By default, the forest that fills a log of single answers is the estimate.
+        # With a log of single answers, `reader` stays None by default: the forest that
+        # fills unknown qualities is then the estimator of quality.
         if reader is None and not log.has_single_answers:
             reader = QualityRegressor()
         if log.known_quality is None:
@@ -783,7 +785,7 @@ default=None
         )
 
     def _has_list_and_bills(self):
-        """Return True if a price list decides rows, but the log has other bills."""
+        """Return True if decisions use a price list from which logged bills differ."""
         policy = self._policy()
         return policy.realised is not None and not policy.has_row_costs
 
@@ -1024,7 +1026,7 @@ default=None
         self.choices_ = [*self.choices_, name]
         return self
 
-    # What decisions came to -----------------------------------------------------------
+    # Outcomes of decisions ------------------------------------------------------------
 
     def _policy_of_log(self):
         """Return the policy of the choices of `fit`, without those added later."""

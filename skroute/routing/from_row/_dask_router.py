@@ -433,7 +433,7 @@ class DaskRouter:
             mean_room = partial(_room_of_total, policy, budget_total)
         # An infinite mean `budget` is no budget. A total always is one.
         has_budget = budget_total is not None or budget != np.inf
-        # Smallest prices of cost, by the exchange rate of the router.
+        # Smallest dual prices of cost, with a budget and without one.
         floor_with_budget, floor_without_budget = policy.price_floors
         least_price = floor_with_budget if has_budget else floor_without_budget
         blocks, sizes, _ = row_blocks(X)
@@ -547,7 +547,7 @@ def _assign(sent_router, blocks, sizes, *, policy, mean_room, least_price):
         The cap on the mean planned cost of all rows, without the cost of deciding. It
         may be a function of the number of rows that returns this cap.
     least_price : float
-        The smallest price of cost.
+        The smallest dual price of cost.
 
     Returns
     -------

@@ -119,8 +119,8 @@ class Occam(LimitedRouter, MemberRouter):
         members = members_by_name(self.estimators, self._validate_names)
         names = list(members)
         check_embedding(self.embedding, members)
-        # The amounts are only checked here. The number of rows has no effect on the
-        # checks.
+        # Here the amounts serve for checks alone, on which the number of rows has no
+        # effect. `_read_amounts` reads them again for the policy.
         amounts = read_amounts(self.amounts, names, n_rows=1, named=True)
         check_limits(self.limits, self.capacities, amounts=amounts, choices=names)
         method = asks_of(self.quality)
@@ -488,7 +488,7 @@ class Occam(LimitedRouter, MemberRouter):
 
     @property
     def routing_cost_(self):
-        """Cost of deciding on a row, the member that embeds included."""
+        """Cost of deciding on a row, with the call of the member that embeds it."""
         return self._policy().deciding_cost
 
     @property
@@ -544,7 +544,7 @@ def split_costs(costs, *, routing_cost, embedder, embedder_answers):
 
 
 def check_embedding(embedding, members):
-    """Raise an error if `embedding` names no member that can embed rows.
+    """Raise an error if `embedding` is a name, but not of a member that can embed rows.
 
     `embedding` is the parameter, `members` a dict from name to estimator.
     """

@@ -65,7 +65,8 @@ def export_policy(router, path=None):
             f"estimates of each choice, got {type(router).__name__}."
         )
     policy = requests.policy
-    # A router that asks a base first has a policy for the choices of this base alone.
+    # The policy of a router that always calls one model first (FrugalMCT) has only the
+    # choices after this model.
     if policy.has_row_costs or policy.planned.shape != (len(router.choices_),):
         raise ValueError(
             f"This router ({type(router).__name__}) has no price list of its choices "
@@ -128,7 +129,7 @@ class PortablePolicy:
         self.costs = np.array(record["costs"])
 
     def price(self, budget):
-        """Return the price of a mean budget, and how ties at it are divided.
+        """Return the dual price of a mean budget, and the share that divides ties.
 
         Parameters
         ----------
@@ -147,7 +148,7 @@ class PortablePolicy:
         budget = float(budget)
         if np.isnan(budget):
             raise ValueError("budget must be a number, got NaN.")
-        # Smallest prices of cost, by the exchange rate of the router.
+        # Smallest dual prices of cost, with a budget and without one.
         floor_with_budget, floor_without_budget = record["least_prices"]
         if budget == np.inf:
             return floor_without_budget, 0.0

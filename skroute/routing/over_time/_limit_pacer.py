@@ -109,7 +109,7 @@ class LimitPacer:
 
     def __init__(self, policy, mean, choices):
         rule = policy.limit_rule(mean)
-        # Names and sizes of all limits, the budget included, in the order of prices.
+        # Names and sizes of all limits, the budget included, in the order of `_prices`.
         order = rule.order
         self._rule = rule
         self._deciding = policy.deciding_cost  # cost of deciding on a request

@@ -385,8 +385,8 @@ class OnlineBudgetRouter(CostAwareMixin, BaseEstimator):
         n_choices = len(listed)
         base = np.zeros((n_rows, n_choices, 2))
         base[..., QUALITY] = self._prior.predict_quality(X)[:, :n_choices]
-        # Without an estimator of costs, the prior's costs are its price list, and the
-        # deviations are 0.
+        # Without an estimator of costs, the prior's costs are its price list. Their
+        # deviations from this list, the entries at `COST`, are then 0.
         if getattr(self._prior, "cost_estimator_", None) is not None:
             estimated = self._prior._row_costs(X, None)[:, :n_choices]
             unit = unit_of(listed)

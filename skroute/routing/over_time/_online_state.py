@@ -49,8 +49,8 @@ _RETURN = 4.0
 # Maximal number of outcomes over which the usual level of a choice, its intercept over
 # the long run, is averaged. Chosen in `bench_online`.
 _USUAL_MEMORY = 1000
-# The usual level (the long-run mean of a level) moves towards the next level, by the
-# share 4 / (n + 4) after n outcomes. With 1 in place of 4 it would be a plain mean.
+# The usual level (the long-run mean of a level) moves towards the present level, by
+# the share 4 / (n + 4) after n outcomes. With 1 in place of 4 it would be a plain mean.
 # With 4 the first levels, which few outcomes estimate, soon have little weight.
 _USUAL_START = 4
 # Number of latest requests from which the dual price is computed. Chosen in
@@ -881,7 +881,7 @@ class Serving:
         if not math.isnan(ratio):
             self.beliefs.learn(choice, COST, x, ratio - base[COST], decided_at)
 
-    # Views ----------------------------------------------------------------------------
+    # Results for the router -----------------------------------------------------------
 
     def mean_cheapest_cost(self):
         """Return the mean estimated cost of the cheapest choice of the latest requests.

@@ -239,14 +239,17 @@ class Offers:
             )
 
     def values(self, quality):
-        """Return the estimated quality of each choice, minus its penalty.
+        """Return the estimated quality of each choice, minus a penalty for its error.
 
         `quality` and the result are lists of float, one for each offered choice.
         """
         return [estimate - amount for estimate, amount in zip(quality, self.penalty)]
 
     def price_at(self, budget):
-        """Return the dual price of a mean budget, raised to the smallest budget."""
+        """Return the dual price of a mean budget.
+
+        A budget below the smallest feasible one is raised to it.
+        """
         return self.requests.price_at(max(budget, self.requests.smallest_budget))
 
     def price_of_next(self, books):
@@ -346,7 +349,7 @@ class Offers:
 
     @property
     def asked_first(self):
-        """Names that deciding itself calls, so that they cannot be excluded."""
+        """Names of models that deciding itself calls. They cannot be excluded."""
         return self.requests.asked_first
 
 
@@ -719,7 +722,7 @@ class BudgetStream:
         return bounds
 
     def set_costs(self, costs: Any, *, max_costs: Any = None) -> None:
-        """Set new prices for later decisions. Open tickets keep their prices.
+        """Set the price list of later decisions. Open tickets keep their costs.
 
         The dual price of the budget is computed again from the router's estimates. With
         a shared ledger, each worker must call this method for its own stream.
@@ -1050,7 +1053,7 @@ class BudgetStream:
         exclude: Sequence[str] = (),
         uses: Mapping[str, float] | None = None,
     ) -> Ticket:
-        """Decide on one request whose quality is already estimated, and reserve.
+        """Decide on one request with known estimates of quality, and reserve its cost.
 
         `route` is ``reserve(router.predict_quality(x)[0])``. Use `reserve` in services
         that estimate in batches, or by other means. It takes some microseconds.
@@ -1113,7 +1116,7 @@ class BudgetStream:
         costs: ArrayLike | None = None,
         exclude: Sequence[str] = (),
     ) -> list[str]:
-        """Return the order in which a request would get the choices at present prices.
+        """Rank the choices for a request by value minus dual price times cost.
 
         Nothing is reserved. The first name is the choice of `reserve`, if the money and
         the windows have room for it. The others are the next ones to try after
@@ -1169,7 +1172,7 @@ class BudgetStream:
         return [estimates[index] for index in offers.kept]
 
     def _window_uses(self, uses):
-        """Return what a call of each choice uses of its windows, such as tokens.
+        """Return what a call of each choice uses of its rate limits, such as tokens.
 
         Parameters
         ----------
@@ -1327,7 +1330,7 @@ class BudgetStream:
         return _ticket(reservation, answer)
 
     def _charge_limits(self, pacer, values):
-        """Return values minus price times amount of each limit, and the price of cost.
+        """Return values minus limit prices times amounts, and the dual price of cost.
 
         Parameters
         ----------
@@ -1647,7 +1650,7 @@ def _offer_of(ticket):
 
 
 def _window_name(choice, window):
-    """Return the name under which the ledger counts a window of a choice.
+    """Return the name by which the ledger counts a rate limit (`Window`) of a choice.
 
     All streams of the ledger share the windows of the same name.
     """

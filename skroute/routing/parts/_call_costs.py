@@ -22,8 +22,8 @@ _FEWEST_ROWS = 50
 # Maximal number of rows of `fit` that are compared. It bounds time and memory. Standard
 # deviations of 2 000 rows have errors of 2 %, far below `_MOST_SHARE`.
 _MOST_ROWS = 2_000
-# Noise of costs (standard deviation of log costs) below which real costs are as good as
-# estimates: 10 %.
+# If the noise (standard deviation of log costs) of the costs of `fit` is at most 10 %,
+# they hardly differ from estimates. The costs of a call are not compared with them.
 _LEAST_NOISE = 0.1
 # Costs of a call are taken for estimates, not real costs, if their noise is less than
 # this share of the noise in `fit`. For real costs the share is about 1, with a standard
@@ -150,7 +150,7 @@ def _spread(costs, estimated_level):
         return CostSpread(level=0.0, between=0.0, beyond=np.nan)
     logs = np.log(costs)
     level = logs.mean(axis=1)
-    # The log cost of each choice is fitted by a parabola of the level.
+    # The log cost of each choice is fitted by a parabola of the row's mean log cost.
     design = np.column_stack([np.ones(len(level)), level, level**2])
     coefficients, _, _, _ = np.linalg.lstsq(design, logs, rcond=None)
     between = np.sqrt(np.mean((logs - design @ coefficients) ** 2))
@@ -205,7 +205,7 @@ def _check_noise(noise_of_fit, noise_of_call):
 
     Both are standard deviations of log costs. If one is NaN, no error is raised.
     """
-    # Also True for a noise of NaN, which is not compared.
+    # Also True if the noise is NaN, so that no error is raised.
     if not noise_of_fit > _LEAST_NOISE:
         return
     if noise_of_call < _MOST_SHARE * noise_of_fit:

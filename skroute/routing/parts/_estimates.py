@@ -43,8 +43,8 @@ _ROWS_OF_ALL_TREES = 300_000
 _FEWEST_TREES = 30
 # Most trees of `answers_forest`: more hardly change the estimates.
 _MOST_TREES = 100
-# A leaf of `answers_forest` has at least one in this many of the training rows, within
-# the two limits below.
+# A leaf of `answers_forest` has at least 1 / `_LEAVES` of the training rows, within the
+# two limits below.
 _LEAVES = 60
 # Lower limit of the fewest rows of a leaf of `answers_forest`.
 _SMALLEST_LEAF = 5
@@ -74,7 +74,7 @@ class CrossFitted(NamedTuple):
 
 
 def answers_forest(n_samples, most_rows, n_jobs=None):
-    """Return an unfitted forest that estimates quality from members' answers so far.
+    """Return an unfitted forest that estimates quality from the answers of members.
 
     It estimates its own rows out of bag.
 
@@ -94,7 +94,7 @@ def answers_forest(n_samples, most_rows, n_jobs=None):
     rows_per_tree = min(n_samples, most_rows)
     # Fewest rows of a leaf, if a tree reads all rows.
     rows_per_leaf = int(np.clip(n_samples // _LEAVES, _SMALLEST_LEAF, _LARGEST_LEAF))
-    # If a tree reads some of the rows, a leaf has the same share of them.
+    # If a tree reads half of the rows, a leaf may have half as many of them.
     rows_per_leaf_of_tree = rows_per_leaf * rows_per_tree // n_samples
     n_trees = int(np.clip(_ROWS_OF_ALL_TREES // n_samples, _FEWEST_TREES, _MOST_TREES))
     return RandomForestRegressor(
@@ -112,7 +112,7 @@ def answers_forest(n_samples, most_rows, n_jobs=None):
 
 
 def read_rows(router, X, advice=None):
-    """Validate the rows of `fit`, with `advice` also for the default estimator.
+    """Validate the rows of `fit`, also for the default estimator if it is used.
 
     Parameters
     ----------
@@ -491,7 +491,7 @@ def estimates_without_folds(
 
 
 def _inner_folds(fold_of_row):
-    """Return folds for cross-fitting among rows that have the numbers `fold_of_row`.
+    """Return folds for cross-fitting among some rows, from the fold of each row.
 
     They are the folds that the rows are in, if there are two or more. Rows that belong
     together, such as a group, are in one of these folds, and so they stay together.

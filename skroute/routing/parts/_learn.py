@@ -308,7 +308,7 @@ def _with_abstaining(fitted, abstain_quality):
 
 
 def learn_costs(estimator, X, log, folds, *, task, n_jobs, fit_params):
-    """Estimate costs per row out of fold, and add them to a log as planned costs.
+    """Estimate costs per row out of fold, and add them to a log, to decide its rows.
 
     Parameters
     ----------
@@ -399,7 +399,9 @@ def frequent_rows(X, fold_of_row, weight=None):
 
 
 def warn_of_fit(policy, names, budget, has_overlap=None):
-    """Warn once if listed costs are wrong, the budget has no effect, or routing loses.
+    """Warn of wrong prices, a budget without effect, or a choice better than routing.
+
+    There is at most one warning.
 
     Parameters
     ----------
@@ -492,7 +494,7 @@ def _better_choice(policy, names, budget, has_overlap):
     if len(candidates) == 0 or len(policy.quality) < 2:
         return None
     validation = policy.validate(budget)
-    # Worth of one unit of cost, which is not 0 if quality is money, too.
+    # Quality that a unit of cost is worth: above 0, for example, if quality is money.
     price_with_budget, price_without_budget = policy.least_prices
     least_price = price_without_budget if budget == np.inf else price_with_budget
     net = policy.quality - least_price * policy.paid

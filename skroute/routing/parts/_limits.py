@@ -1,4 +1,4 @@
-"""Limits in addition to the budget: means of further amounts, and capacities.
+"""Limits in addition to the budget: on means of amounts, and on shares of rows.
 
 A log has one table for each amount. An amount is, for example, a number of seconds, or
 1 for a slow row and 0 for others. Amounts are known only after a call. Rows are
@@ -426,7 +426,7 @@ class LimitRule(NamedTuple):
         In the order of `order`.
     order : LimitOrder
     price_floor : float
-        Smallest price of the cost. The price of the budget is added to it.
+        Smallest price of a unit of cost. The price of the budget is added to it.
     dual : DualFunction
         The dual function of the limits, with the plans that it has computed.
     """
@@ -438,7 +438,7 @@ class LimitRule(NamedTuple):
 
     @property
     def budget_price(self):
-        """Price of the cost: the floor, and the price of the budget if there is one."""
+        """Price of a unit of cost: `price_floor`, plus the price of any budget."""
         if not self.order.has_budget:
             return self.price_floor
         return self.price_floor + float(self.prices.prices[0])
@@ -497,7 +497,7 @@ def _limited_amounts(costs, amounts, order):
     for position in order.amount_positions:
         tables.append(np.broadcast_to(amounts[position], costs.shape))
     if not tables:
-        # Only capacities are limited: there are no means.
+        # Only shares of rows are limited: neither the cost nor an amount is.
         return np.empty((len(costs), 0, costs.shape[1]))
     return np.stack(tables, axis=1)
 

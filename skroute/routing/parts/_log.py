@@ -307,7 +307,7 @@ class Log:
         return self.known_quality.weight > 0
 
     def with_abstaining(self, abstain_cost):
-        """Return the log with one more choice: to abstain, which has no cost.
+        """Return the log with one more choice: to abstain, for which nothing is paid.
 
         Parameters
         ----------
@@ -357,7 +357,7 @@ class Log:
         if self.known_costs is None:
             return self.paid
         estimated = self.planned
-        # A price list is the same for all rows, and no estimate of the cells.
+        # A price list is the same for all rows. It is not an estimate for each row.
         if estimated is None or estimated.ndim < 2:
             folds = folds_of_log(len(self.paid))
             estimated = estimate_cells(as_numbers(X), self.paid, folds, ratio=True)
@@ -815,7 +815,7 @@ def _read_costs_of_answers(
 
 
 def choice_names(y, listed):
-    """Return names of the choices: of columns, of prices, or else "choice0", ...
+    """Return names of the choices: those of `y` or `listed`, or else "choice0", ...
 
     Parameters
     ----------

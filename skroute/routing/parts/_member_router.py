@@ -93,7 +93,7 @@ class RowQuality(NamedTuple):
 
 
 class Splits(NamedTuple):
-    """The folds of `fit`: those in which members, and in which the router, learn.
+    """The folds in which `fit` trains the members, and those for the router.
 
     Attributes
     ----------
@@ -437,7 +437,7 @@ class MemberRouter(Router, BaseHeterogeneousEnsemble):
         try:
             members = members_by_name(self.estimators, self._validate_names).values()
         except ValueError:
-            # Tags are read before parameters are validated. `fit` raises this error.
+            # Tags are read before parameters are validated. `fit` refuses such members.
             return tags
         member_tags = [get_tags(member).classifier_tags for member in members]
         router_tags = tags.classifier_tags
@@ -477,7 +477,7 @@ def method_for_new_rows(method):
     {"predict", "predict_proba"}
     """
     if method is None:
-        # Members answer no rows of `fit`.
+        # `fit` gets no answers of members. New rows are answered by `predict`.
         return "predict"
     if method == "scores":
         # Only recorded members have scores. Others have probabilities.

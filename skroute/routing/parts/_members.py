@@ -361,7 +361,8 @@ def fit_members(
     by_method : list of dict
         As in `OutOfFold`.
     """
-    # Steps are made before the parallel loop: a worker must not change the estimator.
+    # The reports to callbacks are created before the parallel loop: a worker must not
+    # change the estimator.
     steps = {name: task.step(f"fit {name}") for name in members}
     jobs = []
     for name, member in members.items():

@@ -199,7 +199,7 @@ def useful_rules(quality, fold_of_row=None):
 
 
 def quality_less_luck(cost, quality, is_simple, n_errors, weight=None):
-    """Return the mean quality of rules, with a penalty for rules that are not simple.
+    """Return the mean quality of rules, with a penalty where `is_simple` is False.
 
     If many rules are compared, the best on held-out rows is partly lucky. Simple rules
     are few, and are not penalised.
@@ -333,7 +333,7 @@ class ValidatedPart(NamedTuple):
 
 
 class HeldOutRules(NamedTuple):
-    """The rows of one fold, one by one, under rules that the other folds have chosen.
+    """Cost and quality of each row of one fold, under rules chosen by other folds.
 
     Attributes
     ----------
@@ -363,7 +363,7 @@ class HeldOutRules(NamedTuple):
 
 
 def limit_path(budgets, held_out):
-    """Find the largest budget that pays on held-out rows, and validate it by fold.
+    """Find the budget above which held-out quality rises by noise only. Validate it.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ class ShrunkRegression(NamedTuple):
     high: float
 
     def expected(self, outputs):
-        """Estimate the new choice's quality from the estimates `outputs` of the others.
+        """Estimate the new choice's quality from `outputs`: estimates of other choices.
 
         `outputs` has shape (n_rows, n_outputs), and the result (n_rows,).
         """
@@ -212,7 +212,7 @@ def as_table(outputs):
 
 
 def with_newcomer(policy, n_fitted, X, q, cost):
-    """Return a policy with one more choice, estimated from the others by regression.
+    """Return a policy with a new choice, estimated from the choices of `fit`.
 
     No model is fitted again. Only the prices are.
 
@@ -267,7 +267,7 @@ def with_newcomer(policy, n_fitted, X, q, cost):
 
 
 def _realised_with_newcomer(policy, cost):
-    """Return the realised costs with a column of a new choice, or None without any.
+    """Return `policy.realised` with a column for a new choice. None stays None.
 
     A row on which the other choices cost more than their listed costs is expensive for
     the new choice, too: its column is `cost` times the mean ratio of the row.
@@ -275,7 +275,7 @@ def _realised_with_newcomer(policy, cost):
     realised = policy.realised  # (n_rows, n_choices)
     if realised is None:
         return None
-    # Logged cost by listed cost, (n_rows, n_choices). 1 if the listed cost is 0.
+    # Logged cost / listed cost, (n_rows, n_choices). 1 if the listed cost is 0.
     ratio = np.divide(
         realised,
         policy.planned,

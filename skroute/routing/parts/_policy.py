@@ -256,8 +256,8 @@ def last_useful(gains, fold=None, weight=None, *, priced=False, expected=None):
     if priced:
         return best
     # Find the cheapest policy that the best one does not beat beyond noise. With
-    # `expected`, it counts only if the last policy gains clearly less over it than is
-    # estimated.
+    # `expected`, such a policy is returned only if the last policy leads it by clearly
+    # less than is estimated.
     for position in range(best):
         noise = standard_error(gains[best] - gains[position], weight, fold)
         # With a single row the noise is NaN, the comparison is False, and the lead of
@@ -272,7 +272,7 @@ def last_useful(gains, fold=None, weight=None, *, priced=False, expected=None):
 
 
 def _falls_short(gains, expected, position, fold, weight):
-    """Return True if the last policy's lead over `position` is clearly below estimates.
+    """Return True if the last policy leads policy `position` by less than estimated.
 
     The lead is the gain of the last policy less the gain of the policy at `position`.
     The other parameters are those of `last_useful`.
@@ -416,7 +416,7 @@ class Policy:
             if value != getattr(self, name)
         }
         if costs is not None:
-            # If abstaining is left out, it is the last entry, and costs nothing.
+            # `costs` may lack its last entry, the cost of abstaining. This cost is 0.
             n_missing = len(self.planned) - len(costs)
             costs = np.append(costs, np.zeros(n_missing))
             if not np.array_equal(costs, self.planned):
@@ -528,18 +528,21 @@ class Policy:
 
     @cached_property
     def path(self):
-        """Price of each mean budget (`AssignmentPath`). Budgets exclude deciding."""
+        """Price of each mean budget, cost of deciding excluded (`AssignmentPath`)."""
         values, planned = self._decided_as_new
         return assignment_path(values, planned, self.realised, self.weight)
 
     @property
     def least(self):
-        """Mean cost of the cheapest plan within the limits, deciding included."""
+        """Mean cost of the cheapest plan within the limits, with cost of deciding."""
         return self._least_without_deciding + self.deciding_cost
 
     @cached_property
     def _least_without_deciding(self):
-        """Mean cost of the cheapest plan within the limits, deciding left out."""
+        """Mean cost of the cheapest plan within the limits, without cost of deciding.
+
+        With the cost of deciding, it is `least`.
+        """
         least = float(self.path.budgets[0])
         if self.limits is None:
             return least
@@ -696,12 +699,12 @@ class Policy:
 
     @cached_property
     def _priced_decisions(self):
-        """Held-out decisions at prices from buying nothing to 0 (`PricedDecisions`)."""
+        """Held-out decisions at falling prices, down to 0 (`PricedDecisions`)."""
         budgets = self.path.budgets
         prices = self.path.prices
         even_budgets = np.linspace(budgets[0], budgets[-1], _N_CURVE)
-        # For each even budget, the position of the largest budget of the path that does
-        # not exceed it.
+        # For each of `even_budgets`, which are evenly spaced, the position of the
+        # largest budget of the path that does not exceed it.
         segments = np.searchsorted(budgets, even_budgets, side="right") - 1
         # prices[0] is the price of the first purchase.
         buys_nothing = prices[0] * (1 + _ABOVE)
@@ -769,7 +772,7 @@ class Policy:
 
     @cached_property
     def price_floors(self):
-        """Smallest price of cost with a budget, and without one. A tuple of two floats.
+        """Smallest price of a unit of cost, with a budget and without one (two floats).
 
         Smaller prices spend more, and held-out rows show no gain beyond noise from
         them. The floor is at least what a unit of cost is worth as money
@@ -778,7 +781,7 @@ class Policy:
         return self._floors_without()
 
     def rule(self, budget, path=None, floors=None):
-        """Return the price of a mean budget, and how ties at it are mixed (`Rule`).
+        """Return the price of a mean budget, and how it splits tied rows (`Rule`).
 
         Parameters
         ----------
@@ -798,7 +801,7 @@ class Policy:
         floors = self.price_floors if floors is None else floors
         floor_with_budget, floor_without_budget = floors
         if budget == np.inf:
-            # At a floor there is no budget to spend exactly: tied rows are not mixed.
+            # No budget has to be spent exactly: tied rows get the cheaper choice.
             return Rule(floor_without_budget, share=0.0)
         # A smaller budget is raised to the cost of the cheapest plan: that of all rows
         # or that of the rows of `path`, the larger one.
@@ -924,13 +927,13 @@ class Policy:
         # The budget must pay for the cheapest plan: that of these rows, or else that of
         # the log.
         least_of_log = self.least
-        # Mean of `costs` if each row gets its cheapest choice, deciding included.
+        # Mean of `costs` if each row gets its cheapest choice, with cost of deciding.
         least_of_rows = float(np.min(costs, axis=-1).mean()) + self.deciding_cost
         # True if `costs` are estimates, quotes or list prices, and bills come later.
         # Without `realised`, the costs of the log are the bills.
         costs_differ_from_bills = self.realised is not None and not costs_given
         # True if the budget is the mean over the rows of this call: they are decided
-        # together, or several came with their costs. Otherwise it is the mean over many
+        # together, or several rows have known costs. Otherwise it is the mean over many
         # calls, and the rows of this call may cost more.
         budget_is_of_rows = policy == "batch" or (costs_given and len(values) > 1)
         smallest_budget = least_of_log
@@ -943,7 +946,7 @@ class Policy:
             route = self._route_online(values, costs, budget, draw)
         else:
             # Cap on the mean of `costs` over the choices. The budget is in bills, and
-            # includes deciding.
+            # includes the cost of deciding.
             cap = budget - self.deciding_cost
             if costs_differ_from_bills:
                 cap = self.planned_cap(budget)
@@ -1075,10 +1078,10 @@ class Policy:
 
     @cached_property
     def _group_of_row(self):
-        """Validation group of each row: its fold, or one of at most `MAX_PARTS` unions.
+        """Number of the validation group of each row: one fold, or a union of folds.
 
-        A group is one fold. If there are more than `MAX_PARTS` folds, it is several of
-        them. The result is an int array (n_rows,).
+        A group is a union only if there are more than `MAX_PARTS` folds. The result is
+        an int array (n_rows,).
         """
         if len(np.unique(self.fold)) > MAX_PARTS:
             return self.fold % MAX_PARTS
@@ -1089,8 +1092,8 @@ class Policy:
         """Prices of each group, learned from other groups (list of `GroupPath`)."""
         group_paths = []
         for rows, others in rows_and_others(self._group_of_row):
-            # Values and costs of all rows, by the estimators that were not fitted on
-            # the rows of this group.
+            # Values and costs of all rows, with the distribution that those of the rows
+            # of this group have.
             values = self._as_group(self.estimate, self.by_fold, rows) - self.penalty
             planned = self._as_group(self.planned, self.planned_by_fold, rows)
             weight = None if self.weight is None else self.weight[others]
@@ -1114,7 +1117,7 @@ class Policy:
         return group_paths
 
     def _as_group(self, table, by_fold, rows):
-        """Return `table`, distributed as the estimates for the group `rows` are.
+        """Return `table` with the distribution that estimates of a group's `rows` have.
 
         Parameters
         ----------
@@ -1241,7 +1244,7 @@ class Policy:
         states = []
         for position, table in enumerate(tables):
             is_budget = order.has_budget and position == 0
-            # The budget includes deciding. Its price includes the price floor.
+            # The budget includes the cost of deciding. Its price includes the floor.
             deciding = 0.0
             price = float(rule.prices.prices[position])
             if is_budget:

@@ -129,7 +129,7 @@ def estimate_once(router, policy, compute_inputs):
     """
 
     def estimate():
-        """Return estimates and state for the rows of the call."""
+        """Return estimates and paid answers for the rows of the call."""
         features, state, _ = compute_inputs()
         return policy.estimates(features), state
 
@@ -212,7 +212,7 @@ class PricedRouter(Router):
 
     @property
     def price_path_(self):
-        """Dual price of each mean budget, deciding left out (`AssignmentPath`)."""
+        """Dual price of each budget, cost of deciding excluded (`AssignmentPath`)."""
         return self._policy().path
 
     @property
@@ -264,7 +264,7 @@ class PricedRouter(Router):
         -------
         PricedRequests
         """
-        # A request is one row, and has no table of allowed choices.
+        # A request is one row. None: it has no table of allowed choices.
         positions, _ = kept_choices(self.choices_, 1, exclude, None)
         return PricedRequests(
             self._policy().restricted(positions),
@@ -435,7 +435,7 @@ default=None
         budget = _first_reaching(budgets, means_of_rows, quality)
         if np.isnan(budget):
             return SmallestBudget(np.nan, np.nan, float(quality), 0.0)
-        # Smallest budgets of the samples in which some budget is enough.
+        # Smallest budgets of the samples in which some budget reaches `quality`.
         smallest_budgets = []
         n_reached = 0
         for means_of_sample in means[1:]:
@@ -511,7 +511,7 @@ class LimitedRouter(PricedRouter):
 
 
 def _reaches(means, quality):
-    """Return True where a mean quality is enough, up to rounding.
+    """Return True where a mean quality is at least `quality`, up to rounding.
 
     `means` is a float or an array. The tolerance is relative to its largest absolute
     value.
@@ -521,7 +521,7 @@ def _reaches(means, quality):
 
 
 def _first_reaching(budgets, means, quality):
-    """Return the smallest budget whose mean quality is enough, or NaN if none is.
+    """Return the smallest budget whose mean reaches `quality`, or NaN if none does.
 
     Between two budgets the mean quality is interpolated.
 

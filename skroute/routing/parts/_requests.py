@@ -42,8 +42,8 @@ class PricedRequests(RequestPolicy):
         cost_estimator: Callable | None = None,
         quotes_costs: bool = False,
     ):
-        # If costs differ by row, those of the policy belong to the rows of `fit`. None
-        # says that each request comes with its own costs, or that they are estimated.
+        # If costs differ by row, those of the policy belong to the rows of `fit`. None:
+        # each request comes with its own costs, or they are estimated.
         costs = None if policy.has_row_costs else policy.planned
         super().__init__(
             positions,
@@ -65,11 +65,11 @@ class PricedRequests(RequestPolicy):
         return self.policy.rule(budget).price
 
     def estimate(self, X):
-        """Estimate the quality of the choices that are offered (`RequestEstimates`)."""
+        """Estimate the quality of the choices at `positions` (`RequestEstimates`)."""
         inputs = self._compute_inputs(X, self.positions)
         quality = self.policy.estimates(inputs.features)
         return RequestEstimates(quality, inputs.state, inputs.answers)
 
     def estimate_costs(self, X):
-        """Estimate the costs of the choices that are offered, (n_rows, n_offered)."""
+        """Estimate the costs of the choices at `positions`, (n_rows, n_offered)."""
         return self._cost_estimator(X)[:, self.positions]

@@ -47,10 +47,10 @@ class TableRouter(MetaEstimatorMixin, Router, BaseEstimator):
         return readers_of(self)
 
     def _answer(self, plan, response):
-        """Return the name of the choice of each row, or its column number."""
+        """Return the name, or the column in y, of the choice of each row."""
         if self._named:
             return np.asarray(self.choices_)[plan.route]
-        # The answer of a choice without a name is its column in Q.
+        # The answer of a choice without a name is its column in the y of `fit`.
         columns = np.arange(len(self.choices_))
         if self.abstain_quality_ is not None:
             # Abstaining, the last choice, has no column. Its answer is -1.
@@ -118,7 +118,7 @@ def weights_for_readers(readers, given_weight):
 
 
 def rows_of_fit(router, X, y, *, optional=False):
-    """Validate X and y of `fit`, and return the rows. None without rows.
+    """Validate X and y of `fit`, and return the rows. Return None if X is None.
 
     Parameters
     ----------

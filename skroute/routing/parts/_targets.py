@@ -29,7 +29,7 @@ _N_SHOWN = 5
 
 @contextmanager
 def rows_of_failure(rows):
-    """Change the ``rows`` of an exception to positions among the rows of the user.
+    """Change ``rows`` of an exception, counted in a call, to positions in all rows.
 
     A model is called on some rows of the user. `rows` are their positions, (n_called,).
     If the exception of the model has an attribute ``rows``, these are positions among

@@ -19,6 +19,7 @@ from skroute.certified._certificate import Certificate, warn_of_no_saving
 from skroute.certified._evidence import (
     FULL,
     ask_reference,
+    check_reference,
     feasible_budgets,
     operating_budgets,
 )
@@ -675,6 +676,8 @@ def _check_parameters(certified, router, test, label_cost):
             "loss_range."
         )
     _check_reference(certified.reference, router.single_choices_, label_cost)
+    if not isinstance(certified.reference, str):
+        check_reference(certified.reference, [], test.loss.objective)
 
 
 def _check_reference(reference, single_choices, label_cost):

@@ -3,6 +3,8 @@
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 
 from skroute.base import Routed, note_failure
 from skroute.base._inspection import abstained, can_abstain, models_of
@@ -443,11 +445,6 @@ def _references(router, rows, reference, objective):
     list of Reference
     """
     names = router.single_choices_
-    if isinstance(reference, str) and reference not in ("best", "full", *names):
-        raise ValueError(
-            f"reference={reference!r} is neither 'best', 'full' nor one of the single "
-            f"choices {names!r}. A fitted estimator is allowed as well."
-        )
     if reference != "best":
         candidates = [reference]
     elif names:
@@ -476,6 +473,33 @@ def _references(router, rows, reference, objective):
             quality = objective.of_routed(rows.y, routed, routing_model)
         references.append(Reference(name, -quality, float(routed.cost.mean())))
     return references
+
+
+def check_reference(reference, names, objective):
+    """Raise an error if a reference cannot answer, before a model is called.
+
+    Parameters
+    ----------
+    reference : str or fitted estimator
+    names : list of str
+        Names of the single choices.
+    objective : Objective
+        Its `asks` is the method of the reference that is called.
+    """
+    if isinstance(reference, str):
+        if reference not in ("best", "full", *names):
+            raise ValueError(
+                f"reference={reference!r} is neither 'best', 'full' nor one of the "
+                f"single choices {names!r}. A fitted estimator is allowed as well."
+            )
+        return
+    if isinstance(reference, type) or not hasattr(reference, objective.asks):
+        raise ValueError(
+            f"reference={reference!r} must be a fitted estimator with the method "
+            f"{objective.asks}, or a name. Give such an estimator, or 'best'."
+        )
+    if isinstance(reference, BaseEstimator):
+        check_is_fitted(reference)
 
 
 def ask_reference(router, reference, *, X, call, objective, bills=None):

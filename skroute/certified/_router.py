@@ -35,6 +35,7 @@ from skroute.certified._batch import certify_batch
 from skroute.certified._certificate import warn_of_no_saving
 from skroute.certified._evidence import (
     EvidenceRows,
+    check_reference,
     collect,
     groups_of_rows,
     operating_budgets,
@@ -42,6 +43,7 @@ from skroute.certified._evidence import (
 from skroute.certified._loss import loss_of
 from skroute.certified._monitor import PromiseMonitor
 from skroute.certified._selection import Selection
+from skroute.metrics._curve import check_bills, checked_targets
 from skroute.metrics._objectives import OF_LABELS
 from skroute.metrics._off_policy import count_seen
 from skroute.utils._cache import with_cache
@@ -63,6 +65,7 @@ from skroute.utils._tensors import on_host
 from skroute.utils._tolerances import LIMIT_ROOM
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import (
+    check_known_labels,
     check_numbers,
     check_row_weights,
     check_some_known,
@@ -412,7 +415,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
                 "against the reference, budget, the largest mean cost, or both."
             )
         rows = self._check_input(X, y, self.groups, params, reset=True)
-        self._check_max_loss(rows.targets)
+        self._check_loss_and_reference(rows.targets)
         fit_params, call = self._split_params(params)
         # Evidence rows are in random order: their tests bet on one row after the other.
         order = check_random_state(self.random_state).permutation(num_samples(rows.X))
@@ -426,6 +429,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         self._y_ndim = rows.targets.ndim
         self._group_values = self._expected_groups(rows.groups)
         call, bills = self._without_bills(call)
+        self._check_evidence(rows, bills)
         budgets = operating_budgets(
             with_cache(self.estimator_),
             _safe_indexing(rows.X, fit_rows),
@@ -443,13 +447,16 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             )
         self.choices_ = list(self.estimator_.choices_)
 
-    def _check_max_loss(self, targets):
-        """Raise a ValueError if `max_loss` is above the range of the loss.
+    def _check_loss_and_reference(self, targets):
+        """Raise an error if `max_loss` is too large, or `reference` cannot answer.
 
         Only a frozen estimator is fitted here already. The range of its loss also
         counts classes that are not in `targets`.
         """
         loss = loss_of(unfrozen(self.estimator), targets, self.loss, self.loss_range)
+        if not isinstance(self.reference, str):
+            # Names of single choices are known after the fit.
+            check_reference(self.reference, [], loss.objective)
         if self.max_loss is not None and self.max_loss > loss.range:
             raise ValueError(
                 f"max_loss={self.max_loss!r} promises nothing: losses of a row differ "
@@ -562,6 +569,7 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
             )
         order = check_random_state(self.random_state).permutation(num_samples(rows.X))
         call, bills = self._without_bills(self._routed_call(call))
+        self._check_evidence(rows, bills)
         self._certify(
             rows,
             order=order,
@@ -680,6 +688,33 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         if not (is_classifier(model) or is_regressor(model)):
             y = in_order(y, models_of(model), "y")
         return _as_array(y)
+
+    def _check_evidence(self, rows, bills):
+        """Raise an error if rows cannot be evidence, before a model is called.
+
+        Parameters
+        ----------
+        rows : _CheckedRows
+        bills : array-like of shape (n_rows, n_choices), or None
+        """
+        model = self.estimator_
+        targets = self._targets(rows.y)
+        objective = loss_of(model, targets, self.loss, self.loss_range).objective
+        check_reference(self.reference, model.single_choices_, objective)
+        if self.loss is None:
+            self._check_targets(targets)
+        if objective.classes is not None:
+            # Such a quality has no number for a label that is not a class.
+            check_known_labels(targets, objective.classes)
+        if bills is not None:
+            check_bills(model, num_samples(rows.X), bills)
+
+    def _check_targets(self, targets):
+        """Raise a ValueError if answers of the estimator cannot fit targets."""
+        model = self.estimator_
+        has_classes = isinstance(getattr(model, "classes_", None), np.ndarray)
+        if has_classes or not is_classifier(model):
+            checked_targets(targets, model)
 
     def _certify(self, rows, *, order, budgets, call, bills, maybe_fitted_on):
         """Call the estimator and the references on evidence rows, and set `_selection`.
@@ -1155,11 +1190,12 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         check_is_fitted(self)
         if is_classifier(self.estimator_) or is_regressor(self.estimator_):
             refuse_missing(y=y)
-        # Wrong weights are refused before a model is called.
+        # Wrong targets and weights are refused before a model is called.
+        targets = self._targets(y)
+        self._check_targets(targets)
+        check_consistent_length(X, targets)
         weight = check_row_weights(sample_weight, num_samples(X))
         routed = self.predict_routed(X, budget=budget, **call)
-        targets = self._targets(y)
-        check_consistent_length(X, targets)
         rows = answered_rows(self, routed.route)
         if not len(rows):
             return np.nan

@@ -1,5 +1,6 @@
 """Curves of a fitted estimator: quality over cost, and risk over coverage."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from skroute.base._inspection import (
     can_abstain,
     takes_keyword,
 )
-from skroute.base._protocol import routed_of
+from skroute.base._protocol import Plan, routed_of
 from skroute.metrics._objectives import qualities_of, rows_of, worth_of
 from skroute.utils._cache import with_cache
 from skroute.utils._compat import num_samples
@@ -28,6 +29,7 @@ from skroute.utils._tables import (
 )
 from skroute.utils._typing import ArrayLike, NDArray
 from skroute.utils._validation import (
+    check_known_labels,
     check_numbers,
     check_row_weights,
     check_some_known,
@@ -234,12 +236,49 @@ def checked_targets(y, router):
     n_axes = getattr(y, "ndim", np.ndim(y))
     if not predicts and n_axes == 2:
         # The router only routes: `y` has a column for each choice.
-        return qualities_of(y, router)
+        qualities = qualities_of(y, router)
+        if np.isnan(qualities).all():
+            raise ValueError(
+                "y is NaN, not known, in all cells: no choice could be measured. Give "
+                "rows of known quality."
+            )
+        return qualities
     refuse_missing(y=y)
     targets = rows_of(y, router)
+    if targets.ndim not in (1, 2):
+        raise ValueError(
+            f"y must have one true answer for each row, or one column for each label "
+            f"or choice, got shape {targets.shape}. Give an array of one or two axes."
+        )
+    if is_regressor(router):
+        return check_numbers(targets, "y")
     if is_classifier(router) and targets.ndim == 1:
         check_some_known(targets, router.classes_)
+    elif is_classifier(router) and targets.shape[1] != len(router.classes_):
+        raise ValueError(
+            f"y of shape {targets.shape} must have one label for each row, or, for "
+            f"several labels in a row, one column for each of the "
+            f"{len(router.classes_)} classes_. Give y as in fit."
+        )
     return targets
+
+
+def check_bills(router, n_rows, bills):
+    """Raise an error if a router cannot read bills. No model is called.
+
+    Parameters
+    ----------
+    router : fitted decision estimator
+    n_rows : int
+    bills : {array-like, dataframe} of shape (n_rows, n_choices)
+    """
+    while hasattr(getattr(router, "estimator_", None), "predict_routed"):
+        # A certified router bills the plans of the estimator inside.
+        router = router.estimator_
+    # The plan in which the first choice answers every row. `plan_single` is not used,
+    # since it may call an estimator of costs.
+    first_choice = np.zeros(n_rows, dtype=np.int64)
+    router.bill(Plan(first_choice, np.zeros(n_rows), decided=False), bills)
 
 
 class BudgetSweep:
@@ -296,13 +335,20 @@ class BudgetSweep:
         # The row labels (index) of frames are compared before `find_router`: rows that
         # a pipeline has transformed may have lost them.
         check_rows_match(X=X, y=y, sample_weight=sample_weight, costs=costs, **params)
-        router, self.X = find_router(estimator, X)
-        # A cascade may need no features of rows: then X is None, and the rows of `y`
-        # are counted.
-        rows = y if self.X is None else self.X
-        check_consistent_length(rows, y)
-        self.n_rows = num_samples(rows)
+        if y is None:
+            raise ValueError(
+                "y must have the true answer of each row, or the quality of each "
+                "choice, got None. Give y: answers are compared with it."
+            )
+        if X is not None and not isinstance(X, Mapping):
+            # Lengths and weights are checked before a pipeline transforms the rows.
+            check_consistent_length(X, y)
+        self.n_rows = num_samples(y)
         self.weight = check_row_weights(sample_weight, self.n_rows)
+        router, self.X = find_router(estimator, X)
+        if self.X is not None:
+            # X is None for a cascade that needs no features of rows.
+            check_consistent_length(self.X, y)
         if row_quality is None:
             self.y = checked_targets(y, router)
         else:
@@ -310,6 +356,9 @@ class BudgetSweep:
             # have missing labels, and is not checked.
             self.y = rows_of(y, router)
         self.objective = worth_of(router, y, row_quality)
+        if self.objective.classes is not None:
+            # Such a quality has no number for a label that is not a class.
+            check_known_labels(self.y, self.objective.classes)
         # The argument `costs` has the actual cost (bill) of each choice on each row.
         self.bills = costs
         if costs is not None and router.needs_costs_:
@@ -321,6 +370,8 @@ class BudgetSweep:
             # The strategy "oracle" decides by the true answers.
             self.params = {"y_true": y, **params}
         self.router = with_cache(router)
+        if costs is not None:
+            check_bills(router, self.n_rows, costs)
 
     @property
     def quality_label(self):
@@ -348,17 +399,23 @@ class BudgetSweep:
         """
         call = self.router.make_call(budget, **self.params)
         plan = self.router.plan(self.X, call)
+        # Wrong bills are an error before a model is called.
+        cost = self._cost_of(plan)
         # `asks` is the method of the models that returns what the objective rates.
         routed = routed_of(plan, self.router.answer(plan, self.objective.asks))
         quality = self.objective.of_routed(self.y, routed, self.router, self.weight)
-        return self._outcomes_of(plan, quality)
+        return self._outcomes_of(plan, quality, cost)
 
-    def _outcomes_of(self, plan, quality):
-        """Return the `RowOutcomes` of a plan. Costs are `bills` if these are given."""
+    def _cost_of(self, plan):
+        """Return the bill of each row of a plan, or its cost without bills."""
         if self.bills is None:
-            return RowOutcomes(quality, plan.route, plan.cost, plan.is_billed)
-        cost = self.router.bill(plan, self.bills)
-        return RowOutcomes(quality, plan.route, cost, billed=True)
+            return plan.cost
+        return self.router.bill(plan, self.bills)
+
+    def _outcomes_of(self, plan, quality, cost):
+        """Return the results of a plan (`RowOutcomes`), with its cost by `_cost_of`."""
+        billed = self.bills is not None or plan.is_billed
+        return RowOutcomes(quality, plan.route, cost, billed=billed)
 
     @property
     def single_names(self):
@@ -398,7 +455,7 @@ class BudgetSweep:
         # `asks` is the method of the models that returns what the objective rates.
         routed = routed_of(plan, self.router.answer(plan, self.objective.asks))
         quality = self.objective.of_single(self.y, routed, self.router, self.weight)
-        return self._outcomes_of(plan, quality)
+        return self._outcomes_of(plan, quality, self._cost_of(plan))
 
     def curve(self, budgets):
         """Return quality, cost and routes at each budget.
@@ -419,8 +476,9 @@ class BudgetSweep:
         route_weight = np.empty((len(budgets), len(choices)))
         # True if the costs at all budgets are actual costs (bills), not expected ones.
         billed = True
-        for position, budget in enumerate(budgets):
-            outcomes = self.outcomes(budget)
+        # The smallest budget comes first: if it is not feasible, no model is called.
+        for position in np.argsort(budgets, kind="stable"):
+            outcomes = self.outcomes(budgets[position])
             billed = billed and outcomes.billed
             quality[:, position] = outcomes.quality
             cost[:, position] = outcomes.cost

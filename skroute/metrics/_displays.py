@@ -8,11 +8,14 @@ from scipy.stats import sem
 from sklearn.base import is_classifier, is_regressor
 from sklearn.metrics import ConfusionMatrixDisplay
 from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils.validation import check_is_fitted
 
+from skroute.base import check_rows
 from skroute.base._inspection import models_of
 from skroute.metrics._curve import (
     BudgetSweep,
     check_budgets,
+    checked_targets,
     find_router,
     name_of_cost,
 )
@@ -25,9 +28,15 @@ from skroute.metrics._tradeoff import (
     reference_curves,
 )
 from skroute.utils._cache import with_cache
-from skroute.utils._compat import validate_style_kwargs
+from skroute.utils._compat import (
+    HasMethods,
+    Integral,
+    Interval,
+    validate_params,
+    validate_style_kwargs,
+)
 from skroute.utils._named import check_rows_match
-from skroute.utils._optional import axes_of
+from skroute.utils._optional import axes_of, check_style
 from skroute.utils._plotting import (
     LATER_COLOURS,
     REFERENCE_COLOUR,
@@ -40,7 +49,7 @@ from skroute.utils._plotting import (
     takes_half,
 )
 from skroute.utils._typing import ArrayLike, NDArray
-from skroute.utils._validation import check_row_weights, refuse_missing
+from skroute.utils._validation import check_row_weights
 
 # If a matrix has more models than this, its numbers have a small font and no decimals.
 _MANY_MODELS = 6
@@ -51,6 +60,8 @@ _LEAST_SHARE = 0.005
 _CELL_HEIGHT = 0.25
 # Height in inches of the axis labels and of the title of a matrix.
 _LABELS_HEIGHT = 1.0
+# Constraint of the axes to draw on.
+_AXES = [HasMethods(["plot", "get_figure"]), None]
 # Standard errors on each side of an interval of 95 %, by the normal distribution.
 _NORMAL_QUANTILE = 1.96
 
@@ -204,6 +215,16 @@ class AccuracyCostDisplay(Display):
         return mix_line
 
     @classmethod
+    @validate_params(
+        {
+            "references": ["boolean", None],
+            "cost_unit": [str],
+            "name": [str, None],
+            "ax": _AXES,
+            "curve_kwargs": [dict, None],
+        },
+        prefer_skip_nested_validation=False,
+    )
     def from_estimator(
         cls,
         estimator: Any,
@@ -250,6 +271,8 @@ class AccuracyCostDisplay(Display):
         -------
         :class:`AccuracyCostDisplay`
         """
+        check_style("AccuracyCostDisplay", "plot", ([], []), curve_kwargs)
+        checked_budgets = check_budgets(budgets)
         sweep = BudgetSweep(
             estimator,
             X,
@@ -259,7 +282,7 @@ class AccuracyCostDisplay(Display):
             costs=costs,
             **params,
         )
-        curve = sweep.curve(check_budgets(budgets))
+        curve = sweep.curve(checked_budgets)
         if references is None:
             references = ax is None
         # None draws no single choices and no random mix.
@@ -455,6 +478,14 @@ class RouteShareDisplay(Display):
         return self
 
     @classmethod
+    @validate_params(
+        {
+            "cost_unit": [str],
+            "ax": _AXES,
+            "area_kwargs": [dict, None],
+        },
+        prefer_skip_nested_validation=False,
+    )
     def from_estimator(
         cls,
         estimator: Any,
@@ -508,6 +539,8 @@ class RouteShareDisplay(Display):
         check_rows_match(X=X, **params)
         router, X = find_router(estimator, X)
         choices = list(router.choices_)
+        no_areas = (checked_budgets, np.zeros((len(choices), len(checked_budgets))))
+        check_style("RouteShareDisplay", "stackplot", no_areas, area_kwargs)
         cached_router = with_cache(router)
         shares = []  # (n_choices,) for each budget
         for budget in checked_budgets:
@@ -687,6 +720,13 @@ class ComplementarityDisplay(Display):
         return self
 
     @classmethod
+    @validate_params(
+        {
+            "ax": _AXES,
+            "im_kwargs": [dict, None],
+        },
+        prefer_skip_nested_validation=False,
+    )
     def from_estimator(
         cls,
         estimator: Any,
@@ -728,6 +768,9 @@ class ComplementarityDisplay(Display):
         while hasattr(getattr(router, "estimator_", None), "predict_routed"):
             # A certified router has the choices of the router inside.
             router = router.estimator_
+        n_models = len(models_of(router))
+        no_image = (np.zeros((n_models, n_models)),)
+        check_style("ComplementarityDisplay", "imshow", no_image, im_kwargs)
         if is_classifier(router) or is_regressor(router):
             names, quality = _quality_of_members(router, X, y)
         else:
@@ -768,7 +811,9 @@ def _quality_of_members(router, X, y):
             f"{type(router).__name__} does not have. Give a router, or use "
             "complementarity_matrix with a table of qualities."
         )
-    refuse_missing(y=y)
+    # Wrong rows and labels are refused before a member is called.
+    check_consistent_length(X, checked_targets(y, router))
+    X = check_rows(router, X, reset=False)
     members = router.named_estimators_
     # All members answer first. Then the answers are compared.
     answers = [member.predict(X) for member in members.values()]
@@ -795,11 +840,6 @@ def _quality_of_choices(router, X, y):
     names = models_of(router)
     quality = qualities_of(y, router)
     check_consistent_length(quality if X is None else X, quality)
-    if quality.shape[1:] != (len(names),):
-        raise ValueError(
-            f"y of shape {quality.shape} must have one column with the quality of each "
-            f"of {names!r}. Give the table of qualities of these rows."
-        )
     return names, quality
 
 
@@ -911,6 +951,13 @@ class RouterDiagnosticsDisplay(Display):
         return self
 
     @classmethod
+    @validate_params(
+        {
+            "n_bins": [Interval(Integral, 1, None, closed="left")],
+            "ax": _AXES,
+        },
+        prefer_skip_nested_validation=False,
+    )
     def from_estimator(
         cls,
         estimator: Any,
@@ -953,14 +1000,22 @@ class RouterDiagnosticsDisplay(Display):
         :class:`RouterDiagnosticsDisplay`
         """
         check_rows_match(X=X, y=y, costs=costs, **params)
+        if not hasattr(estimator, "predict_quality"):
+            raise TypeError(
+                "estimator must be a fitted router with predict_quality, such as "
+                f"BudgetRouter, got {type(estimator).__name__}."
+            )
+        check_is_fitted(estimator)
         names = list(estimator.choices_)
-        route = estimator.route(X, **params)
         if costs is None:
             costs = estimator.costs_
         costs = costs_by_name(costs, names)
         quality = check_all_known(qualities_of(y, estimator), "y")
+        check_consistent_length(X, quality)
+        # Wrong costs are an error before a model is called.
+        reference_curves(quality, costs, [np.inf])
+        route = estimator.route(X, **params)
         estimates = estimator.predict_quality(X)
-        check_consistent_length(quality, estimates)
         mean_cost = estimator.predict_cost(X, **params).mean()
         # The references have one budget: the mean cost of the router.
         references = reference_curves(quality, costs, [mean_cost])
@@ -1133,6 +1188,14 @@ class OffPolicyDisplay(Display):
         return self
 
     @classmethod
+    @validate_params(
+        {
+            "cost_unit": [str],
+            "ax": _AXES,
+            "curve_kwargs": [dict, None],
+        },
+        prefer_skip_nested_validation=False,
+    )
     def from_estimator(
         cls,
         estimator: Any,
@@ -1174,6 +1237,7 @@ class OffPolicyDisplay(Display):
         -------
         :class:`OffPolicyDisplay`
         """
+        check_style("OffPolicyDisplay", "plot", ([], []), curve_kwargs)
         curve = off_policy_curve(estimator, X, q, **params)
         display = cls(curve=curve, cost_unit=cost_unit)
         return display.plot(ax=ax, curve_kwargs=curve_kwargs)

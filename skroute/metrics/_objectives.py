@@ -825,9 +825,20 @@ def qualities_of(y, estimator):
     Returns
     -------
     ndarray of shape (n_samples, n_choices), dtype=float64
+
+    Raises
+    ------
+    ValueError
+        If there is not one column of numbers for each choice.
     """
-    table = in_order(_dense(y), models_of(estimator))
-    return check_numbers(table, "y", allow_nan=True)
+    names = models_of(estimator)
+    quality = check_numbers(in_order(_dense(y), names), "y", allow_nan=True)
+    if quality.shape[1:] != (len(names),):
+        raise ValueError(
+            f"y of shape {quality.shape} must have one column with the quality of each "
+            f"of {names!r}. Give the table of qualities of these rows."
+        )
+    return quality
 
 
 def rows_of(y, estimator):

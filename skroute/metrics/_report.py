@@ -2,6 +2,7 @@
 
 import html
 import json
+import os
 from itertools import product
 from os import PathLike
 from pathlib import Path
@@ -19,6 +20,7 @@ from skroute.metrics._curve import (
 from skroute.metrics._tradeoff import (
     RESAMPLING,
     check_all_known,
+    check_qualities_known,
     intervals,
     random_mix,
     reference_curves,
@@ -150,6 +152,8 @@ def decision_report(
         If ``vl-convert-python``, which contains Vega-Lite, is not installed.
     FileNotFoundError
         If the folder of `path` does not exist.
+    OSError
+        If `path` is a folder, or cannot be written.
     ValueError
         For a budget below the cheapest plan, or unknown outcomes.
     TypeError
@@ -192,11 +196,20 @@ def decision_report(
         raise FileNotFoundError(
             f"path={str(path)!r}: there is no folder {str(path.parent)!r}."
         )
+    if path.is_dir():
+        raise IsADirectoryError(
+            f"path={str(path)!r} is a folder: give the name of a file in it."
+        )
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise PermissionError(
+            f"path={str(path)!r} cannot be written: give a file in another folder."
+        )
     if "sample_weight" in params:
         raise TypeError(
             "decision_report takes no sample_weight: all rows weigh the same."
         )
     sweep = BudgetSweep(estimator, X, y, costs=costs, **params)
+    check_qualities_known(sweep)
     about = (
         f"{sweep.n_rows} rows. Intervals of {confidence_level:.0%} are from resampled "
         "rows."

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skroute.metrics._curve import BudgetSweep, find_router
+from skroute.metrics._curve import BudgetSweep, check_bills, find_router
 from skroute.metrics._off_policy import (
     MeanEstimate,
     cost_of_deciding,
@@ -20,6 +20,7 @@ from skroute.metrics._tradeoff import (
     RESAMPLING,
     BootstrapInterval,
     check_all_known,
+    check_qualities_known,
     intervals,
     random_mix,
 )
@@ -452,9 +453,22 @@ def savings(
     """
     check_rows_match(X=X, y=y, costs=costs, seconds=seconds, today=today, **params)
     sweep = BudgetSweep(estimator, X, y, row_quality=row_quality, costs=costs, **params)
-    if today is not None and sweep.single_names:
+    if today is not None:
         # A wrong name is an error before any model is called.
+        if not sweep.single_names:
+            raise ValueError(
+                f"today={today!r} must name single choices, but "
+                f"{type(sweep.router).__name__} has none. Leave today out."
+            )
         _columns_of_today(today, sweep.single_names, sweep.n_rows)
+    if seconds is not None:
+        seconds = _as_matrix(seconds)
+        try:
+            check_bills(sweep.router, sweep.n_rows, seconds)
+        except (TypeError, ValueError) as error:
+            error.add_note("This is about seconds, which are read as costs are.")
+            raise
+    check_qualities_known(sweep)
     # This warns if the router was fitted on many of the rows.
     count_seen(sweep.router, sweep.X, _TOO_GOOD)
     call = sweep.router.make_call(budget, **sweep.params)
@@ -530,7 +544,7 @@ def _seconds_of(sweep, plan, seconds):
 
 def _as_matrix(table):
     """Return a list of rows as an array. Frames and arrays stay as they are."""
-    return table if hasattr(table, "shape") else np.asarray(table, dtype=np.float64)
+    return table if hasattr(table, "shape") else check_numbers(table, "seconds")
 
 
 def _references(sweep, call, router_cost, *, today, seconds):
@@ -549,11 +563,6 @@ def _references(sweep, call, router_cost, *, today, seconds):
     """
     singles = sweep.single_choices()
     if not singles.names:
-        if today is not None:
-            raise ValueError(
-                f"today={today!r} must name single choices, but "
-                f"{type(sweep.router).__name__} has none."
-            )
         # The only reference is the router itself without a budget.
         unlimited = sweep.outcomes(np.inf)
         unlimited_call = sweep.router.make_call(np.inf, **sweep.params)
@@ -982,6 +991,8 @@ def off_policy_savings(
     log = read_log(
         names, num_samples(X), q=q, choice=choice, propensity=propensity, costs=costs
     )
+    if seconds is not None:
+        seconds = check_numbers(seconds, "seconds", shape=log.cost.shape, low=0.0)
     # This warns if the router was fitted on many of the rows.
     count_seen(router, X, _TOO_GOOD)
     call = router.make_call(budget, **params)
@@ -1007,9 +1018,8 @@ def off_policy_savings(
     logged_seconds = np.full(len(rows), np.nan)
     seconds_terms = logged_seconds
     if seconds is not None:
-        all_seconds = check_numbers(seconds, "seconds", shape=log.cost.shape, low=0.0)
-        logged_seconds = all_seconds[rows]
-        seconds_terms = evaluation.doubly_robust_terms(all_seconds, is_ratio=True)
+        logged_seconds = seconds[rows]
+        seconds_terms = evaluation.doubly_robust_terms(seconds, is_ratio=True)
     saving = Saving(
         _LOG_RULE,
         cost=float(logged_cost.mean()),

@@ -4,12 +4,14 @@ from collections import UserString
 from collections.abc import Callable, Mapping
 from copy import copy
 from functools import partial
+from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
 from sklearn.metrics import check_scoring, get_scorer
 from sklearn.model_selection import GridSearchCV, ParameterGrid
+from sklearn.utils import check_consistent_length
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,13 +20,15 @@ from skroute.base._delegation import DelegatedViewsMixin, inner_has
 from skroute.metrics._curve import (
     BudgetSweep,
     accuracy_cost_curve,
+    check_bills,
     check_budgets,
+    checked_targets,
     find_router,
 )
-from skroute.utils._compat import Interval, Real, is_scorer
+from skroute.utils._compat import Interval, Real, is_scorer, num_samples
 from skroute.utils._named import check_rows_match
 from skroute.utils._typing import ArrayLike
-from skroute.utils._validation import refuse_missing, warn
+from skroute.utils._validation import check_row_weights, refuse_missing, warn
 
 # Parameters of decision estimators that act on a fitted estimator, without another fit.
 _PARAMETERS_AFTER_FIT = ("budget", "reg_lambda", "exchange_rate")
@@ -80,6 +84,7 @@ def mean_cost_scorer(estimator: Any, X: Any, y: Any = None, **kwargs: Any) -> fl
     # is the router's own budget.
     budget = kwargs.pop("budget", None)
     del kwargs["costs"]
+    check_bills(router, num_samples(bills if X is None else X), bills)
     plan = router.plan(X, router.make_call(budget, **kwargs))
     return float(np.mean(router.bill(plan, bills)))
 
@@ -145,13 +150,24 @@ def _check_scored(estimator, scoring, *, X, y, params):
     ------
     ValueError
         If rows have the same labels in another order. Also if a true answer is missing
-        that scikit-learn would read, such as a masked one.
+        that scikit-learn would read, such as a masked one, or if lengths differ, or
+        weights allow no mean.
     """
     check_rows_match(X=X, y=y, **params)
     predicts = is_classifier(estimator) or is_regressor(estimator)
     is_of_sklearn = isinstance(scoring, str) or is_scorer(scoring)
     if predicts and is_of_sklearn:
+        # scikit-learn's scorers check their arguments after the models have answered.
+        if y is None:
+            raise ValueError(
+                "y must have the true answer of each row, got None: the scorer "
+                f"{scoring!r} compares answers with it. Give y."
+            )
         refuse_missing(y=y)
+        if not isinstance(X, Mapping):
+            check_consistent_length(X, y)
+    if y is not None and (scoring is None or is_of_sklearn):
+        check_row_weights(params.get("sample_weight"), num_samples(y))
 
 
 def _score_at_budget(estimator, X, y=None, *, budget, scoring, **kwargs):
@@ -162,6 +178,8 @@ def _score_at_budget(estimator, X, y=None, *, budget, scoring, **kwargs):
     """
     _check_scored(estimator, scoring, X=X, y=y, params=kwargs)
     router, router_rows = find_router(estimator, X)
+    if isinstance(scoring, str) and (is_classifier(router) or is_regressor(router)):
+        checked_targets(y, router)
     # A budget acts on a fitted estimator. It is set in a copy: the estimator of the
     # user stays as it is.
     router = copy(router)
@@ -235,6 +253,23 @@ def _score_curve(estimator, X, y, *, metric, budgets, options, **kwargs):
     return float(metric(curve.cost, curve.quality, **options))
 
 
+def _check_options(metric, options):
+    """Raise a ValueError if `metric` cannot be called with these keyword arguments."""
+    try:
+        parameters = signature(metric)
+    except (TypeError, ValueError):
+        # Compiled functions may have no signature.
+        return
+    try:
+        parameters.bind(None, None, **options)
+    except TypeError as error:
+        raise ValueError(
+            f"metric={metric!r} must be callable as metric(cost, quality, **kwargs), "
+            f"with the keywords {list(options)!r}: {error}. Give arguments that it "
+            "takes."
+        ) from error
+
+
 def make_curve_scorer(
     metric: Callable[..., float], budgets: ArrayLike, **kwargs: Any
 ) -> Callable[..., float]:
@@ -281,6 +316,7 @@ def make_curve_scorer(
     """
     if not callable(metric):
         raise ValueError(f"metric must be callable, got {metric!r}.")
+    _check_options(metric, kwargs)
     return partial(
         _score_curve, metric=metric, budgets=check_budgets(budgets), options=kwargs
     )
@@ -851,6 +887,9 @@ class BudgetSearchCV(DelegatedViewsMixin, GridSearchCV):
         # Row labels (the index of a frame) in a wrong order are an error, which a
         # single fold may not show. So all rows are checked together.
         check_rows_match(X=X, y=y, **params)
+        if isinstance(self.quality, str):
+            # An unknown name is an error before any candidate is fitted.
+            get_scorer(self.quality)
         super().fit(X, y, **params)
         # scikit-learn has set `scorer_` to the method `scoring`, which refers to this
         # object. skops cannot store an object that refers to itself.

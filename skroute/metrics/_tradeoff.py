@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 
 from skroute.assignment import assignment_path, solve_assignment
@@ -540,6 +541,21 @@ def check_all_known(Q, name="Q"):
             f"~np.isnan({name}).any(axis=1)."
         )
     return quality
+
+
+def check_qualities_known(sweep):
+    """Raise a ValueError if a table of qualities has NaN and all choices are compared.
+
+    Parameters
+    ----------
+    sweep : BudgetSweep
+    """
+    router = sweep.router
+    only_routes = not (is_classifier(router) or is_regressor(router))
+    is_logged = only_routes and sweep.y.ndim == 2
+    # A function of the user may have a quality where the table has NaN.
+    if is_logged and sweep.objective.name == "accuracy" and sweep.single_names:
+        check_all_known(sweep.y, "y")
 
 
 def costs_by_name(costs, names):

@@ -45,3 +45,23 @@ def axes_of(display, ax):
         # With this layout, a legend next to the axes keeps its place in a saved figure.
         _, ax = pyplot.subplots(layout="constrained")
     return ax
+
+
+def check_style(caller, method, data, style):
+    """Raise matplotlib's error if a method does not take some keyword arguments.
+
+    Displays call it before a model is called. It draws on axes of its own.
+
+    Parameters
+    ----------
+    caller : str
+        Name of the display, for the message if matplotlib is not installed.
+    method : str
+        Name of a method of matplotlib's axes, such as ``"plot"``.
+    data : tuple
+        Its positional arguments.
+    style : dict or None
+        Its keyword arguments.
+    """
+    figure = import_optional("matplotlib.figure", caller).Figure()
+    getattr(figure.add_subplot(), method)(*data, **(style or {}))

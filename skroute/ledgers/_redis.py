@@ -408,10 +408,12 @@ class RedisStore(RecordStore):
         reservations = []
         for start in range(0, len(numbers), _MANY):
             block = numbers[start : start + _MANY]
-            texts = self._read("HMGET", name, *block)  # None for a missing number
+            # A text, or `_NOTHING` for a number that Redis does not have.
+            texts = self._read("HMGET", name, *block)
             for number, text in zip(block, texts):
-                # Changes of this transaction are not written yet.
+                # Changes of this transaction are not written yet. None stands for a
+                # reservation that it has deleted.
                 text = self._fields.get(("HGET", name, number), text)
-                if text is not None:
+                if text is not None and text is not _NOTHING:
                     reservations.append(self._reservation(number, text))
         return reservations

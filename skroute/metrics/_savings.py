@@ -992,7 +992,7 @@ def off_policy_savings(
         names, num_samples(X), q=q, choice=choice, propensity=propensity, costs=costs
     )
     if seconds is not None:
-        seconds = check_numbers(seconds, "seconds", shape=log.cost.shape, low=0.0)
+        all_seconds = check_numbers(seconds, "seconds", shape=log.cost.shape, low=0.0)
     # This warns if the router was fitted on many of the rows.
     count_seen(router, X, _TOO_GOOD)
     call = router.make_call(budget, **params)
@@ -1018,8 +1018,8 @@ def off_policy_savings(
     logged_seconds = np.full(len(rows), np.nan)
     seconds_terms = logged_seconds
     if seconds is not None:
-        logged_seconds = seconds[rows]
-        seconds_terms = evaluation.doubly_robust_terms(seconds, is_ratio=True)
+        logged_seconds = all_seconds[rows]
+        seconds_terms = evaluation.doubly_robust_terms(all_seconds, is_ratio=True)
     saving = Saving(
         _LOG_RULE,
         cost=float(logged_cost.mean()),

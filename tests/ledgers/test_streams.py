@@ -548,6 +548,20 @@ def test_redis_answers_a_settlement_that_is_sent_again(kind, tmp_path):
 
 
 @needs_redis
+def test_a_deadline_without_a_reservation_is_passed_over(tmp_path):
+    import redis
+
+    ledger = make_ledger("redis", tmp_path)
+    ledger.open("all", 10.0)
+    ledger.hold(["all"], 1.0)
+    server = redis.Redis.from_url(redis_url())
+    server.zadd(ledger.store._names["due"], {"999": 0.0})
+    # A new process has none of the answers that this one has kept.
+    other = RedisLedger(redis_url(), prefix=ledger.prefix)
+    assert other.books("all").reserved == 1.0
+
+
+@needs_redis
 def test_a_connection_that_breaks_is_made_anew(tmp_path):
     import redis
 

@@ -578,7 +578,8 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         Parameters
         ----------
         plan : Plan
-            From :meth:`plan` or :meth:`plan_single`.
+            From :meth:`plan` or :meth:`plan_single`. Its `state` may be None: bills are
+            also checked before a model is called.
 
         costs : {array-like, dataframe} of shape (n_samples, n_choices)
             Bill of each choice on each row. A frame is read by name.

@@ -832,7 +832,7 @@ def qualities_of(y, estimator):
         If there is not one column of numbers for each choice.
     """
     names = models_of(estimator)
-    quality = check_numbers(in_order(_dense(y), names), "y", allow_nan=True)
+    quality = check_numbers(in_order(_dense(y), names, "y"), "y", allow_nan=True)
     if quality.shape[1:] != (len(names),):
         raise ValueError(
             f"y of shape {quality.shape} must have one column with the quality of each "
@@ -854,8 +854,8 @@ def rows_of(y, estimator):
     ndarray of shape (n_samples,) or (n_samples, n_columns)
     """
     if getattr(y, "ndim", 1) == 2 and not is_classifier(estimator):
-        # The columns may be qualities of the choices. A frame is
-        # then put into the order of the choices.
+        # The columns may be qualities of the choices. A frame is then put into the
+        # order of the choices.
         y = in_order(y, models_of(estimator))
     return np.asarray(_dense(y))
 

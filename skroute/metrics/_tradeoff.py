@@ -573,7 +573,7 @@ def costs_by_name(costs, names):
         Costs without names are returned as they are.
     """
     # `by_label` turns a series with names into a dict, `in_order` sorts a frame.
-    costs = in_order(by_label(costs), names)
+    costs = in_order(by_label(costs), names, "costs" if names else None)
     if not isinstance(costs, Mapping):
         return costs
     if not names:

@@ -46,6 +46,11 @@ def part_of(frame, columns):
     return frame.select(columns) if is_arrow(frame) else frame[columns]
 
 
+def made_up_names(n_choices):
+    """Return names for choices that the user has not named: "choice0", ..."""
+    return [f"choice{position}" for position in range(n_choices)]
+
+
 def in_order(table, names, name=None):
     """Return a frame with its columns in the order of `names`.
 
@@ -54,8 +59,8 @@ def in_order(table, names, name=None):
     table : array-like or dataframe of shape (n_rows, n_columns)
     names : sequence of str
     name : str, default=None
-        Name of the argument, for the ValueError if a frame has other columns. None
-        returns such a frame as it is.
+        Name of the argument, for the ValueError if a frame has other columns. Such a
+        frame is returned as it is if `name` is None, or if `names` are made up.
 
     Returns
     -------
@@ -71,7 +76,7 @@ def in_order(table, names, name=None):
     key_of_name = {str(column): column for column in columns}
     if sorted(key_of_name) == sorted(names):
         return part_of(table, [key_of_name[column] for column in names])
-    if name is not None:
+    if name is not None and names != made_up_names(len(names)):
         raise ValueError(
             f"{name} must have the columns {names!r}, got {list(key_of_name)!r}."
         )

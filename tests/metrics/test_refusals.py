@@ -177,7 +177,12 @@ BAD_OF_BRIER = {
     "certificate": {"y": [np.r_[7, LABELS[1:]]]},
 }
 BAD_OF_NUMBERS = {"accuracy_cost_curve": {"y": [np.full(N_ROWS, "z"), ONES * np.inf]}}
-BAD_QUALITIES = [*BAD_TARGETS, QUALITY[:, :1], np.nan * QUALITY]
+BAD_QUALITIES = [
+    *BAD_TARGETS,
+    QUALITY[:, :1],
+    np.nan * QUALITY,
+    pd.DataFrame(QUALITY, columns=["a", "z"]),
+]
 # For a router that only routes: its quality estimator is called while it decides.
 BAD_OF_ROUTING = {
     "accuracy_cost_curve": {**BILLED, "y": BAD_QUALITIES},
@@ -193,7 +198,14 @@ BAD_OF_ROUTING = {
         "estimator": [None, "text"],
         "X": [X[:-1]],
         "y": [*BAD_QUALITIES, with_nan(QUALITY), LABELS],
-        "costs": [BILLS[:-1], -BILLS, with_nan(BILLS), "text", 3.0],
+        "costs": [
+            BILLS[:-1],
+            -BILLS,
+            with_nan(BILLS),
+            "text",
+            3.0,
+            pd.DataFrame(BILLS, columns=["a", "z"]),
+        ],
         "n_bins": [0, 2.5, "text"],
         "ax": BAD_AXES,
     },
@@ -297,6 +309,14 @@ def test_bad_input_is_refused_before_a_model_is_called(
         assert not plt.get_fignums()
 
     each(cases, check)
+
+
+def test_choices_without_names_are_the_columns_in_their_order():
+    router = BudgetRouter(CountingRegressor(), costs=[1.0, 3.0], cv=2).fit(X, QUALITY)
+    frame = pd.DataFrame(QUALITY, columns=["a", "z"])
+    expected = metrics.accuracy_cost_curve(router, X, QUALITY, budgets=[2.0])
+    curve = metrics.accuracy_cost_curve(router, X, frame, budgets=[2.0])
+    np.testing.assert_array_equal(curve.quality, expected.quality)
 
 
 class FitCounter(CountingClassifier):

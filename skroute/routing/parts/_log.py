@@ -29,7 +29,7 @@ from skroute.quality._overlap import (
 )
 from skroute.utils._compat import num_samples
 from skroute.utils._frames import column_keys
-from skroute.utils._named import by_label, in_order
+from skroute.utils._named import by_label, in_order, made_up_names
 from skroute.utils._tables import Column, Table, list_names, share_column
 from skroute.utils._typing import NDArray
 from skroute.utils._validation import check_numbers
@@ -844,7 +844,7 @@ def choice_names(y, listed):
     if names is None and has_named_prices:
         names = [str(name) for name in listed]
     elif names is None:
-        names = [f"choice{position}" for position in range(n_choices)]
+        names = made_up_names(n_choices)
     if len(names) != n_choices:
         message = (
             f"y has {n_choices} columns but costs names {len(names)} choices: "

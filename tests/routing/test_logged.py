@@ -147,7 +147,7 @@ def test_scores_and_curves_leave_out_what_is_not_known():
         expected
     )
     for call in (router.score, lambda X, Q: accuracy_cost_curve(router, X, Q, [3])):
-        with pytest.raises(ValueError, match="not known, for every choice"):
+        with pytest.raises(ValueError, match="y is NaN, not known, "):
             call(X, np.full((300, 3), np.nan))
 
 

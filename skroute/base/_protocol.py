@@ -623,7 +623,9 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         """
         self._check_is_fitted()
         call = self.make_call() if call is None else call
-        refuse_masked(X=X)
+        if type(X) is not np.ndarray:
+            # A plain array has no mask. One notices this check in calls with one row.
+            refuse_masked(X=X)
         if call.keywords:
             check_rows_match(X=X, **call.keywords)
         return self._check_rows(X), call

@@ -236,7 +236,8 @@ def vote_path(scores, offset, beta, costs, prices, use_lo=True, use_hi=True):
     vote_size = _vote_size(votes, margins)
     distribution = _distribution_of_votes(margins / vote_size, n_members)
     n_votes = np.arange(n_members + 1)
-    # The positive answer is wrong without a majority.
+    # For each number of positive votes, the share of rows for which the full ensemble
+    # answers with the first class, "negative": 1 without a majority of positive votes.
     negative_share = (2 * n_votes <= n_members).astype(np.float64)
     if has_one_output:
         # Partial sums of a row whose votes are divided equally, after each member. They

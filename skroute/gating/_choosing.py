@@ -165,11 +165,12 @@ def _fixed_candidate(held_out, start, costs):
     (n_sets,) are those of all sets.
     """
     n_rows = held_out.quality.shape[1]
+    # Only a scorer of the user reads probabilities. `held_out.score` is this scorer.
     proba = None if held_out.score is None else held_out.proba[start]
     return Candidate(
         policy=None,
         start=start,
-        n_left=0,
+        n_left=0,  # number of purchases after the set
         spending=None,
         quality=held_out.quality[start],
         cost=np.full(n_rows, costs[start]),

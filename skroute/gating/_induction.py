@@ -161,7 +161,9 @@ class AnswerState(State):
         return _one_cell_each(bins, self._n_bins)
 
     def means(self, lead, weight):
-        """Return mean leads of bins, and expected leads of rows, as `State.means`.
+        """Return mean leads (gains over stopping) of bins, and expected leads of rows.
+
+        This is `State.means`.
 
         `lead` has shape (n_rows, n_leads), `weight` has shape (n_rows,).
         """
@@ -292,9 +294,9 @@ class LeafState(State):
         return sparse.csr_matrix((shares, columns, starts), shape=shape)
 
     def means(self, lead, weight):
-        """Return mean leads of leaves, and expected leads of rows, as `State.means`.
+        """Return mean leads (gains over stopping) of leaves, and expected leads of rows.
 
-        `lead` has shape (n_rows, n_leads), `weight` has shape (n_rows,). The means of a
+        This is `State.means`. `lead` has shape (n_rows, n_leads), `weight` has shape (n_rows,). The means of a
         leaf are over all of its rows. The expected lead of a row comes only from trees
         that were not grown on it.
         """

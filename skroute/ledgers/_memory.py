@@ -191,7 +191,8 @@ class MemoryStore(Store):
         """Keep a changed reservation in place of the one with the same number."""
         before = self._reservations[reservation.number]
         self._change(self._reservations, reservation.number, reservation)
-        # `Ledger` changes a key only to None.
+        # `Ledger` changes a key only to None: the request is not remembered any longer.
+        # This removes the entry of the key, which counts for the first purse.
         if reservation.key is None and before.key is not None:
             self._change(self._keys, (before.purses[0], before.key), None)
         # A new deadline is added to the heap, unless it is None (never). The old one

@@ -462,8 +462,8 @@ class BudgetSweep:
 
         Parameters
         ----------
-        budgets : sequence of n_budgets values
-            Infinity is unlimited. None is the estimator's own budget.
+        budgets : sequence of n_budgets floats
+            Infinity is unlimited. ``[None]`` is the estimator's own budget alone.
 
         Returns
         -------

@@ -378,7 +378,9 @@ default=None
             )
         self._scales = learned.scales  # turn signals into normal scores
         self._rules = learned.rules
+        # For each fold, the rules of the other folds on its rows.
         self._validated_parts = learned.validated_parts
+        # Qualities were scaled to the range from 0 to 1. These numbers undo it.
         self._low = cascade_log.low
         self._span = cascade_log.span
         self._mean_quality = quality.mean(axis=0)

@@ -233,7 +233,8 @@ def _outcomes_of_log(log, estimate, weight):
     Outcomes
     """
     if log.known_quality is None:
-        # All cells of the log are known.
+        # All cells of the log are known. `noise` is the ratio of a variance to that of
+        # such a log.
         sigma = error_deviation(estimate, log.quality, weight)
         return Outcomes(log.quality, sigma, noise=1.0)
     known = log.known_quality

@@ -354,7 +354,10 @@ class HeldOutRules(NamedTuple):
     weight: NDArray[np.float64] | None = None
 
     def validated_up_to(self, budget):
-        """Return the sums of the rules that cost at most a budget (`ValidatedPart`)."""
+        """Return the `ValidatedPart` of the rules that cost at most a budget.
+
+        It has the sums of their qualities and costs over the rows of this part.
+        """
         mixture = self.mixture.up_to(budget)
         n_rules = len(mixture.cost)
         return ValidatedPart.from_rows(

@@ -1,4 +1,4 @@
-"""The base of all routers: single choices and validation figures."""
+"""The base of all routers. It has their validated quality and cost."""
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted

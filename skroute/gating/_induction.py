@@ -163,9 +163,8 @@ class AnswerState(State):
     def means(self, lead, weight):
         """Return mean leads (gains over stopping) of bins, and expected leads of rows.
 
-        This is `State.means`.
-
-        `lead` has shape (n_rows, n_leads), `weight` has shape (n_rows,).
+        This is `State.means`. `lead` has shape (n_rows, n_leads), `weight` has shape
+        (n_rows,).
         """
         bins = self._bin_of_row
         weight = weight.astype(np.float32)[:, np.newaxis]  # (n_rows, 1)
@@ -294,11 +293,11 @@ class LeafState(State):
         return sparse.csr_matrix((shares, columns, starts), shape=shape)
 
     def means(self, lead, weight):
-        """Return mean leads (gains over stopping) of leaves, and expected leads of rows.
+        """Return mean leads (gains over stopping) of leaves, expected leads of rows.
 
-        This is `State.means`. `lead` has shape (n_rows, n_leads), `weight` has shape (n_rows,). The means of a
-        leaf are over all of its rows. The expected lead of a row comes only from trees
-        that were not grown on it.
+        This is `State.means`. `lead` has shape (n_rows, n_leads), `weight` has shape
+        (n_rows,). The means of a leaf are over all of its rows. The expected lead of a
+        row comes only from trees that were not grown on it.
         """
         weight = weight.astype(np.float32)
         # 1 where a row is in a leaf.

@@ -34,7 +34,7 @@ from skroute.utils._validation import check_numbers
 
 # Names of rows of the table of savings: the router, and two of its references.
 _ROUTER = "router"
-_MIX = "random mix at equal cost"
+_MIX = "random mix at no more cost"
 _UNLIMITED = "without a budget"
 # Name of the reference that costs at most as much as the router.
 _BEST_WITHIN = "best single choice at no more cost"
@@ -410,7 +410,7 @@ def savings(
     -------
     Savings
         It prints as a table. ``to_frame()`` returns it as a data frame, and ``plot()``
-        draws it. ``result["random mix at equal cost"]`` is one of its rows.
+        draws it. ``result["random mix at no more cost"]`` is one of its rows.
 
     Raises
     ------
@@ -445,7 +445,7 @@ def savings(
     >>> router = BudgetRouter(Ridge(), costs=problem.costs, budget=0.4)
     >>> router = router.fit(X[:1000], Q[:1000])
     >>> saved = savings(router, X[1000:], Q[1000:], n_resamples=100)
-    >>> saved["random mix at equal cost"].quality_gained.low > 0
+    >>> saved["random mix at no more cost"].quality_gained.low > 0
     True
     >>> print(saved)  # doctest: +ELLIPSIS
     Savings: 1,000 rows, budget 0.4

@@ -22,7 +22,7 @@ from skroute.routing import BudgetRouter, CascadeRouter, OccamRouterClassifier
 
 NAMES = ["small", "medium", "large"]
 LIST = {"small": 1.0, "medium": 3.0, "large": 10.0}
-MIX = "random mix at equal cost"
+MIX = "random mix at no more cost"
 
 
 def draw_log(n_rows, seed):

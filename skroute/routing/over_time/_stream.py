@@ -491,9 +491,9 @@ class BudgetStream:
     **Unknown number.** The price is that of the router's `budget` per request, and the
     total is a cap.
 
-    **Routers that pay while they decide**, such as cascades, gates and feature buyers.
-    The cost of a request is known after its decision. `route` therefore reserves
-    `max_costs`. Then it decides and answers the request at the mean budget that is
+    **Routers that pay while they decide**, such as gates, early exits and feature
+    buyers. (A cascade that decides by signals cannot be in a stream.) The cost of a
+    request is known after its decision. `route` therefore reserves `max_costs`. Then it decides and answers the request at the mean budget that is
     left. It returns a ticket with the answer. The whole cost of the request is the cost
     of deciding. A request is rejected if less than `max_costs` is left. If a model
     fails, nothing is booked. These streams have no `windows`, `reserve`, `rank` and

@@ -493,11 +493,11 @@ class BudgetStream:
 
     **Routers that pay while they decide**, such as gates, early exits and feature
     buyers. (A cascade that decides by signals cannot be in a stream.) The cost of a
-    request is known after its decision. `route` therefore reserves `max_costs`. Then it decides and answers the request at the mean budget that is
-    left. It returns a ticket with the answer. The whole cost of the request is the cost
-    of deciding. A request is rejected if less than `max_costs` is left. If a model
-    fails, nothing is booked. These streams have no `windows`, `reserve`, `rank` and
-    `set_costs`.
+    request is known after its decision. `route` therefore reserves `max_costs`. Then it
+    decides and answers the request at the mean budget that is left. It returns a ticket
+    with the answer. The whole cost of the request is the cost of deciding. A request is
+    rejected if less than `max_costs` is left. If a model fails, nothing is booked.
+    These streams have no `windows`, `reserve`, `rank` and `set_costs`.
 
     Parameters
     ----------

@@ -23,9 +23,13 @@ class Store(ABC):
       by ``Purse(name, Terms(*terms), Books(*books))``. `Purse` and `Terms` are in
       ``skroute.ledgers._books``. ``RecordStore`` in ``skroute/ledgers/_records.py``
       writes purses as text.
-    - A :class:`Reservation` is a tuple of values, and is never changed in place.
-      Reservations have the identity of the ledger that issued them. A store has one
-      text as identity, and gives it to all reservations, for example a UUID.
+    - A :class:`Reservation` is a tuple of values, and is never changed in place. Its
+      field `ledger` is the identity of the books: a text, for example a UUID, that is
+      made with the books and kept with them. All processes read the same identity.
+
+    Numbers may be scalars of numpy. What a store returns must be equal to what it got:
+    tuples stay tuples, and floats keep all their digits. The `period` of terms is a
+    text, a number or None.
 
     `Ledger` calls the methods inside of a transaction: while :meth:`transact` runs its
     function. The exceptions are :meth:`transact` itself and :meth:`after_fork`. The
@@ -62,8 +66,8 @@ class Store(ABC):
         returns. None of them is kept if it raises, and the error is raised again. An
         interrupt is such an error.
 
-        A store that finds out at the end that the books have changed meanwhile calls
-        `body` again. The changes of the earlier call must be forgotten then.
+        A store without a lock may find out at the end that another process has changed
+        the books meanwhile. It then forgets all changes, and calls `body` again.
 
         Any thread may call this method. `body` does not call it.
 
@@ -90,18 +94,22 @@ class Store(ABC):
         No other thread runs in the child then. Another thread of the parent may have
         been in the middle of a transaction.
 
-        Replace locks and connections: those of the parent must be neither used nor
-        closed. If the fork has copied the books themselves, the child has another
-        ledger. It needs a new identity. It may give back the amounts of held
-        reservations, whose requests go on in the parent alone.
+        Replace locks of threads and connections: those of the parent must be neither
+        used nor closed. A file that is locked by its descriptor is opened again.
+
+        If the books are in a file or in a database, they and their identity stay. If
+        the fork has copied the books themselves, the child has other books, and they
+        need a new identity. The child may give back the amounts of held reservations,
+        whose requests go on in the parent alone.
         """
 
     @abstractmethod
     def find_purse(self, name: str) -> Purse | None:
         """Return the purse of a name, or None if there is none.
 
-        The changes that the transaction makes to the returned object are kept with it.
-        A second call in the same transaction returns the same object.
+        `Ledger` changes the returned object. At the end of the transaction, the store
+        keeps its new state. A second call in the same transaction returns the same
+        object.
 
         Parameters
         ----------
@@ -160,8 +168,9 @@ class Store(ABC):
             Seconds since 1970, by the clock of :meth:`now`. None: it is never due.
 
         key : str or None
-            Identity of the request. No other reservation with the same first purse has
-            the same key. None: it has none. Many reservations have none.
+            Identity of the request. `Ledger` makes sure that no other reservation with
+            the same first purse has the same key. None: it has none. Many reservations
+            have none.
 
         Returns
         -------

@@ -1,8 +1,13 @@
 """The cache of a sweep over budgets: what it computes, counts and leaves alone."""
 
 import numpy as np
+from sklearn.datasets import make_classification
+from sklearn.naive_bayes import GaussianNB
+from sklearn.tree import DecisionTreeClassifier
 
 from skroute.certified import CertifiedRouter
+from skroute.gating import AdaptGatingClassifier
+from skroute.routing import OccamRouterClassifier
 from skroute.utils._cache import NO_CACHE, CallCache, cache_of, with_cache
 from tests.metrics._stub import RankRouter, problem
 
@@ -74,3 +79,13 @@ def test_a_wrapper_shares_its_counts_and_not_its_values():
     assert inner_cache is not outer_cache
     inner_cache.count_rows("model", 3)
     assert outer_cache.row_counts == {"model": 3}
+
+
+def test_a_gate_gives_its_full_model_no_cache():
+    """The full model gets other rows at each budget, and a cache is about all rows."""
+    X, y = make_classification(300, 5, random_state=0)
+    members = [("bayes", GaussianNB()), ("tree", DecisionTreeClassifier())]
+    router = OccamRouterClassifier(members, costs={"bayes": 1, "tree": 2})
+    gate = with_cache(AdaptGatingClassifier(router).fit(X, y))
+    assert cache_of(gate) is not NO_CACHE
+    assert cache_of(gate.estimator_) is NO_CACHE

@@ -245,6 +245,12 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
         this plan, too. The cost is that of the model alone. A subclass with single
         choices writes it.
 
+    ``_share_cache(cache)``
+        Prepare a copy of the estimator for a sweep over budgets on the same rows, see
+        ``skroute/utils/_cache.py``. A wrapper that calls its inner estimator about all
+        of these rows gives it a cache here. A gate must not, since its full model gets
+        other rows at each budget. The default does nothing.
+
     ``bill(plan, costs)``
         Return the bill of each row of a plan, from a table of bills. The default
         refuses such a table.
@@ -512,6 +518,9 @@ class CostAwareMixin(VersionedPickleMixin, CallbackSupportMixin):
             name: value for name, value in parameters.items() if value is not None
         }
         return Call(self._effective_budget(budget), keywords)
+
+    def _share_cache(self, cache):
+        """Do nothing. A wrapper gives its inner estimator the cache of a sweep here."""
 
     def _check_is_fitted(self):
         """Raise NotFittedError before `fit`."""

@@ -1159,6 +1159,10 @@ class CertifiedRouter(CostAwareMixin, BaseEstimator):
         """Return True if the wrapped estimator has `predict_proba`."""
         return hasattr(self._wrapped(), "predict_proba")
 
+    def _share_cache(self, cache):
+        """Give the wrapped estimator a new cache that adds to the counts of `cache`."""
+        self.estimator_ = with_cache(self.estimator_, cache.row_counts)
+
     def score(self, X, y, sample_weight=None, budget=None, **call):
         """Return the score of the answers, of the kind that the wrapped estimator has.
 

@@ -141,8 +141,8 @@ def with_cache(estimator, row_counts=None):
     Parameters
     ----------
     estimator : CostAwareMixin
-        Fitted. If it wraps another decision estimator as ``estimator_``, the wrapped
-        one is copied in the same way.
+        Fitted. ``_share_cache(cache)`` is called on the copy. A wrapper that calls its
+        inner estimator about the same rows gives it a cache there.
     row_counts : dict, default=None
         The calls of the copy are added to these counts, see :class:`CallCache`.
 
@@ -154,8 +154,5 @@ def with_cache(estimator, row_counts=None):
     cached = copy(estimator)
     cache = CallCache(row_counts)
     vars(cached)[_ATTRIBUTE] = cache
-    wrapped = vars(estimator).get("estimator_")
-    # Other models that an estimator wraps have no budget, and so no cache.
-    if hasattr(wrapped, "predict_routed"):
-        cached.estimator_ = with_cache(wrapped, cache.row_counts)
+    cached._share_cache(cache)
     return cached
